@@ -1,0 +1,26 @@
+"""The `beam` section: where Beam runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic.v1 import Field
+
+from pipeline.config.section import Section
+
+
+class BeamSection(Section):
+    """Which engine runs the Beam part of each component."""
+
+    runner: Literal["direct", "portable"] = "direct"
+    options: tuple[str, ...] = Field((), description="further Beam flags, for example `--job_endpoint=localhost:8099`")
+
+    def pipeline_args(self) -> list[str]:
+        """Returns the flags for `beam_pipeline_args`."""
+        runners = {
+            # Beam's DirectRunner first tries to download another engine; this names the in-memory one. One worker is the
+            # fastest local mode.
+            "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+            "portable": "PortableRunner",
+        }
+        return [f"--runner={runners[self.runner]}", *self.options]

@@ -1,0 +1,19 @@
+"""The `evaluator` section: what a model must reach to be blessed."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from pydantic.v1 import Field, confloat
+
+from pipeline.config.section import Section
+
+
+class EvaluatorSection(Section):
+    """Thresholds and slices of the Evaluator."""
+
+    min_accuracy: confloat(ge=0, le=1) = Field(0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
+    max_accuracy_drop: Optional[confloat(ge=0, le=1)] = Field(  # type: ignore[valid-type]
+        0.01, description="accuracy may be lower than the latest blessed model's by this much; null does not compare"
+    )
+    slices: tuple[str, ...] = Field(("label",), description="features whose values are evaluated apart")

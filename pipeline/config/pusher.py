@@ -1,0 +1,15 @@
+"""The `pusher` section: where a blessed model goes."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from pydantic.v1 import Field
+
+from pipeline.config.section import Section
+
+
+class PusherSection(Section):
+    """Where a blessed model is pushed, into a new versioned folder."""
+
+    destination: Optional[str] = Field(None, description="a folder; null is `serving` in the work folder")

@@ -1,0 +1,18 @@
+"""The `transform` section: full-pass preprocessing with TensorFlow Transform."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from pydantic.v1 import Field
+
+from pipeline.config.section import Section
+
+
+class TransformSection(Section):
+    """Which preprocessing_fn Transform runs."""
+
+    preprocessing_fn: Optional[str] = Field(
+        None, description="`package.module:function`; null is `data.preprocessing:preprocessing_fn`"
+    )
+    module_file: Optional[str] = Field(None, description="a TFX module file that defines `preprocessing_fn`, unchanged")

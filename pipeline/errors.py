@@ -1,0 +1,107 @@
+"""Every error that this project raises on purpose.
+
+    TfxEstimatorError                 exit code 1
+    ├── DeclarationError              exit code 2   the YAML declaration, or an override, is wrong
+    ├── DataError                     exit code 3   the data set cannot be had, or is not what it should be
+    │   ├── DataNotFoundError                       no such data set, folder, split or version; no network
+    │   ├── DamagedDataError                        truncated, corrupt or contradictory files
+    │   └── DataValidationError                     ExampleValidator found anomalies
+    ├── UserCodeError                 exit code 4   a model_fn, module file or preprocessing_fn does not keep its contract
+    ├── TrainingError                 exit code 5   a training task failed
+    │   ├── TaskFailedError                         a task ended with an error of its own
+    │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
+    │   └── ExportError                             training ended without a whole SavedModel
+    └── PipelineError                 exit code 6   a pipeline component failed for another reason
+
+Each message says what was wrong, where, what was expected, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class TfxEstimatorError(Exception):
+    """Root of the project's errors.
+
+    Args:
+        what: What was wrong, and where.
+        expected: What was expected instead.
+        todo: What to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, expected: str = "", todo: str = "") -> None:
+        super().__init__(what, expected, todo)
+        self.what = what
+        self.expected = expected
+        self.todo = todo
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.todo:
+            lines.append(f"  to do:    {self.todo}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple:
+        # Beam and subprocesses pickle errors; keyword-only arguments need help.
+        return (_rebuild, (type(self), self.what, self.expected, self.todo))
+
+
+def _rebuild(cls: type[TfxEstimatorError], what: str, expected: str, todo: str) -> TfxEstimatorError:
+    return cls(what, expected=expected, todo=todo)
+
+
+class DeclarationError(TfxEstimatorError):
+    """The declaration, or an override of it, is wrong."""
+
+    exit_code = 2
+
+
+class DataError(TfxEstimatorError):
+    """The data set cannot be had, or is not what it should be."""
+
+    exit_code = 3
+
+
+class DataNotFoundError(DataError):
+    """No such data set, folder, split or version; or no network to fetch it."""
+
+
+class DamagedDataError(DataError):
+    """Files are truncated, corrupt, or contradict each other."""
+
+
+class DataValidationError(DataError):
+    """ExampleValidator found anomalies in the examples."""
+
+
+class UserCodeError(TfxEstimatorError):
+    """A model_fn, a module file or a preprocessing_fn does not keep its contract."""
+
+    exit_code = 4
+
+
+class TrainingError(TfxEstimatorError):
+    """Training did not end with a model."""
+
+    exit_code = 5
+
+
+class TaskFailedError(TrainingError):
+    """A training task ended with an error of its own."""
+
+
+class TaskStalledError(TrainingError):
+    """A training task did not start, or made no progress, before its deadline."""
+
+
+class ExportError(TrainingError):
+    """Training ended without a whole SavedModel."""
+
+
+class PipelineError(TfxEstimatorError):
+    """A pipeline component failed for a reason of its own."""
+
+    exit_code = 6
