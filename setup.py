@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-# The last set of releases in which TFX still runs tf.estimator; requirements/legacy.lock pins the whole tree with hashes.
+# The last set in which TFX still runs tf.estimator; requirements/legacy.lock pins the whole tree with hashes.
 REQUIREMENTS = [
     "tfx[kfp]==1.15.1",
     "tensorflow==2.15.1",
@@ -38,7 +38,9 @@ setup(
     version="0.1.0",
     description="Declarative, distributed TFX pipelines for tf.estimator code",
     python_requires=">=3.10,<3.11",
-    packages=find_packages(include=["pipeline", "pipeline.*", "components", "components.*", "model_fn", "model_fn.*", "data", "data.*"]),
+    packages=find_packages(
+        include=["pipeline", "pipeline.*", "components", "components.*", "model_fn", "model_fn.*", "data", "data.*"]
+    ),
     package_data={"pipeline.presets": ["*.yaml"]},
     install_requires=REQUIREMENTS,
     extras_require={"dev": DEV_REQUIREMENTS},

@@ -1,13 +1,55 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share: real data, isolation from the user's own state, and nothing left running."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
+# Inherited by every process that a test starts: finds those that outlived their parent.
+RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
+# Tests that start processes of their own.
+HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
+# Python's own helper of multiprocessing lives as long as the process that started it.
+HARMLESS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+GRACE_SECONDS = 5.0
+HARD_STOP_EXTRA_SECONDS = 60.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps a way to the real stderr for the hard stop below."""
+    config.stash[_STDERR] = os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
+
+
+_STDERR = pytest.StashKey[object]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Ends the whole run where a test hangs in C code.
+
+    pytest-timeout's signal ends a hang in Python, and the run goes on; it does not reach a thread that never comes
+    back to the interpreter (a collective, a gRPC wait). One minute later faulthandler, which needs no interpreter,
+    prints all stacks and exits.
+    """
+    marker = item.get_closest_marker("timeout")
+    seconds = (marker.args[0] if marker.args else marker.kwargs["timeout"]) if marker else item.config.getini("timeout")
+    if seconds and float(seconds) > 0:
+        faulthandler.dump_traceback_later(
+            float(seconds) + HARD_STOP_EXTRA_SECONDS, exit=True, file=item.config.stash[_STDERR]
+        )
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +59,98 @@ def real_data_dir() -> str:
     if not folder.is_dir():
         pytest.skip(f"no prepared MNIST / CIFAR-10 at {folder}; set TFX_ESTIMATOR_REAL_DATA to a TFDS data_dir")
     return str(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Points every home, cache and state folder at a fresh one, here and in the processes that tests start.
+
+    Yields:
+        The folder that stands in for the user's home.
+    """
+    home = tmp_path_factory.mktemp("home")
+    state = {
+        "HOME": home,
+        "XDG_CACHE_HOME": home / ".cache",
+        "XDG_CONFIG_HOME": home / ".config",
+        "XDG_DATA_HOME": home / ".local" / "share",
+        "TFDS_DATA_DIR": home / "tensorflow_datasets",
+        "LOCAL_HOME": home / "tfx" / "local",  # the state of `tfx … --engine local`
+        "KERAS_HOME": home / ".keras",
+        "TFHUB_CACHE_DIR": home / "tfhub",
+        RUN_MARK: uuid.uuid4().hex,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in state.items():
+            patch.setenv(name, str(value))
+        for name in ("TF_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"):
+            patch.delenv(name, raising=False)
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
+    """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""
+    heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)
+    processes, ports = _processes(heavy), _listening()
+    yield
+    deadline = time.monotonic() + GRACE_SECONDS
+    while True:
+        left = _processes(heavy) - processes
+        open_ports = _listening() - ports
+        if not (left or open_ports) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    if not (left or open_ports):
+        return
+    told = [f"process {process.pid}: {_command(process)}" for process in left]
+    told += [f"port {port} of process {pid}" for pid, port in open_ports]
+    for process in left:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    pytest.fail("the test left behind:\n  " + "\n  ".join(sorted(told)), pytrace=False)
+
+
+def _processes(heavy: bool) -> set[psutil.Process]:
+    """All living children, and for tests that start processes also those whose parent has died."""
+    found = set(psutil.Process().children(recursive=True))
+    if heavy:
+        mark = os.environ[RUN_MARK]
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and process.environ().get(RUN_MARK) == mark:
+                    found.add(process)
+            except psutil.Error:
+                continue
+    return {process for process in found if not _harmless(process)}
+
+
+def _harmless(process: psutil.Process) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return True
+    except psutil.NoSuchProcess:
+        return True
+    return any(name in _command(process) for name in HARMLESS)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return "(gone)"
+
+
+def _listening() -> set[tuple[int, int]]:
+    """(process id, port) of every TCP port that this process or a child listens on."""
+    me = psutil.Process()
+    found = set()
+    for process in (me, *me.children(recursive=True)):
+        try:
+            connections = process.net_connections(kind="tcp")
+        except psutil.Error:
+            continue
+        found |= {(process.pid, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN}
+    return found

@@ -1,0 +1,77 @@
+# make            lists the targets
+# Every target that needs the environment builds it first, and only when the lock file or setup.py changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.PHONY: help install run test check lock bench clean
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+LOCK := requirements/legacy.lock
+STAMP := $(VENV)/.installed
+# Stands as long as an installation is under way: where one was interrupted, the environment is built anew.
+UNFINISHED := $(VENV)/.installing
+# `uv` from PATH, else one of our own in .uv/, at the version and hash of requirements/uv.txt.
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+
+PRESET ?= digits
+RUN_ARGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+
+install: $(STAMP)  ## build .venv from the lock file: exact versions, checked by hash
+
+run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
+	$(PYTHON) -m pipeline run $(PRESET) $(RUN_ARGS)
+
+test: $(STAMP)  ## run the tests; PYTEST_ARGS="-m unit" chooses
+	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)  ## lint, format, types, layers, docstrings, lock file
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PYTHON) requirements/check_lock.py
+
+lock: | $(UV)  ## write requirements/legacy.lock from setup.py (UPGRADE=1: newest versions)
+	$(UV) pip compile setup.py --extra dev --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
+	  --no-header $(if $(UPGRADE),--upgrade) --quiet --output-file $(LOCK)
+
+bench: $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
+	$(PYTHON) -m tests.bench $(BENCH_ARGS)
+
+clean:  ## remove the environment, runs and caches
+	rm -rf $(VENV) .uv build runs bench-results *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --compile-bytecode writes .pyc files whatever PYTHONDONTWRITEBYTECODE says: without them TFX starts 2.4 times slower.
+$(STAMP): $(LOCK) setup.py | $(UV)
+	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then \
+	  rm -rf $(VENV); \
+	  $(UV) venv --quiet --python "$$(cat .python-version)" $(VENV) || { \
+	    echo 'No Python 3.10 was found, and none could be downloaded.' \
+	      'Install one (pyenv install 3.10, or: uv python install 3.10), then run make again.' >&2; exit 1; }; \
+	fi
+	@touch $(UNFINISHED)
+	$(UV) pip sync --python $(PYTHON) --compile-bytecode --require-hashes $(LOCK)
+	$(UV) pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
+	$(PYTHON) -m pip check
+	@rm -f $(UNFINISHED)
+	@touch $@
+
+.uv/bin/uv: requirements/uv.txt
+	@rm -rf .uv
+	@"$$(command -v python3.10 || command -v python3)" -m venv .uv || { rm -rf .uv; \
+	  echo 'Could not make a virtual environment for uv.' \
+	    'Install uv (pipx install uv) or the venv module (Debian: apt install python3-venv), then run make again.' >&2; \
+	  exit 1; }
+	@.uv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@

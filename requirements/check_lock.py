@@ -1,0 +1,120 @@
+"""Says whether requirements/legacy.lock still is what setup.py asks for, without a network.
+
+It walks from the requirements of setup.py through the metadata of the installed packages. Every requirement on the way
+must be pinned to a version that satisfies it, every pin must be needed, hashed and installed at that version.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements" / "legacy.lock"
+ADDRESS = re.compile(r"\w+://|^\s*--?(?:i|index-url|extra-index-url|find-links|f)\b", re.MULTILINE)
+
+
+def declared(setup: Path) -> list[Requirement]:
+    """Reads the requirement lists of a setup.py, without running it.
+
+    Args:
+        setup: path of a setup.py that holds literal lists REQUIREMENTS and DEV_REQUIREMENTS.
+
+    Returns:
+        All requirements, the development ones last.
+    """
+    lists = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(setup.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.List)
+    }
+    return [Requirement(line) for line in lists["REQUIREMENTS"] + lists["DEV_REQUIREMENTS"]]
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Reads the pins of a lock file.
+
+    Args:
+        text: the contents of the lock file, one `name==version` with its hashes per entry.
+
+    Returns:
+        The version for every canonical package name.
+    """
+    return {
+        canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE)
+    }
+
+
+def problems(requirements: list[Requirement], text: str) -> list[str]:
+    """Compares requirements with a lock file and with the environment that runs this.
+
+    Args:
+        requirements: what the project asks for.
+        text: the contents of the lock file.
+
+    Returns:
+        One line per difference; none means that the lock file is up to date.
+    """
+    pins = pinned(text)
+    found = [f"it names a registry: {match.group().strip()}" for match in ADDRESS.finditer(text)]
+    for entry in re.split(r"\n(?=\S)", text.strip()):
+        if "--hash=sha256:" not in entry:
+            found.append(f"no hash: {entry.splitlines()[0]}")
+    seen: set[tuple[str, str]] = set()
+    waiting = [(requirement, "setup.py") for requirement in requirements]
+    while waiting:
+        requirement, wanted_by = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in pins:
+            found.append(f"{requirement} is missing (needed by {wanted_by})")
+            continue
+        if not requirement.specifier.contains(pins[name], prereleases=True):
+            found.append(f"{name}=={pins[name]} does not satisfy {requirement} (needed by {wanted_by})")
+        for extra in sorted({"", *requirement.extras}):
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            try:
+                lines = metadata.requires(name) or []
+            except metadata.PackageNotFoundError:
+                found.append(f"{name}=={pins[name]} is not installed")
+                continue
+            below = [Requirement(line) for line in lines]
+            waiting += [(r, name) for r in below if r.marker is None or r.marker.evaluate({"extra": extra})]
+    needed = {name for name, _ in seen}
+    found += [f"{name}=={pins[name]} is not needed by setup.py" for name in sorted(set(pins) - needed)]
+    for name in sorted(needed & set(pins)):
+        try:
+            installed = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if installed != pins[name]:
+            found.append(f"{name}=={pins[name]}, but {installed} is installed")
+    return sorted(set(found))
+
+
+def main() -> int:
+    """Prints what is wrong, if anything.
+
+    Returns:
+        0 where the lock file is up to date, else 1.
+    """
+    text = LOCK.read_text()
+    found = problems(declared(ROOT / "setup.py"), text)
+    for line in found:
+        print(f"{LOCK.relative_to(ROOT)}: {line}", file=sys.stderr)
+    if found:
+        print("Run `make lock`, then `make install`.", file=sys.stderr)
+    else:
+        print(f"{LOCK.relative_to(ROOT)}: {len(pinned(text))} pins, up to date with setup.py and installed")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
