@@ -1,0 +1,5 @@
+"""Trains an Estimator, or whatever a module file trains, in supervised fresh processes."""
+
+from components.trainer.component import Trainer
+
+__all__ = ["Trainer"]

@@ -1,0 +1,85 @@
+"""The executor of Trainer: prepares the folder, supervises the training, publishes the model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_executor
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils, standard_component_specs
+
+from components.trainer import export, training_folder
+from components.trainer.job import Job
+from components.trainer.supervisor import Supervisor
+
+
+class Executor(base_executor.BaseExecutor):
+    """Trains in fresh processes and publishes a whole model, or raises."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Trains.
+
+        Args:
+            input_dict: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
+            output_dict: `model` and `model_run`.
+            exec_properties: As of `tfx.components.Trainer`; `custom_config` holds the settings.
+
+        Raises:
+            TrainingError: A task failed or stalled, or there is no whole model at the end.
+            UserCodeError: The user's code does not keep its contract.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
+        model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
+        training_dir = training_folder.locate(model_run.uri, input_dict, exec_properties)
+        fileio.makedirs(training_dir)
+        job = Job(
+            inputs=artifact_utils.jsonify_artifact_dict(input_dict),
+            outputs=artifact_utils.jsonify_artifact_dict(output_dict),
+            exec_properties=exec_properties,
+            training_dir=training_dir,
+            supervisor_pid=os.getpid(),
+        )
+        _write_declaration(job)
+        with _logs_folder(training_dir) as logs:
+            outcome = Supervisor(job, logs).run()
+        export.publish(training_dir, model.uri)
+        training_folder.publish(training_dir, model_run.uri)
+        for name, value in outcome.properties().items():
+            model_run.set_float_custom_property(name, value)
+
+
+def _write_declaration(job: Job) -> None:
+    """Stores the resolved declaration beside the checkpoints."""
+    declaration = job.settings.declaration
+    if declaration is not None:
+        with fileio.open(os.path.join(job.training_dir, "declaration.json"), "w") as file:
+            file.write(json.dumps(declaration, indent=2, sort_keys=True) + "\n")
+
+
+@contextlib.contextmanager
+def _logs_folder(training_dir: str) -> Iterator[str]:
+    """A local folder for the logs of the tasks; copied into the training folder where that is not local."""
+    in_training_dir = os.path.join(training_dir, "logs")
+    if "://" not in training_dir:
+        os.makedirs(in_training_dir, exist_ok=True)
+        yield in_training_dir
+        return
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
+        try:
+            yield local
+        finally:
+            fileio.makedirs(in_training_dir)
+            for name in os.listdir(local):
+                fileio.copy(os.path.join(local, name), os.path.join(in_training_dir, name), overwrite=True)

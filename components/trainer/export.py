@@ -1,0 +1,103 @@
+"""What training exports: checked to be whole, and never half there."""
+
+from __future__ import annotations
+
+import os
+
+from tensorflow.core.protobuf import saved_model_pb2
+from tfx.dsl.io import fileio
+from tfx.utils import io_utils, path_utils
+
+from pipeline.errors import ExportError
+
+_EXPORTS = "exported"
+_ALTERNATIVE = ":serving_default"
+
+
+def exports_dir(training_dir: str) -> str:
+    """Where a task leaves what it exports, laid out as TFX's model artifact."""
+    return os.path.join(training_dir, _EXPORTS)
+
+
+def adopt(saved_model: str, target: str) -> None:
+    """Copies a SavedModel to where it belongs; the target is there whole or not at all.
+
+    Args:
+        saved_model: Folder that an exporter wrote.
+        target: Folder to make; an earlier one is replaced.
+    """
+    temporary = f"{target}.tmp"
+    for folder in (temporary, target):
+        if fileio.exists(folder):
+            fileio.rmtree(folder)
+    fileio.makedirs(os.path.dirname(target))
+    io_utils.copy_dir(saved_model, temporary)
+    fileio.rename(temporary, target)
+
+
+def rename_signatures(saved_model: str) -> None:
+    """Gives the alternative inputs' signatures the plain names of their inputs.
+
+    An Estimator names them `images:serving_default`; a client asks for `images`.
+
+    Args:
+        saved_model: Folder of a SavedModel.
+    """
+    path = os.path.join(saved_model, "saved_model.pb")
+    proto = saved_model_pb2.SavedModel()
+    with fileio.open(path, "rb") as file:
+        proto.ParseFromString(file.read())
+    for meta_graph in proto.meta_graphs:
+        signatures = meta_graph.signature_def
+        for name in [name for name in signatures if name.endswith(_ALTERNATIVE)]:
+            signatures[name.removesuffix(_ALTERNATIVE)].CopyFrom(signatures[name])
+            del signatures[name]
+    with fileio.open(f"{path}.tmp", "wb") as file:
+        file.write(proto.SerializeToString(deterministic=True))
+    fileio.rename(f"{path}.tmp", path, overwrite=True)
+
+
+def check(saved_model: str) -> None:
+    """Checks that a SavedModel is there and whole.
+
+    Args:
+        saved_model: Its folder.
+
+    Raises:
+        ExportError: It is missing or damaged.
+    """
+    todo = "see the task's log; a `trainer_fn` needs an exporter in its EvalSpec, a `run_fn` must save to serving_model_dir"
+    path = os.path.join(saved_model, "saved_model.pb")
+    if not fileio.exists(path):
+        raise ExportError(f"training ended without a model: no {path}", expected="a SavedModel", todo=todo)
+    proto = saved_model_pb2.SavedModel()
+    try:
+        with fileio.open(path, "rb") as file:
+            proto.ParseFromString(file.read())
+    except Exception as error:
+        raise ExportError(f"{path} is damaged: {error}", expected="a SavedModel", todo=todo) from error
+    if not any(meta_graph.signature_def for meta_graph in proto.meta_graphs):
+        raise ExportError(f"{path} has no signature", expected="at least `serving_default`", todo=todo)
+    index = os.path.join(saved_model, "variables", "variables.index")
+    data = fileio.glob(os.path.join(saved_model, "variables", "variables.data-*"))
+    if fileio.exists(os.path.dirname(index)) and not (fileio.exists(index) and data):
+        raise ExportError(f"{saved_model} lacks its variables", expected=f"{index} and its data files", todo=todo)
+
+
+def publish(training_dir: str, model_uri: str) -> None:
+    """Moves what a training exported into the model artifact.
+
+    Args:
+        training_dir: The training folder.
+        model_uri: The model artifact's folder.
+
+    Raises:
+        ExportError: The serving model is missing or damaged.
+    """
+    exports = exports_dir(training_dir)
+    check(path_utils.serving_model_dir(exports))
+    fileio.makedirs(model_uri)
+    for locate in (path_utils.serving_model_dir, path_utils.eval_model_dir):
+        if fileio.exists(locate(exports)):
+            adopt(locate(exports), locate(model_uri))
+    fileio.rmtree(exports)

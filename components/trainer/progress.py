@@ -1,0 +1,54 @@
+"""How a task tells the supervisor that it makes progress: one JSON object a line, in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+
+class ProgressWriter:
+    """Appends events to the progress file.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Appends one event.
+
+        Args:
+            event: `started`, `step`, `evaluating`, `evaluated` or `exported`.
+            **fields: What belongs to it.
+        """
+        line = json.dumps({"event": event, "time": time.time(), **fields}) + "\n"
+        # One write of a whole line: a reader never sees half an event of a living task.
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(line)
+
+
+class ProgressReader:
+    """Reads the events that are new since the last call.
+
+    Args:
+        path: The file; it may not be there yet.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Returns the new events, oldest first."""
+        if not os.path.exists(self._path):
+            return []
+        with open(self._path, "rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]

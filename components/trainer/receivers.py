@@ -1,0 +1,82 @@
+"""How a served model and TFMA feed images into the Transform graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from data.features import IMAGE, LABEL
+from data.preprocessing import decode_images
+
+# Names of the serving inputs, and of their signatures.
+EXAMPLES = "examples"
+IMAGES = "images"
+
+Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+
+
+def encode_images(images: tf.Tensor) -> tf.Tensor:
+    """The inverse of `decode_images`.
+
+    Args:
+        images: uint8, [batch, height, width, channels]; the last three are known.
+
+    Returns:
+        string, [batch].
+    """
+    size = images.shape[1:].num_elements()
+    # TensorFlow has no `encode_raw`; a serialized uint8 tensor ends with its raw bytes.
+    serialized = tf.map_fn(tf.io.serialize_tensor, images, fn_output_signature=tf.string)
+    return tf.strings.substr(serialized, -size, size)
+
+
+def serving_receiver_fn(
+    feature_spec: dict[str, Any], transform: Transform, image_shape: tuple[int, ...]
+) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
+    """Makes the receiver of serving: serialized tf.Examples, or uint8 images, through the same Transform graph.
+
+    Args:
+        feature_spec: Of the raw features.
+        transform: Applies the Transform graph.
+        image_shape: Height, width, channels.
+
+    Returns:
+        A `serving_input_receiver_fn`: `serving_default` takes `examples`, string [batch]; `images` takes `images`, uint8
+        [batch, height, width, channels].
+    """
+
+    def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
+        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        parsed = tf.io.parse_example(examples, {IMAGE: feature_spec[IMAGE]})
+        # Both inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
+        images = tf.identity(decode_images(parsed[IMAGE], image_shape), name=IMAGES)
+        encoded = tf.reshape(encode_images(images), tf.shape(parsed[IMAGE]))
+        features = transform({IMAGE: encoded})
+        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}})
+
+    return serving_input_receiver_fn
+
+
+def eval_receiver_fn(feature_spec: dict[str, Any], transform: Transform) -> Callable[[], Any]:
+    """Makes the receiver of the EvalSavedModel.
+
+    Args:
+        feature_spec: Of the raw features.
+        transform: Applies the Transform graph.
+
+    Returns:
+        An `eval_input_receiver_fn` for `tfma.export.export_eval_savedmodel`.
+    """
+
+    def eval_input_receiver_fn() -> Any:
+        import tensorflow_model_analysis as tfma
+
+        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        features = transform(tf.io.parse_example(examples, feature_spec))
+        return tfma.export.EvalInputReceiver(
+            features=features, labels=features.pop(LABEL), receiver_tensors={EXAMPLES: examples}
+        )
+
+    return eval_input_receiver_fn

@@ -1,0 +1,107 @@
+"""The built-in trainer_fn: what the declaration says, in the legacy Estimator contract that any module file may use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Optional
+
+import tensorflow as tf
+import tensorflow_transform as tft
+from tfx.components.trainer.fn_args_utils import FnArgs
+
+from components.trainer import receivers
+from components.trainer.export import rename_signatures
+from components.trainer.settings import SETTINGS_KEY, Settings
+from components.trainer.user_code import find_function, is_model_fn
+from data.input_fn import ExampleReader
+from model_fn.classifier import make_model_fn
+from model_fn.run_config import make_run_config
+from model_fn.strategies import make_strategy
+from pipeline.config import Declaration
+
+
+def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
+    """Builds the Estimator and the specs of training, evaluation and export.
+
+    Source of the contract: `tfx.components.trainer.executor.Executor`.
+
+    Args:
+        fn_args: TFX's arguments; `custom_config` holds the settings of the Trainer.
+        schema: Not needed, the Transform graph holds it.
+
+    Returns:
+        `estimator`, `train_spec`, `eval_spec` and `eval_input_receiver_fn`.
+    """
+    settings = Settings.from_dict(fn_args.custom_config[SETTINGS_KEY])
+    section = Declaration.parse_obj(settings.declaration).trainer
+    # Before any TensorFlow op.
+    config = make_run_config(
+        section,
+        fn_args.model_run_dir,
+        train_distribute=make_strategy(section.distribution.train),
+        eval_distribute=make_strategy(section.distribution.eval),
+    )
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
+    feature_spec = transform_output.raw_feature_spec()
+    transform = transform_output.transform_raw_features
+    estimator = tf.estimator.Estimator(
+        _model_fn(section.model or "", settings, section.params),
+        config=config,
+        params={
+            "num_classes": len(settings.label_names),
+            "image_shape": settings.image_shape,
+            "train_steps": section.train_steps,
+            "global_batch_size": section.global_batch_size,
+            "optimizer": section.optimizer.dict(),
+            **section.params,
+        },
+    )
+    reader = ExampleReader(
+        train_files=_expand(fn_args.train_files),
+        eval_files=_expand(fn_args.eval_files),
+        feature_spec=feature_spec,
+        transform=transform,
+        train_batch_size=section.global_batch_size,
+        eval_batch_size=section.eval_batch_size,
+        shuffle_buffer=section.shuffle_buffer,
+        seed=section.seed,
+        start_step=functools.partial(_global_step, fn_args.model_run_dir),
+    )
+    serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
+    return {
+        "estimator": estimator,
+        "train_spec": tf.estimator.TrainSpec(reader.input_fn, max_steps=section.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(
+            reader.input_fn, steps=section.eval_steps, exporters=[_Exporter("serving", serving)]
+        ),
+        "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
+    }
+
+
+class _Exporter(tf.estimator.FinalExporter):
+    """Exports once, at the end, with signatures named after their inputs."""
+
+    def export(self, *args: Any, **kwargs: Any) -> Any:
+        path = super().export(*args, **kwargs)
+        if path:
+            rename_signatures(tf.compat.as_str(path))
+        return path
+
+
+def _model_fn(target: str, settings: Settings, params: dict[str, Any]) -> Callable:
+    """The user's model_fn, or ours around the declared network."""
+    function = find_function(target, settings.search_paths)
+    if is_model_fn(function):
+        return function
+    return make_model_fn(functools.partial(function, **params))
+
+
+def _expand(patterns: list[str]) -> list[str]:
+    return sorted(path for pattern in patterns for path in tf.io.gfile.glob(pattern))
+
+
+def _global_step(model_dir: str) -> int:
+    """The step that training will start from."""
+    checkpoint = tf.train.latest_checkpoint(model_dir)
+    return int(tf.train.load_variable(checkpoint, "global_step")) if checkpoint else 0

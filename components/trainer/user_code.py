@@ -1,0 +1,50 @@
+"""Finds the functions that the user names."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+
+from pipeline.errors import UserCodeError
+
+
+def find_function(target: str, search_paths: Sequence[str] = ()) -> Callable:
+    """Imports `package.module:function`.
+
+    Args:
+        target: The function.
+        search_paths: Folders to look in before `sys.path`.
+
+    Returns:
+        The function.
+
+    Raises:
+        UserCodeError: There is none.
+    """
+    for path in reversed(search_paths):
+        if path not in sys.path:
+            sys.path.insert(0, path)
+    module_name, _, name = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UserCodeError(
+            f"trainer.model: {target!r} cannot be imported: {error}",
+            expected="`package.module:function`, importable from the declaration's folder",
+            todo="check the name, and that what the module imports is installed",
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UserCodeError(
+            f"trainer.model: {module_name} has no function {name!r}",
+            expected="one of: " + ", ".join(n for n, f in vars(module).items() if inspect.isfunction(f)),
+            todo="name one of them",
+        )
+    return function
+
+
+def is_model_fn(function: Callable) -> bool:
+    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
+    return {"features", "labels"} <= set(inspect.signature(function).parameters)

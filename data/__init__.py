@@ -1,0 +1,1 @@
+"""How examples are had, read and preprocessed."""

@@ -1,0 +1,98 @@
+"""The input_fn of training and evaluation: tf.Examples in, transformed batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+import tensorflow as tf
+
+from data.features import LABEL
+
+Features = dict[str, tf.Tensor]
+Transform = Callable[[Features], Features]
+
+
+@dataclass(frozen=True)
+class ExampleReader:
+    """Reads tf.Examples from TFRecord files for `tf.estimator`; call `input_fn` with it.
+
+    Images stay raw bytes through shuffling and batching; whole batches are parsed and transformed at once, which costs a
+    seventh of parsing one example at a time.
+
+    Args:
+        train_files: TFRecord files of the training split.
+        eval_files: TFRecord files of the evaluation split.
+        feature_spec: What to parse, name to `tf.io.FixedLenFeature` and the like.
+        transform: Applies the Transform graph to a batch of parsed features.
+        train_batch_size: Global batch size, in examples.
+        eval_batch_size: Global batch size of evaluation, in examples.
+        shuffle_buffer: In examples.
+        seed: Of the order of files and examples.
+        start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
+            it stopped: a checkpoint does not hold the input's position.
+        label: Name of the label among the transformed features.
+    """
+
+    train_files: Sequence[str]
+    eval_files: Sequence[str]
+    feature_spec: dict[str, object]
+    transform: Transform
+    train_batch_size: int
+    eval_batch_size: int
+    shuffle_buffer: int
+    seed: int
+    start_step: Callable[[], int] = lambda: 0
+    label: str = LABEL
+
+    def input_fn(
+        self, mode: str, input_context: Optional[tf.distribute.InputContext] = None
+    ) -> tf.data.Dataset:
+        """Builds the data set of one input pipeline; `tf.estimator` calls it with both arguments by name.
+
+        Training reads the files in parallel, shuffles, and repeats for ever. Evaluation reads every example exactly once.
+
+        Args:
+            mode: One of `tf.estimator.ModeKeys`.
+            input_context: Which of how many input pipelines this is; None is the only one.
+
+        Returns:
+            Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one, since
+            an Estimator does not rebatch.
+        """
+        if mode == tf.estimator.ModeKeys.TRAIN:
+            return self._train(input_context)
+        return self._eval(input_context)
+
+    def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
+        batch_size = context.get_per_replica_batch_size(self.train_batch_size) if context else self.train_batch_size
+        files = tf.data.Dataset.from_tensor_slices(sorted(self.train_files))
+        files = _shard(files, context).shuffle(len(self.train_files), seed=self.seed)
+        records = tf.data.TFRecordDataset(files)
+        records = records.shuffle(self.shuffle_buffer, seed=self.seed).repeat()
+        start = self.start_step()
+        if start:
+            pipelines = context.num_input_pipelines if context else 1
+            records = records.skip(start * self.train_batch_size // pipelines)
+        return self._batches(records, batch_size, drop_remainder=True)
+
+    def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
+        batch_size = context.get_per_replica_batch_size(self.eval_batch_size) if context else self.eval_batch_size
+        files = _shard(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files)), context)
+        return self._batches(tf.data.TFRecordDataset(files), batch_size, drop_remainder=False)
+
+    def _batches(self, records: tf.data.Dataset, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+        def parse(serialized: tf.Tensor) -> tuple[Features, tf.Tensor]:
+            features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
+            return features, features.pop(self.label)
+
+        batches = records.batch(batch_size, drop_remainder=drop_remainder)
+        return batches.map(parse, num_parallel_calls=2, deterministic=True).prefetch(2)
+
+
+def _shard(files: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
+    """Gives each input pipeline its own files, disjoint and complete."""
+    if context is None or context.num_input_pipelines == 1:
+        return files
+    return files.shard(context.num_input_pipelines, context.input_pipeline_id)

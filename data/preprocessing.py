@@ -1,0 +1,48 @@
+"""The preprocessing_fn that Transform runs where the declaration names no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from data.features import IMAGE, LABEL
+
+# A channel that is constant over the whole data set must not divide by zero.
+_MIN_VARIANCE = 1e-6
+
+
+def decode_images(image_bytes: tf.Tensor, image_shape: tuple[int, int, int]) -> tf.Tensor:
+    """Reads raw bytes as images.
+
+    Args:
+        image_bytes: string, [batch] or [batch, 1]; each height * width * channels bytes.
+        image_shape: (height, width, channels).
+
+    Returns:
+        uint8, [batch, height, width, channels].
+    """
+    flat = tf.reshape(image_bytes, [-1])
+    return tf.reshape(tf.io.decode_raw(flat, tf.uint8), [-1, *image_shape])
+
+
+def preprocessing_fn(inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Scales images to [0, 1], then standardises each channel with moments over the whole training split.
+
+    See https://www.tensorflow.org/tfx/transform/get_started.
+
+    Args:
+        inputs: `image`: string, [batch] or [batch, 1], raw uint8 bytes; `label`: int64, [batch] or [batch, 1].
+        custom_config: `image_shape`: [height, width, channels].
+
+    Returns:
+        `image`: float32, [batch, height, width, channels]; `label`: int64, [batch].
+    """
+    height, width, channels = custom_config["image_shape"]
+    images = tf.cast(decode_images(inputs[IMAGE], (height, width, channels)), tf.float32) / 255.0
+    # Per-image moments first: the analyzers then reduce a few numbers per image, not its pixels.
+    mean = tft.mean(tf.reduce_mean(images, axis=[1, 2]), reduce_instance_dims=False)
+    second_moment = tft.mean(tf.reduce_mean(tf.square(images), axis=[1, 2]), reduce_instance_dims=False)
+    variance = tf.maximum(second_moment - tf.square(mean), _MIN_VARIANCE)
+    return {IMAGE: (images - mean) * tf.math.rsqrt(variance), LABEL: tf.reshape(inputs[LABEL], [-1])}

@@ -1,0 +1,1 @@
+"""What is trained: networks, the Estimator model_fn, optimizers, strategies."""

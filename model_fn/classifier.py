@@ -1,0 +1,110 @@
+"""The Estimator model_fn of an image classifier, around any network function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from model_fn.optimizers import learning_rate, make_optimizer
+from pipeline.config.optimizer import Optimizer
+
+IMAGE = "image"
+# Names of the outputs; the Evaluator reads PROBABILITIES.
+CLASS_IDS = "class_ids"
+LOGITS = "logits"
+PROBABILITIES = "probabilities"
+
+Network = Callable[[int], tf.keras.Model]
+
+
+def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]:
+    """Makes the model_fn that trains `network`.
+
+    Args:
+        network: Builds the model; see `model_fn.networks`.
+
+    Returns:
+        A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
+        [batch, height, width, channels]; `labels` is int64 [batch]; `params` holds `num_classes`, `train_steps`,
+        `global_batch_size` (examples) and `optimizer` (the declared section, as a dict).
+    """
+
+    def model_fn(
+        features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
+    ) -> tf.estimator.EstimatorSpec:
+        training = mode == tf.estimator.ModeKeys.TRAIN
+        model = network(params["num_classes"])
+        logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return _predict(logits)
+        per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        if training:
+            return _train(model, features[IMAGE], per_example, logits, labels, params)
+        return _evaluate(per_example, logits, labels)
+
+    return model_fn
+
+
+def _predict(logits: tf.Tensor) -> tf.estimator.EstimatorSpec:
+    predictions = {
+        LOGITS: logits,
+        PROBABILITIES: tf.nn.softmax(logits),
+        CLASS_IDS: tf.argmax(logits, axis=-1),
+    }
+    return tf.estimator.EstimatorSpec(
+        tf.estimator.ModeKeys.PREDICT,
+        predictions=predictions,
+        export_outputs={
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(predictions)
+        },
+    )
+
+
+def _train(
+    model: tf.keras.Model,
+    images: tf.Tensor,
+    per_example: tf.Tensor,
+    logits: tf.Tensor,
+    labels: tf.Tensor,
+    params: dict[str, Any],
+) -> tf.estimator.EstimatorSpec:
+    section = Optimizer.parse_obj(params["optimizer"])
+    step = tf.compat.v1.train.get_or_create_global_step()
+    rate = learning_rate(section, params["train_steps"], step)
+    # Divided by the global batch, so that the sum over replicas is the loss on one device. The gradients are our own: v1
+    # `minimize` would divide by the number of replicas once more, without an error.
+    loss = tf.reduce_sum(per_example) / params["global_batch_size"]
+    if section.weight_decay:
+        loss += _weight_decay(model, section.weight_decay) / _replicas()
+    variables = model.trainable_variables
+    gradients = tf.gradients(loss, variables)
+    optimizer = make_optimizer(section, rate)
+    updates = model.get_updates_for(None) + model.get_updates_for(images)  # moving averages of batch normalisation
+    with tf.control_dependencies(updates):
+        train_op = optimizer.apply_gradients(list(zip(gradients, variables)), global_step=step)
+    hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
+    tf.compat.v1.summary.scalar("train_accuracy", tf.reduce_mean(hits))
+    tf.compat.v1.summary.scalar("learning_rate", rate)
+    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
+
+
+def _evaluate(per_example: tf.Tensor, logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
+    metrics = {
+        "accuracy": tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1)),
+        # An Estimator's own `loss` is a mean of batch means; this is the mean over examples.
+        "average_loss": tf.compat.v1.metrics.mean(per_example),
+    }
+    return tf.estimator.EstimatorSpec(
+        tf.estimator.ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics
+    )
+
+
+def _weight_decay(model: tf.keras.Model, factor: float) -> tf.Tensor:
+    kernels = [v for v in model.trainable_variables if "kernel" in v.name]
+    return factor * tf.add_n([tf.nn.l2_loss(kernel) for kernel in kernels])
+
+
+def _replicas() -> int:
+    return tf.distribute.get_strategy().num_replicas_in_sync

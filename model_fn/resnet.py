@@ -1,0 +1,58 @@
+"""A residual network for small images."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+class _Block(tf.keras.layers.Layer):
+    """Pre-activation residual block: BN, ReLU, Conv, BN, ReLU, Conv, plus the (projected) input."""
+
+    def __init__(self, filters: int, strides: int, project: bool, name: str) -> None:
+        super().__init__(name=name)
+        layers = tf.keras.layers
+        self.norm1 = layers.BatchNormalization(name="norm1")
+        self.conv1 = _conv(filters, 3, strides, "conv1")
+        self.norm2 = layers.BatchNormalization(name="norm2")
+        self.conv2 = _conv(filters, 3, 1, "conv2")
+        self.shortcut = _conv(filters, 1, strides, "shortcut") if project else None
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        active = tf.nn.relu(self.norm1(inputs, training=training))
+        shortcut = self.shortcut(active) if self.shortcut else inputs
+        outputs = self.conv1(active)
+        outputs = self.conv2(tf.nn.relu(self.norm2(outputs, training=training)))
+        return outputs + shortcut
+
+
+def _conv(filters: int, size: int, strides: int, name: str) -> tf.keras.layers.Conv2D:
+    return tf.keras.layers.Conv2D(
+        filters, size, strides=strides, padding="same", use_bias=False, kernel_initializer="he_normal", name=name
+    )
+
+
+def cifar_resnet(num_classes: int) -> tf.keras.Model:
+    """ResNet-20 v2 for 32x32 images: 3 stages of 3 pre-activation blocks, 16, 32 and 64 filters.
+
+    Source: He et al., Identity Mappings in Deep Residual Networks, 2016, https://arxiv.org/abs/1603.05027.
+
+    Args:
+        num_classes: Number of logits.
+
+    Returns:
+        An unbuilt model.
+    """
+    layers = tf.keras.layers
+    stack: list[tf.keras.layers.Layer] = [_conv(16, 3, 1, "stem")]
+    for stage, filters in enumerate((16, 32, 64)):
+        for block in range(3):
+            first = block == 0
+            strides = 2 if first and stage else 1
+            stack.append(_Block(filters, strides, project=first, name=f"stage{stage + 1}_block{block + 1}"))
+    stack += [
+        layers.BatchNormalization(name="norm"),
+        layers.ReLU(name="relu"),
+        layers.GlobalAveragePooling2D(name="pool"),
+        layers.Dense(num_classes, name="logits"),
+    ]
+    return tf.keras.Sequential(stack, name="cifar_resnet")
