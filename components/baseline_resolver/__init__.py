@@ -1,0 +1,5 @@
+"""Resolves the model that a new one is compared with."""
+
+from components.baseline_resolver.strategy import BaselineStrategy
+
+__all__ = ["BaselineStrategy"]

@@ -1,0 +1,43 @@
+"""The latest blessed model other than the candidate itself."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from tfx import types
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
+
+CANDIDATE = "candidate"
+
+
+class BaselineStrategy(LatestBlessedModelStrategy):
+    """TFX's LatestBlessedModelStrategy, without the candidate among the models.
+
+    TFX's own strategy finds, when nothing has changed, the candidate that was blessed last time: it is compared with
+    itself, and the Evaluator and the Pusher, having a new input, miss the cache.
+
+        Resolver(
+            strategy_class=BaselineStrategy,
+            model=Channel(type=Model),
+            model_blessing=Channel(type=ModelBlessing),
+            candidate=trainer.outputs["model"],
+        )
+    """
+
+    def resolve_artifacts(
+        self, store: Any, input_dict: dict[str, list[types.Artifact]]
+    ) -> Optional[dict[str, list[types.Artifact]]]:
+        """Resolves the baseline.
+
+        Args:
+            store: ML Metadata store.
+            input_dict: `model`: all models; `model_blessing`: all blessings; `candidate`: the model to evaluate.
+
+        Returns:
+            The latest blessed other model and its blessing, empty lists where there is none; and the candidate.
+        """
+        candidates = input_dict[CANDIDATE]
+        ids = {artifact.id for artifact in candidates}
+        others = {key: value for key, value in input_dict.items() if key != CANDIDATE}
+        others["model"] = [model for model in others["model"] if model.id not in ids]
+        return {**(super().resolve_artifacts(store, others) or {}), CANDIDATE: candidates}

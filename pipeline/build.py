@@ -1,0 +1,234 @@
+"""The pipeline: the main path, top to bottom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow_model_analysis as tfma
+from tfx.components.evaluator.component import Evaluator
+from tfx.components.pusher.component import Pusher
+from tfx.components.statistics_gen.component import StatisticsGen
+from tfx.components.transform.component import Transform
+from tfx.dsl.components.common.resolver import Resolver
+from tfx.orchestration import metadata
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import pusher_pb2, trainer_pb2
+from tfx.types import Channel, standard_artifacts
+
+from components.baseline_resolver import BaselineStrategy
+from components.example_validator import ExampleValidator
+from components.image_schema_gen import ImageSchemaGen
+from components.tfds_example_gen import TfdsExampleGen
+from components.trainer import Trainer
+from components.trainer.settings import Settings
+from data.features import LABEL
+from data.sources import open_source
+from pipeline.config import Declaration
+from pipeline.config.evaluator import EvaluatorSection
+from pipeline.config.source import fingerprint_source
+
+_PREPROCESSING_FN = "data.preprocessing:preprocessing_fn"
+_TRAINER_FN = "components.trainer.trainer_fn:trainer_fn"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a pipeline keeps what it makes.
+
+    Args:
+        workdir: Folder of all runs.
+        name: The pipeline's name.
+    """
+
+    workdir: str
+    name: str
+
+    @property
+    def home(self) -> str:
+        """Folder of this pipeline."""
+        return os.path.join(os.path.abspath(self.workdir), self.name)
+
+    @property
+    def root(self) -> str:
+        """TFX's pipeline_root: the artifacts."""
+        return os.path.join(self.home, "artifacts")
+
+    @property
+    def metadata(self) -> str:
+        """The ML Metadata database."""
+        return os.path.join(self.home, "metadata.sqlite")
+
+    @property
+    def serving(self) -> str:
+        """Where blessed models are pushed."""
+        return os.path.join(self.home, "serving")
+
+    @property
+    def logs(self) -> str:
+        """Logs of the runs."""
+        return os.path.join(self.home, "logs")
+
+
+def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequence[str] = ()) -> Pipeline:
+    """Builds the TFX pipeline of a declaration.
+
+    Args:
+        declaration: What to ingest, train and push.
+        places: Where to keep it.
+        search_paths: Folders where the declared modules are found, beside `sys.path`.
+
+    Returns:
+        The pipeline, for any TFX runner.
+
+    Raises:
+        DataError: The data set cannot be opened.
+    """
+    source = open_source(declaration.data)
+    image_shape = source.info.image_shape
+    trainer, transform = declaration.trainer, declaration.transform
+
+    example_gen = TfdsExampleGen(declaration.data)
+    examples = example_gen.outputs["examples"]
+    schema = ImageSchemaGen(examples=examples)
+    statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=_product(image_shape)
+    )
+
+    preprocessing_fn = transform.preprocessing_fn or _PREPROCESSING_FN
+    transform_graph = Transform(
+        examples=examples,
+        schema=schema.outputs["schema"],
+        module_file=transform.module_file,
+        preprocessing_fn=None if transform.module_file else _dotted(preprocessing_fn),
+        # The trainer applies the graph to its batches: rewriting every image as floats would cost four times the space.
+        materialize=False,
+        disable_statistics=True,
+        custom_config={
+            "image_shape": list(image_shape),
+            # TFX's cache key sees a function's name only.
+            "source": fingerprint_source(transform.module_file or preprocessing_fn, search_paths),
+        },
+    )
+    # Nothing trains on examples that did not pass.
+    transform_graph.add_upstream_node(validator)
+
+    trained = Trainer(
+        examples=examples,
+        transform_graph=transform_graph.outputs["transform_graph"],
+        schema=schema.outputs["schema"],
+        module_file=trainer.module_file,
+        trainer_fn=None if trainer.module_file else _dotted(_TRAINER_FN),
+        train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps),
+        eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
+        settings=Settings(
+            start_timeout=trainer.start_timeout,
+            stall_timeout=trainer.stall_timeout,
+            # What does not change the model must not miss the cache.
+            declaration=declaration.dict(include={"name", "data", "transform", "trainer"}),
+            image_shape=image_shape,
+            label_names=source.info.label_names,
+            source=_trainer_source(declaration, search_paths),
+            search_paths=tuple(search_paths),
+        ),
+    )
+
+    baseline = Resolver(
+        strategy_class=BaselineStrategy,
+        model=Channel(type=standard_artifacts.Model),
+        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
+        candidate=trained.outputs["model"],
+    ).with_id("BaselineResolver")
+    evaluator = Evaluator(
+        examples=examples,
+        model=trained.outputs["model"],
+        baseline_model=baseline.outputs["model"],
+        eval_config=eval_config(declaration.evaluator),
+        example_splits=["eval"],
+        schema=schema.outputs["schema"],
+    )
+
+    pusher = Pusher(
+        model=trained.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        push_destination=pusher_pb2.PushDestination(
+            filesystem=pusher_pb2.PushDestination.Filesystem(
+                base_directory=declaration.pusher.destination or places.serving
+            )
+        ),
+    )
+
+    return Pipeline(
+        pipeline_name=declaration.name,
+        pipeline_root=places.root,
+        components=[
+            example_gen,
+            schema,
+            statistics,
+            validator,
+            transform_graph,
+            trained,
+            baseline,
+            evaluator,
+            pusher,
+        ],
+        enable_cache=True,
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(places.metadata),
+        beam_pipeline_args=declaration.beam.pipeline_args(),
+    )
+
+
+def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
+    """What TFMA measures, and what a model must reach.
+
+    See https://www.tensorflow.org/tfx/model_analysis/metrics.
+
+    Args:
+        section: The declared evaluator.
+
+    Returns:
+        The configuration: accuracy, mean loss and counts, overall and per slice; the thresholds are overall.
+    """
+    accuracy = tfma.MetricConfig(
+        class_name="SparseCategoricalAccuracy",
+        threshold=tfma.MetricThreshold(
+            value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
+            change_threshold=None
+            if section.max_accuracy_drop is None
+            else tfma.GenericChangeThreshold(
+                direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
+            ),
+        ),
+    )
+    metrics = [
+        accuracy,
+        tfma.MetricConfig(class_name="SparseCategoricalCrossentropy"),
+        tfma.MetricConfig(class_name="ExampleCount"),
+    ]
+    return tfma.EvalConfig(
+        model_specs=[
+            tfma.ModelSpec(
+                signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key
+            )
+        ],
+        metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
+        slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],
+    )
+
+
+def _trainer_source(declaration: Declaration, search_paths: Sequence[str]) -> str:
+    """Fingerprint of all that decides what is trained."""
+    target = declaration.trainer.module_file or declaration.trainer.model or ""
+    return fingerprint_source(target, search_paths) + fingerprint_source(_TRAINER_FN, search_paths)
+
+
+def _dotted(target: str) -> str:
+    """`package.module:function` as TFX writes it."""
+    return target.replace(":", ".")
+
+
+def _product(shape: Sequence[int]) -> int:
+    height, width, channels = shape
+    return height * width * channels
