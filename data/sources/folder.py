@@ -1,0 +1,47 @@
+"""Recognises what a folder holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data.sources.source import ImageSource
+from pipeline.config.data import DataSection
+from pipeline.errors import DataNotFoundError
+
+
+def is_folder(path: str) -> bool:
+    """Returns whether there is such a folder."""
+    return _path(path).is_dir()
+
+
+def open_folder(section: DataSection) -> ImageSource:
+    """Returns the source for the folder `section.dataset`.
+
+    Raises:
+        DataNotFoundError: there is no such folder, or none of the known forms is in it.
+    """
+    folder = _path(section.dataset)
+    if not folder.is_dir():
+        raise DataNotFoundError(
+            f"no folder {folder}",
+            expected="a folder of a prepared TFDS data set, IDX files or CIFAR binary batches",
+            todo="change data.dataset",
+        )
+    from data.sources.tfds_lookup import find_in_folder
+
+    found = find_in_folder(section, folder)
+    if found is not None:
+        from data.sources.tfds_source import TfdsSource
+
+        return TfdsSource(section, found)
+    raise DataNotFoundError(
+        f"the folder {folder} holds no data set of a known form",
+        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below)",
+        todo="change data.dataset to the folder that holds such files",
+    )
+
+
+def _path(path: str) -> Any:
+    from etils import epath
+
+    return epath.Path(path).expanduser()

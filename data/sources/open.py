@@ -1,0 +1,44 @@
+"""Finds the source that a `data` section names."""
+
+from __future__ import annotations
+
+import re
+
+from data.sources.source import ImageSource
+from pipeline.config.data import DataSection
+from pipeline.errors import DataNotFoundError
+
+_BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
+
+
+def open_source(section: DataSection) -> ImageSource:
+    """Returns the source that `section.dataset` names, without downloading or preparing anything.
+
+    A path (it begins with `/`, `./`, `../` or `~`, or holds `://`) is a folder, recognised by its contents;
+    `package.module:Class` is a TFDS builder class; anything else is a TFDS name, or else a folder of that name.
+
+    Args:
+        section: the declaration's `data` section.
+
+    Raises:
+        DataNotFoundError: there is no such data set, folder, class or version.
+    """
+    # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
+    dataset = section.dataset
+    if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or "://" in dataset:
+        from data.sources.folder import open_folder
+
+        return open_folder(section)
+    from data.sources.tfds_lookup import find_by_class, find_by_name
+    from data.sources.tfds_source import TfdsSource
+
+    if _BUILDER_CLASS.match(dataset):
+        return TfdsSource(section, find_by_class(section))
+    try:
+        return TfdsSource(section, find_by_name(section))
+    except DataNotFoundError:
+        from data.sources.folder import is_folder, open_folder
+
+        if is_folder(dataset):
+            return open_folder(section)
+        raise

@@ -1,0 +1,108 @@
+"""What every source of labelled images can do."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from data.sources.splits import resolve_split
+from pipeline.config.data import DataSection
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from data.sources.splits import ExampleRange
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceInfo:
+    """What is known of a data set before any example is read.
+
+    Args:
+        name: the data set, with its TFDS config where it has one.
+        version: TFDS version, or "" where files carry none.
+        image_shape: (height, width, channels) of every image as it is read.
+        label_names: one name per class; a label is an index into them.
+        licence: licence text, or "".
+        citation: BibTeX, or "".
+        description: what the data set is.
+    """
+
+    name: str
+    version: str
+    image_shape: tuple[int, int, int]
+    label_names: tuple[str, ...]
+    licence: str = ""
+    citation: str = ""
+    description: str = ""
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes; labels are 0 to this, exclusive."""
+        return len(self.label_names)
+
+    @property
+    def image_bytes(self) -> int:
+        """The length of one image as raw uint8 bytes."""
+        height, width, channels = self.image_shape
+        return height * width * channels
+
+
+class ImageSource(abc.ABC):
+    """A data set of uint8 images with one class label each.
+
+    It is picklable: another process opens it again from its section.
+
+    Args:
+        section: the declaration's `data` section.
+    """
+
+    def __init__(self, section: DataSection) -> None:
+        self.section = section
+
+    def __reduce__(self) -> tuple:
+        from data.sources.open import open_source
+
+        return (open_source, (self.section,))
+
+    @property
+    @abc.abstractmethod
+    def info(self) -> SourceInfo:
+        """What is known before any example is read."""
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Makes the examples readable: downloads and converts where that is needed."""
+
+    @abc.abstractmethod
+    def shard_lengths(self) -> dict[str, tuple[int, ...]]:
+        """Returns the number of examples in each file of each split."""
+
+    def split_sizes(self) -> dict[str, int]:
+        """Returns the number of examples in each split."""
+        return {split: sum(lengths) for split, lengths in self.shard_lengths().items()}
+
+    def resolve(self, expression: str) -> tuple[ExampleRange, ...]:
+        """Returns the example ranges, in order, that a TFDS split expression stands for.
+
+        Args:
+            expression: for example `train[:90%]` or `train+test`.
+
+        Raises:
+            DataNotFoundError: no such split, no such slice, or an empty one.
+        """
+        return resolve_split(self.info.name, self.shard_lengths(), expression)
+
+    @abc.abstractmethod
+    def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
+        """Yields the image (uint8, `info.image_shape`) and the label of each example of a range, in stored order.
+
+        Raises:
+            DamagedDataError: a file is truncated, corrupt or not what its header says.
+        """
+
+    @abc.abstractmethod
+    def fingerprint(self, expressions: Sequence[str]) -> str:
+        """Returns a hash that changes when the examples of these split expressions may have changed."""

@@ -1,0 +1,87 @@
+"""TFDS split expressions, for every kind of source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from pipeline.errors import DataNotFoundError
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleRange:
+    """Examples `start` to `stop` (exclusive) of one split, in stored order."""
+
+    split: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def resolve_split(
+    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str
+) -> tuple[ExampleRange, ...]:
+    """Returns the ranges that a split expression stands for, by TFDS's own rules.
+
+    Args:
+        dataset: name for messages.
+        shard_lengths: examples per file, for each split.
+        expression: see https://www.tensorflow.org/datasets/splits.
+
+    Raises:
+        DataNotFoundError: no such split, a slice beyond its end, or nothing in it.
+    """
+    from tensorflow_datasets.core import splits as tfds_splits
+
+    infos = {
+        name: tfds_splits.SplitInfo(name=name, shard_lengths=list(lengths), num_bytes=0)
+        for name, lengths in shard_lengths.items()
+    }
+    sizes = {name: info.num_examples for name, info in infos.items()}
+    known = ", ".join(f"{name} ({size:,} examples)" for name, size in sizes.items())
+    try:
+        absolute = tfds_splits.AbstractSplit.from_spec(expression).to_absolute(infos)
+    except (ValueError, NotImplementedError) as error:
+        raise DataNotFoundError(
+            f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
+            expected=f"a TFDS split expression over {known}, for example `{next(iter(sizes), 'train')}[:90%]`",
+            todo="change data.splits in the declaration",
+        ) from None
+    ranges = tuple(
+        ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)
+        for part in absolute
+    )
+    ranges = tuple(part for part in ranges if len(part) > 0)
+    if not ranges:
+        raise DataNotFoundError(
+            f"split {expression!r} of data set {dataset!r} holds no examples",
+            expected=f"a part of {known} that holds some",
+            todo="change data.splits in the declaration",
+        )
+    return ranges
+
+
+def cut(ranges: Sequence[ExampleRange], parts: int) -> tuple[tuple[ExampleRange, ...], ...]:
+    """Cuts ranges, laid end to end, into `parts` pieces whose sizes differ by one at most.
+
+    Each example is in exactly one piece, and the pieces keep the order.
+    """
+    total = sum(len(examples) for examples in ranges)
+    pieces = []
+    for index in range(parts):
+        low, high = total * index // parts, total * (index + 1) // parts
+        piece, offset = [], 0
+        for examples in ranges:
+            start, stop = max(low - offset, 0), min(high - offset, len(examples))
+            if start < stop:
+                piece.append(ExampleRange(examples.split, examples.start + start, examples.start + stop))
+            offset += len(examples)
+        pieces.append(tuple(piece))
+    return tuple(pieces)
+
+
+def _reason(error: Exception) -> str:
+    # TFDS prepends context lines of its own; the last one is the cause.
+    return str(error).strip().splitlines()[-1]

@@ -1,0 +1,187 @@
+"""Finds the TFDS builder that a `data` section names, prepared or still to prepare."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+from typing import Any, Optional
+
+from pipeline.config.data import DataSection
+from pipeline.errors import DataNotFoundError
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundBuilder:
+    """A TFDS builder, and the class that makes its data where that class is known."""
+
+    builder: Any
+    cls: Optional[type] = None
+
+
+def find_by_name(section: DataSection) -> FoundBuilder:
+    """Finds `name`, `name/config` or `name:version` among prepared and registered data sets.
+
+    Raises:
+        DataNotFoundError: neither prepared nor registered, or not in that version.
+    """
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import naming
+
+    import data.digits  # noqa: F401  registers the embedded data set with TFDS
+
+    try:
+        ns_name, kwargs = naming.parse_builder_name_kwargs(section.dataset)
+        name = str(ns_name)
+    except ValueError:
+        name, kwargs = section.dataset, {}
+    try:
+        cls = tfds.builder_cls(name)
+    except (tfds.core.DatasetNotFoundError, ValueError, ImportError):
+        cls = None
+    found = _find(section, name, kwargs.get("config"), section.version or kwargs.get("version"), cls)
+    if found is None:
+        near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False), 3, 0.6)
+        raise DataNotFoundError(
+            f"no data set {section.dataset!r}: TFDS does not know it and {_data_dirs(section)} does not hold it"
+            + (f"; did you mean {' or '.join(near)}?" if near else ""),
+            expected="a TFDS name, `digits`, `package.module:Builder`, or a folder (with a `/` in it) of a prepared "
+            "TFDS data set, IDX files or CIFAR binary batches",
+            todo="see https://www.tensorflow.org/datasets/catalog/overview, and change data.dataset",
+        )
+    return found
+
+
+def find_by_class(section: DataSection) -> FoundBuilder:
+    """Finds the builder class `package.module:Class`.
+
+    Raises:
+        DataNotFoundError: it cannot be imported, is no builder, or has no such version.
+    """
+    import tensorflow_datasets as tfds
+
+    module_name, _, class_name = section.dataset.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise DataNotFoundError(
+            f"data.dataset {section.dataset!r} cannot be imported: {error}",
+            expected="`package.module:Class` of a tfds.core.GeneratorBasedBuilder",
+            todo="check the name, and that the module's folder is in PYTHONPATH",
+        ) from error
+    if not (isinstance(cls, type) and issubclass(cls, tfds.core.DatasetBuilder)):
+        raise DataNotFoundError(
+            f"data.dataset {section.dataset!r} is no TFDS builder, but {cls!r}",
+            expected="a subclass of tfds.core.GeneratorBasedBuilder",
+            todo="see https://www.tensorflow.org/datasets/add_dataset",
+        )
+    found = _find(section, cls.name, None, section.version, cls)
+    assert found is not None  # the class is known
+    return found
+
+
+def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
+    """Finds a prepared data set in a folder: the version's own folder, or up to three levels above it.
+
+    Args:
+        section: the `data` section.
+        folder: `epath.Path`.
+
+    Returns:
+        None where the folder holds no prepared TFDS data set.
+
+    Raises:
+        DataNotFoundError: it holds several data sets, or not that version.
+    """
+    import tensorflow_datasets as tfds
+
+    if is_prepared(folder):
+        version = section.version
+        builder = tfds.builder_from_directory(folder)
+        if version and not builder.version.match(version):
+            raise _no_version(section, str(folder), [builder.version])
+        return FoundBuilder(builder)
+    level, parents = [folder], []
+    for _ in range(3):
+        parents += [path for path in level if _prepared_versions(path)]
+        level = [child for path in level for child in sorted(path.iterdir()) if child.is_dir()]
+    if len(parents) > 1:
+        raise DataNotFoundError(
+            f"{folder} holds several prepared data sets: {', '.join(str(p.relative_to(folder)) for p in parents)}",
+            expected="the folder of one of them",
+            todo="append its name to data.dataset, or write its name there and this folder in data.data_dir",
+        )
+    if not parents:
+        return None
+    versions = _prepared_versions(parents[0])
+    version = _newest(versions, section.version)
+    if version is None:
+        raise _no_version(section, str(parents[0]), versions)
+    return FoundBuilder(tfds.builder_from_directory(parents[0] / str(version)))
+
+
+def _find(
+    section: DataSection, name: str, config: Optional[str], wanted: Optional[str], cls: Optional[type]
+) -> Optional[FoundBuilder]:
+    """Prefers what is prepared, in its newest version, to what would have to be prepared."""
+    import tensorflow_datasets as tfds
+    from etils import epath
+    from tensorflow_datasets.core.utils import file_utils
+
+    if config is None and cls is not None and cls.BUILDER_CONFIGS:  # type: ignore[attr-defined]
+        config = cls.get_default_builder_config().name  # type: ignore[attr-defined]
+    versions: dict[Any, Any] = {}
+    for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
+        parent = epath.Path(data_dir).expanduser() / name
+        parent = parent / config if config else parent
+        for version in _prepared_versions(parent):
+            versions.setdefault(version, parent / str(version))
+    prepared = _newest(list(versions), wanted)
+    if prepared is not None:
+        return FoundBuilder(tfds.builder_from_directory(versions[prepared]), cls)
+    if cls is None:
+        if versions:
+            raise _no_version(section, name, list(versions))
+        return None
+    # TFDS prepares the newest version of a class and no other.
+    builder = cls(data_dir=section.data_dir, config=config)
+    if wanted and not builder.version.match(wanted):
+        raise _no_version(section, name, [*versions, builder.version])
+    return FoundBuilder(builder, cls)
+
+
+def is_prepared(folder: Any) -> bool:
+    """Returns whether a version's folder (`epath.Path`) holds a whole prepared data set; without TFDS's warnings."""
+    return (folder / "features.json").exists() and (folder / "dataset_info.json").exists()
+
+
+def _prepared_versions(folder: Any) -> list[Any]:
+    from tensorflow_datasets.core.utils import version as tfds_version
+
+    if not folder.is_dir():
+        return []
+    names = [path.name for path in folder.iterdir() if tfds_version.Version.is_valid(path.name) and is_prepared(path)]
+    return sorted(map(tfds_version.Version, names))
+
+
+def _newest(versions: list[Any], wanted: Optional[str]) -> Any:
+    """The newest version that matches `wanted`, which may hold `*`."""
+    try:
+        matching = [version for version in versions if not wanted or version.match(wanted)]
+    except ValueError:  # no version at all
+        return None
+    return max(matching, default=None)
+
+
+def _data_dirs(section: DataSection) -> str:
+    from tensorflow_datasets.core.utils import file_utils
+
+    return " or ".join(map(str, file_utils.list_data_dirs(given_data_dir=section.data_dir)))
+
+
+def _no_version(section: DataSection, where: str, versions: list[Any]) -> DataNotFoundError:
+    return DataNotFoundError(
+        f"no version {section.version!r} of {where}",
+        expected=f"one of {', '.join(map(str, sorted(set(versions))))}",
+        todo="change data.version, or leave it out to take the newest",
+    )

@@ -1,0 +1,122 @@
+"""Downloads and prepares a TFDS data set, once, with errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import os
+import tempfile
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from data.sources.tfds_lookup import is_prepared
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
+
+_CONNECT_SECONDS = 5.0
+
+
+def prepare_builder(builder: Any, section: DataSection) -> None:
+    """Prepares a data set into its data_dir; a second process that does so at the same time waits.
+
+    Raises:
+        DataNotFoundError: `download` is false, or the network or a manual download is missing.
+        DamagedDataError: a downloaded file has another checksum than TFDS registered.
+        DataError: preparation failed for another reason.
+    """
+    # Data that needs no network (the embedded digits, a user's builder over local files) may always be prepared.
+    if builder.url_infos and not section.download:
+        raise _not_found(builder, "and `download: false` forbids to fetch it")
+    with _lock(builder.data_dir):
+        if is_prepared(builder.data_path):
+            return
+        _check_network(builder)
+        _download_and_prepare(builder)
+
+
+def _download_and_prepare(builder: Any) -> None:
+    import requests
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import download_manager, downloader
+
+    tfds.disable_progress_bar()
+    try:
+        # TFDS prints what it does; a pipeline has its own progress.
+        with contextlib.redirect_stdout(io.StringIO()):
+            builder.download_and_prepare()
+    except TfxEstimatorError:
+        raise
+    except download_manager.NonMatchingChecksumError as error:
+        raise DamagedDataError(
+            f"a download of data set {builder.info.full_name} is damaged: {str(error).splitlines()[0]}",
+            expected="the checksum that TFDS registered for it",
+            todo=f"delete {builder.data_dir_root}/downloads and try again; a login page may have been fetched instead",
+        ) from error
+    except (requests.RequestException, downloader.DownloadError) as error:
+        raise _not_found(builder, f"and fetching it failed: {error}") from error
+    except Exception as error:
+        # Another machine that shares the folder may have been faster.
+        if is_prepared(builder.data_path):
+            return
+        if isinstance(error, PermissionError) or "Permission denied" in str(error) or "Read-only" in str(error):
+            raise DataNotFoundError(
+                f"data set {builder.info.full_name} is not prepared, and {builder.data_dir_root} cannot be written to",
+                expected="a data_dir that holds the data set, or that may be written to",
+                todo="change data.data_dir",
+            ) from error
+        if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and isinstance(error, (AssertionError, FileNotFoundError)):
+            raise _not_found(builder, f"and has to be downloaded by hand: {error}") from error
+        raise DataError(
+            f"preparing data set {builder.info.full_name} failed: {type(error).__name__}: {error}",
+            expected="a builder that generates its examples",
+            todo="see the error above, and run `tfds build` on the builder by itself",
+        ) from error
+
+
+def _check_network(builder: Any) -> None:
+    """Fails within seconds, where TFDS would retry for minutes."""
+    import requests
+    from etils import epath
+    from tensorflow_datasets.core.download import resource
+
+    downloads = epath.Path(builder.data_dir_root) / "downloads"
+    missing = {}
+    for url, info in (builder.url_infos or {}).items():
+        name = resource.get_dl_fname(url, info.checksum)
+        held = (downloads / name, downloads / builder.name / name, downloads / "manual" / (info.filename or name))
+        if not any(path.exists() for path in held):
+            missing.setdefault(urllib.parse.urlsplit(url).netloc, url)
+    if not missing:
+        return
+    # Some registered hosts are dead while the mirror in use is not: one that answers is enough to let TFDS try.
+    for url in list(missing.values())[:3]:
+        with contextlib.suppress(requests.RequestException):
+            requests.head(url, timeout=_CONNECT_SECONDS)
+            return
+        if not url.startswith("http"):
+            return
+    raise _not_found(builder, f"and there is no connection to {' or '.join(list(missing)[:3])}")
+
+
+@contextlib.contextmanager
+def _lock(data_dir: str) -> Iterator[None]:
+    """Lets one process of this machine at a time prepare a folder."""
+    # Not beside the data: data_dir may be remote, or not writable.
+    name = hashlib.sha256(os.path.abspath(data_dir).encode()).hexdigest()[:16]
+    path = os.path.join(tempfile.gettempdir(), f"tfx-estimator-{os.getuid()}-{name}.lock")
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _not_found(builder: Any, why: str) -> DataNotFoundError:
+    return DataNotFoundError(
+        f"data set {builder.info.full_name} is not prepared in {builder.data_dir_root}, {why}",
+        expected=f"a prepared data set in {builder.data_dir}, or a network",
+        todo="on a machine with network run `tfds build "
+        f"{builder.name}` and copy its folder, then set data.data_dir; or set data.dataset to a folder of IDX files "
+        "(MNIST's form; Debian's package dataset-fashion-mnist) or of CIFAR binary batches; or try `dataset: digits`",
+    )
