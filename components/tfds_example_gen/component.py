@@ -1,0 +1,58 @@
+"""The TfdsExampleGen component."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from tfx import types
+from tfx.dsl.components.base import base_beam_component, executor_spec
+from tfx.types import component_spec, standard_artifacts
+
+from components.tfds_example_gen import executor
+from data.sources import open_source
+from pipeline.config.data import DataSection
+
+
+class TfdsExampleGenSpec(component_spec.ComponentSpec):
+    """Inputs, outputs and execution properties of TfdsExampleGen."""
+
+    INPUTS: dict = {}
+    OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
+    PARAMETERS = {
+        executor.DATA_KEY: component_spec.ExecutionParameter(type=str),
+        executor.FINGERPRINT_KEY: component_spec.ExecutionParameter(type=str),
+    }
+
+
+class TfdsExampleGen(base_beam_component.BaseBeamComponent):
+    """Writes the examples of a data set as tf.Examples: raw uint8 `image` bytes and an int64 `label`.
+
+    Each split becomes `shards` files of nearly equal size, in stored order. The same data gives the same bytes.
+
+        example_gen = TfdsExampleGen(DataSection(dataset="mnist", shards=8))
+        statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
+
+    Inputs: none. Outputs: `examples` (splits `train` and `eval`), which carries the data set's name, version,
+    fingerprint, counts, licence and citation as custom properties: see `properties.py`.
+
+    Args:
+        data: What to ingest.
+        fingerprint: Hash of the data, part of the cache key; None computes it from the data set as it is now. A data
+            set that is still to be downloaded has another fingerprint afterwards: prepare it first where the next
+            run's cache matters.
+
+    Raises:
+        DataError: The data set cannot be opened.
+    """
+
+    SPEC_CLASS = TfdsExampleGenSpec
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.Executor)
+
+    def __init__(self, data: DataSection, fingerprint: Optional[str] = None) -> None:
+        if fingerprint is None:
+            fingerprint = open_source(data).fingerprint([data.splits.train, data.splits.eval])
+        spec = TfdsExampleGenSpec(
+            examples=types.Channel(type=standard_artifacts.Examples),
+            **{executor.DATA_KEY: data.json(sort_keys=True), executor.FINGERPRINT_KEY: fingerprint},
+        )
+        super().__init__(spec=spec)

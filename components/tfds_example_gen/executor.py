@@ -1,0 +1,133 @@
+"""The executor of TfdsExampleGen."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import apache_beam as beam
+from tfx import types
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_executor
+from tfx.dsl.io import fileio
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils
+
+from components.tfds_example_gen.properties import EVAL, SPLITS, TRAIN, write_properties
+from components.tfds_example_gen.shard import Shard, WriteShard
+from data.sources import ImageSource, open_source
+from data.sources.splits import cut
+from pipeline import errors
+from pipeline.config.data import DataSection
+
+DATA_KEY = "data"
+FINGERPRINT_KEY = "fingerprint"
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Writes the shards of both splits, one Beam element each.
+
+    No shuffle and no group-by: an element reads an index range of the data set and writes one file, so the work is as
+    parallel as there are shards, costs no more than the reading, and never holds more than one batch in memory.
+    """
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Writes the Examples artifact.
+
+        Args:
+            input_dict: Empty.
+            output_dict: `examples`.
+            exec_properties: `data`, the declaration's section as JSON; `fingerprint`.
+
+        Raises:
+            DataError: The data set cannot be had, or is damaged. No file of a split is then left.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        examples = artifact_utils.get_single_instance(output_dict["examples"])
+        data = DataSection.parse_raw(exec_properties[DATA_KEY])
+        source = open_source(data)
+        source.prepare()
+        shards = {
+            TRAIN: _shards(source, data.splits.train, data.shards, _split_uri(examples, TRAIN)),
+            EVAL: _shards(source, data.splits.eval, data.shards, _split_uri(examples, EVAL)),
+        }
+        scratch = os.path.join(examples.uri, ".unfinished")
+        try:
+            for folder in (scratch, *(_split_uri(examples, split) for split in SPLITS)):
+                fileio.makedirs(folder)
+            self._write(data, [shard for split in SPLITS for shard in shards[split]], scratch)
+            _check_files(shards)
+        except BaseException:
+            for split in SPLITS:
+                _remove(_split_uri(examples, split))
+            raise
+        finally:
+            _remove(scratch)
+        examples.split_names = artifact_utils.encode_split_names(list(SPLITS))
+        examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+        counts = {split: sum(shard.size for shard in shards[split]) for split in SPLITS}
+        write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts)
+
+    def _write(self, data: DataSection, shards: list[Shard], scratch: str) -> None:
+        try:
+            with self._make_beam_pipeline() as pipeline:
+                _ = (
+                    pipeline
+                    | "Shards" >> beam.Create(shards)
+                    # Without it a runner may fuse all shards into one worker's task.
+                    | "Spread" >> beam.Reshuffle()
+                    | "Write" >> beam.ParDo(WriteShard(data, scratch))
+                )
+        except Exception as error:
+            # Most runners hand an error back as text only.
+            raise _first_error(scratch) or error from error
+
+
+def _shards(source: ImageSource, expression: str, count: int, folder: str) -> list[Shard]:
+    ranges = source.resolve(expression)
+    size = sum(len(part) for part in ranges)
+    if size < count:
+        raise errors.DataError(
+            f"split {expression!r} of data set {source.info.name!r} holds {size:,} examples, fewer than data.shards = {count}",
+            expected="at least one example in every shard",
+            todo=f"set data.shards to {size} or less, or take a larger split",
+        )
+    return [
+        Shard(os.path.join(folder, f"data_tfrecord-{index:05d}-of-{count:05d}"), piece)
+        for index, piece in enumerate(cut(ranges, count))
+    ]
+
+
+def _split_uri(examples: types.Artifact, split: str) -> str:
+    # TFX's own name for a split's folder; the artifact has no split names yet.
+    return os.path.join(examples.uri, f"Split-{split}")
+
+
+def _check_files(shards: dict[str, list[Shard]]) -> None:
+    """A runner that loses elements without an error must not pass."""
+    missing = [shard.path for split in SPLITS for shard in shards[split] if not fileio.exists(shard.path)]
+    if missing:
+        raise errors.PipelineError(
+            f"the Beam runner reported success, but did not write {len(missing)} files, first {missing[0]}",
+            expected="every shard written",
+            todo="use `beam: {runner: direct}`, or look into the runner's logs",
+        )
+
+
+def _first_error(scratch: str) -> errors.TfxEstimatorError | None:
+    for path in sorted(fileio.glob(os.path.join(scratch, "*.error"))):
+        with fileio.open(path) as file:
+            name, what, expected, todo = json.load(file)
+        return getattr(errors, name)(what, expected=expected, todo=todo)
+    return None
+
+
+def _remove(folder: str) -> None:
+    if fileio.exists(folder):
+        fileio.rmtree(folder)

@@ -1,0 +1,61 @@
+"""What an Examples artifact of ours says about its data set, as custom properties."""
+
+from __future__ import annotations
+
+import json
+
+from tfx.types import artifact
+
+from data.sources import SourceInfo
+
+# Splits of the artifact.
+TRAIN, EVAL = "train", "eval"
+SPLITS = (TRAIN, EVAL)
+
+DATASET = "dataset"
+VERSION = "version"
+FINGERPRINT = "fingerprint"
+IMAGE_SHAPE = "image_shape"
+LABEL_NAMES = "label_names"
+LICENCE = "licence"
+CITATION = "citation"
+
+
+def num_examples(split: str) -> str:
+    """Returns the name of the property that counts a split's examples."""
+    return f"num_examples_{split}"
+
+
+def write_properties(examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int]) -> None:
+    """Writes them.
+
+    Args:
+        examples: The Examples artifact.
+        info: What the source says.
+        fingerprint: Hash of the data.
+        counts: Number of examples of each split.
+    """
+    values = {
+        DATASET: info.name,
+        VERSION: info.version,
+        FINGERPRINT: fingerprint,
+        IMAGE_SHAPE: json.dumps(list(info.image_shape)),
+        LABEL_NAMES: json.dumps(list(info.label_names)),
+        LICENCE: info.licence,
+        CITATION: info.citation,
+    }
+    for name, value in values.items():
+        examples.set_string_custom_property(name, value)
+    for split, count in counts.items():
+        examples.set_int_custom_property(num_examples(split), count)
+
+
+def image_shape(examples: artifact.Artifact) -> tuple[int, int, int]:
+    """Returns (height, width, channels) of the images of an Examples artifact."""
+    height, width, channels = json.loads(examples.get_string_custom_property(IMAGE_SHAPE))
+    return height, width, channels
+
+
+def label_names(examples: artifact.Artifact) -> tuple[str, ...]:
+    """Returns the class names of an Examples artifact, in the order of the labels."""
+    return tuple(json.loads(examples.get_string_custom_property(LABEL_NAMES)))
