@@ -1,0 +1,242 @@
+"""`tfx-estimator run`: a run as a person sees it on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO, Any, Optional
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.config import Loaded
+from pipeline.errors import PipelineError, TfxEstimatorError
+
+_PROGRESS_SECONDS = 5.0
+_STYLES = {"ran": "green", "cached": "cyan", "failed": "bold red"}
+
+
+def run_declaration(loaded: Loaded, workdir: str) -> int:
+    """Runs a declaration on this machine.
+
+    Args:
+        loaded: The validated declaration.
+        workdir: Folder of all runs.
+
+    Returns:
+        The exit code: 0 also where the model was not blessed, which is a result and not a failure.
+
+    Raises:
+        TfxEstimatorError: The run failed.
+    """
+    name = loaded.declaration.name
+    home = os.path.join(os.path.abspath(workdir), name)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    logs = os.path.join(home, "logs", stamp)
+    try:
+        os.makedirs(logs, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(
+            f"cannot write to {logs}: {error.strerror}", expected="a folder that can be written", todo="name another --workdir"
+        ) from error
+    log = os.path.join(logs, "pipeline.log")
+    with _only_run(home), _terminated_as_exit(), _quiet(log) as terminal:
+        console = Console(file=terminal, highlight=False, soft_wrap=True)
+        console.print(f"[bold]{name}[/bold]  {loaded.source}  →  {home}")
+        view = _View(console)
+        try:
+            with view.waiting("starting TensorFlow and TFX"):
+                from pipeline.build import Places, create_pipeline
+                from pipeline.runners.local import LocalRunner
+                from pipeline.runners.results import collect
+
+                places = Places(workdir, name)
+                pipeline = create_pipeline(loaded.declaration, places, loaded.search_paths)
+            LocalRunner(view).run(pipeline)
+        except TfxEstimatorError:
+            raise
+        except Exception as error:
+            raise _explain(error, view.current, log) from error
+        finally:
+            view.close()
+        results = collect(places, view.runs)
+        summary = os.path.join(logs, "summary.json")
+        with open(summary, "w", encoding="utf-8") as file:
+            json.dump(results.to_dict(), file, indent=2)
+        _print_summary(console, results, logs)
+    return 0
+
+
+class _View:
+    """Shows how the components go: a line each, and a moving one while one runs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Optional[Any] = None
+        self._title = ""
+        self._printed = 0.0
+        self.current = ""
+        self.runs: list[Any] = []
+        handler = _ProgressHandler(self)
+        self._logger = logging.getLogger("tfx_estimator")
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(handler)
+        self._handler = handler
+
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Shows that something takes its time."""
+        self._show(text)
+        yield
+        self._hide()
+
+    def node_started(self, node: str, index: int, total: int) -> None:
+        """Shows the component that runs."""
+        self.current = node
+        self._title = f"{index}/{total} {node}"
+        self._printed = time.monotonic()
+        self._show(self._title)
+
+    def node_ended(self, run: Any) -> None:
+        """Leaves a line for a component that has ended."""
+        self._hide()
+        self.runs.append(run)
+        style = _STYLES[run.state]
+        self._console.print(f"  [{style}]{run.state:<7}[/{style}] {run.node:<18} {run.seconds:7.1f} s")
+
+    def progress(self, text: str) -> None:
+        """Shows progress inside a component."""
+        if self._status:
+            self._status.update(f"{self._title}: {text}")
+        elif time.monotonic() - self._printed >= _PROGRESS_SECONDS:
+            self._printed = time.monotonic()
+            self._console.print(f"          {self.current}: {text}")
+
+    def close(self) -> None:
+        """Ends the view."""
+        self._hide()
+        self._logger.removeHandler(self._handler)
+
+    def _show(self, text: str) -> None:
+        if self._console.is_terminal:
+            self._status = self._console.status(text)
+            self._status.start()
+
+    def _hide(self) -> None:
+        if self._status:
+            self._status.stop()
+            self._status = None
+
+
+class _ProgressHandler(logging.Handler):
+    """Hands the project's own log records to the view."""
+
+    def __init__(self, view: _View) -> None:
+        super().__init__(logging.INFO)
+        self._view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one record."""
+        self._view.progress(record.getMessage())
+
+
+def _print_summary(console: Console, results: Any, logs: str) -> None:
+    table = Table(title=None, box=None, pad_edge=False)
+    for title, justify in (("component", "left"), ("state", "left"), ("time", "right")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for run in results.components:
+        style = _STYLES[run.state]
+        table.add_row(run.node, f"[{style}]{run.state}[/{style}]", f"{run.seconds:.1f} s")
+    console.print()
+    console.print(table)
+    console.print()
+    facts = {
+        "data": f"{results.dataset}: " + ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
+    }
+    if results.training:
+        done = results.training
+        facts["training"] = (
+            f"steps {done['first_step']:.0f} to {done['last_step']:.0f} in {done['train_seconds']:.0f} s"
+            f" (process start and export included), {done['examples_per_second']:,.0f} examples/s"
+        )
+    if results.accuracy is not None:
+        facts["accuracy"] = f"{results.accuracy:.4f} on {results.evaluated:,} examples, mean loss {results.loss:.4f}"
+        facts["per slice"] = ", ".join(f"{key} {value:.3f}" for key, (value, _) in sorted(results.slices.items()))
+    if results.blessed is not None:
+        facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
+    facts["pushed model"] = results.pushed or "none"
+    facts["TensorBoard"] = f"tensorboard --logdir {results.model_run}" if results.model_run else "none"
+    facts["logs"] = logs
+    for title, text in facts.items():
+        console.print(f"{title:<13} {text}")
+
+
+def _explain(error: BaseException, component: str, log: str) -> TfxEstimatorError:
+    """Finds the project's own error behind what TFX or Beam made of it."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, TfxEstimatorError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    where = f"component {component}" if component else "building the pipeline"
+    return PipelineError(f"{where} failed: {type(error).__name__}: {error}", todo=f"see {log}")
+
+
+@contextlib.contextmanager
+def _only_run(home: str) -> Iterator[None]:
+    """Refuses a second run in the same folder: both would write one database."""
+    with open(os.path.join(home, ".lock"), "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PipelineError(
+                f"another run is using {home}", expected="one run at a time", todo="wait for it, or name another --workdir"
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def _terminated_as_exit() -> Iterator[None]:
+    """Makes SIGTERM unwind the stack, so that what runs is ended in order."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _quiet(log: str) -> Iterator[IO[str]]:
+    """Sends all that libraries print, C++ included, to a file.
+
+    Yields:
+        What is left for us: the terminal.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out, err = os.dup(1), os.dup(2)
+    with open(log, "ab", buffering=0) as file, os.fdopen(os.dup(out), "w", encoding="utf-8") as terminal:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            terminal.flush()
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            os.close(out)
+            os.close(err)

@@ -1,0 +1,148 @@
+"""Runs the pipeline on this machine; also the script for TFX's own CLI.
+
+    TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path pipeline/runners/local.py
+    TFX_ESTIMATOR_DECLARATION=mnist tfx run create --engine local --pipeline_name mnist
+
+TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR_WORKDIR the folder of all runs (default:
+runs).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Optional, Protocol
+
+from ml_metadata.proto import metadata_store_pb2
+from tfx.dsl.compiler import constants
+from tfx.orchestration import metadata
+from tfx.orchestration.local import runner_utils
+from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+from tfx.orchestration.portable import launcher, runtime_parameter_utils
+from tfx.proto.orchestration import pipeline_pb2
+
+from pipeline.errors import TfxEstimatorError
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """What became of one component.
+
+    Args:
+        node: Its id.
+        state: `ran`, `cached` or `failed`.
+        seconds: Wall time.
+        execution_id: In ML Metadata; None where it failed.
+    """
+
+    node: str
+    state: str
+    seconds: float
+    execution_id: Optional[int]
+
+
+class Listener(Protocol):
+    """Hears how a run goes on."""
+
+    def node_started(self, node: str, index: int, total: int) -> None:
+        """A component starts.
+
+        Args:
+            node: Its id.
+            index: From 1.
+            total: Number of components.
+        """
+
+    def node_ended(self, run: NodeRun) -> None:
+        """A component has ended.
+
+        Args:
+            run: How.
+        """
+
+
+class LocalRunner(LocalDagRunner):
+    """TFX's LocalDagRunner, telling a listener how each component goes.
+
+    Args:
+        listener: Who is told.
+    """
+
+    def __init__(self, listener: Optional[Listener] = None) -> None:
+        super().__init__()
+        self._listener = listener
+
+    def run_with_ir(
+        self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
+    ) -> None:
+        """Runs the components in topological order.
+
+        Args:
+            pipeline: The compiled pipeline.
+            run_options: Of a partial run, which TFX's own runner does.
+        """
+        if run_options or not self._listener:
+            super().run_with_ir(pipeline, run_options)
+            return
+        run_id = datetime.datetime.now().isoformat()
+        runtime_parameter_utils.substitute_runtime_parameter(
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+        )
+        deployment = runner_utils.extract_local_deployment_config(pipeline)
+        config = deployment.metadata_connection_config
+        connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
+        for index, node in enumerate(pipeline.nodes, 1):
+            name = node.pipeline_node.node_info.id
+            self._listener.node_started(name, index, len(pipeline.nodes))
+            started = time.monotonic()
+            try:
+                execution = launcher.Launcher(
+                    pipeline_node=node.pipeline_node,
+                    mlmd_connection=connection,
+                    pipeline_info=pipeline.pipeline_info,
+                    pipeline_runtime_spec=pipeline.runtime_spec,
+                    executor_spec=runner_utils.extract_executor_spec(deployment, name),
+                    custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
+                ).launch()
+            except BaseException:
+                self._listener.node_ended(NodeRun(name, "failed", time.monotonic() - started, None))
+                raise
+            seconds = time.monotonic() - started
+            execution_id = execution.execution_id if execution else None
+            self._listener.node_ended(NodeRun(name, _state(connection, execution_id), seconds, execution_id))
+
+
+def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
+    with connection as handle:
+        for execution in handle.store.get_executions_by_id([execution_id] if execution_id else []):
+            if execution.last_known_state == metadata_store_pb2.Execution.CACHED:
+                return "cached"
+    return "ran"
+
+
+def main() -> int:
+    """Runs the declaration that the environment names.
+
+    Returns:
+        The exit code.
+    """
+    from pipeline.build import Places, create_pipeline
+    from pipeline.config import load
+
+    try:
+        loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
+        places = Places(os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"), loaded.declaration.name)
+        LocalRunner().run(create_pipeline(loaded.declaration, places, loaded.search_paths))
+    except TfxEstimatorError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    if code:
+        sys.exit(code)

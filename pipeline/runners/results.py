@@ -1,0 +1,144 @@
+"""Reads from ML Metadata and the artifacts what a run came to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Optional
+
+from ml_metadata.proto import metadata_store_pb2
+from tfx.orchestration import metadata
+from tfx.types import Artifact
+from tfx.types.artifact_utils import deserialize_artifact
+
+from pipeline.build import Places
+from pipeline.runners.local import NodeRun
+
+
+@dataclass
+class Results:
+    """What a run came to.
+
+    Args:
+        components: How each component went.
+        examples: Number of examples, by split.
+        dataset: Name and version.
+        accuracy: Of the Evaluator, overall.
+        loss: Mean cross-entropy, overall.
+        evaluated: Number of examples that the Evaluator read.
+        slices: Accuracy and number of examples by slice, such as `label: 3`.
+        blessed: None where there was no evaluation.
+        reasons: Why not blessed.
+        pushed: Folder of the pushed model; None where none was.
+        model_run: Checkpoints, TensorBoard events and logs of the training.
+        training: Facts of the training: steps, seconds, rate.
+    """
+
+    components: list[NodeRun]
+    examples: dict[str, int] = field(default_factory=dict)
+    dataset: str = ""
+    accuracy: Optional[float] = None
+    loss: Optional[float] = None
+    evaluated: int = 0
+    slices: dict[str, tuple[float, int]] = field(default_factory=dict)
+    blessed: Optional[bool] = None
+    reasons: list[str] = field(default_factory=list)
+    pushed: Optional[str] = None
+    model_run: Optional[str] = None
+    training: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        return asdict(self)
+
+
+def collect(places: Places, runs: Iterable[NodeRun]) -> Results:
+    """Collects the results of a run.
+
+    Args:
+        places: Where the pipeline keeps its things.
+        runs: Its components, as far as they went.
+
+    Returns:
+        The results.
+    """
+    results = Results(list(runs))
+    outputs = _outputs(places, [run for run in results.components if run.execution_id])
+    if examples := outputs.get("TfdsExampleGen", {}).get("examples"):
+        _read_examples(results, examples)
+    if model_run := outputs.get("Trainer", {}).get("model_run"):
+        results.model_run = model_run.uri
+        results.training = {
+            name: value.double_value
+            for name, value in model_run.mlmd_artifact.custom_properties.items()
+            if value.HasField("double_value")
+        }
+    evaluator = outputs.get("Evaluator", {})
+    if evaluation := evaluator.get("evaluation"):
+        _read_evaluation(results, evaluation.uri)
+    if blessing := evaluator.get("blessing"):
+        results.blessed = blessing.get_int_custom_property("blessed") == 1
+    pushed = outputs.get("Pusher", {}).get("pushed_model")
+    if pushed and pushed.get_int_custom_property("pushed") == 1:
+        results.pushed = pushed.get_string_custom_property("pushed_destination")
+    return results
+
+
+def _outputs(places: Places, runs: list[NodeRun]) -> dict[str, dict[str, Artifact]]:
+    """The output artifacts by component and channel."""
+    with metadata.Metadata(metadata.sqlite_metadata_connection_config(places.metadata)) as handle:
+        store = handle.store
+        nodes = {run.execution_id: run.node for run in runs}
+        events = [
+            event
+            for event in store.get_events_by_execution_ids(list(nodes))
+            if event.type == metadata_store_pb2.Event.OUTPUT
+        ]
+        artifacts = {artifact.id: artifact for artifact in store.get_artifacts_by_id([e.artifact_id for e in events])}
+        types = {kind.id: kind for kind in store.get_artifact_types()}
+    outputs: dict[str, dict[str, Artifact]] = {}
+    for event in events:
+        artifact = artifacts[event.artifact_id]
+        channel = event.path.steps[0].key
+        outputs.setdefault(nodes[event.execution_id], {})[channel] = deserialize_artifact(
+            types[artifact.type_id], artifact
+        )
+    return outputs
+
+
+def _read_examples(results: Results, examples: Artifact) -> None:
+    name, version = examples.get_string_custom_property("dataset"), examples.get_string_custom_property("version")
+    results.dataset = f"{name} {version}".strip()
+    for split in ("train", "eval"):
+        results.examples[split] = examples.get_int_custom_property(f"num_examples_{split}")
+
+
+def _read_evaluation(results: Results, uri: str) -> None:
+    import tensorflow_model_analysis as tfma
+
+    for key, metrics in tfma.load_eval_result(uri).slicing_metrics:
+        values = {name: value.get("doubleValue") for name, value in metrics[""][""].items()}
+        accuracy, count = values["sparse_categorical_accuracy"], int(values["example_count"] or 0)
+        if key:
+            results.slices[", ".join(f"{name}: {value}" for name, value in key)] = (accuracy, count)
+        else:
+            results.accuracy, results.evaluated = accuracy, count
+            results.loss = values["sparse_categorical_crossentropy"]
+    if os.path.exists(os.path.join(uri, "validations.tfrecord")) or _validations(uri):
+        validation = tfma.load_validation_result(uri)
+        results.reasons = [_reason(failure) for s in validation.metric_validations_per_slice for failure in s.failures]
+
+
+def _validations(uri: str) -> bool:
+    return any(name.startswith("validations") for name in os.listdir(uri))
+
+
+def _reason(failure: Any) -> str:
+    """One missed threshold in words."""
+    value = failure.metric_value.double_value.value
+    threshold = failure.metric_threshold
+    if threshold.HasField("value_threshold"):
+        return f"{failure.metric_key.name} {value:.4f} is below {threshold.value_threshold.lower_bound.value:.4f}"
+    allowed = -threshold.change_threshold.absolute.value
+    return f"{failure.metric_key.name} changed by {value:+.4f} against the latest blessed model, allowed is -{allowed:.4f}"
