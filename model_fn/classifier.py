@@ -28,13 +28,15 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
         [batch, height, width, channels]; `labels` is int64 [batch]; `params` holds `num_classes`, `train_steps`,
-        `global_batch_size` (examples) and `optimizer` (the declared section, as a dict).
+        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict).
     """
 
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
         training = mode == tf.estimator.ModeKeys.TRAIN
+        # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
+        tf.keras.utils.set_random_seed(params["seed"])
         model = network(params["num_classes"])
         logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
         if mode == tf.estimator.ModeKeys.PREDICT:

@@ -52,7 +52,7 @@ def serving_receiver_fn(
         parsed = tf.io.parse_example(examples, {IMAGE: feature_spec[IMAGE]})
         # Both inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
         images = tf.identity(decode_images(parsed[IMAGE], image_shape), name=IMAGES)
-        encoded = tf.reshape(encode_images(images), tf.shape(parsed[IMAGE]))
+        encoded = tf.reshape(encode_images(images), [-1, *feature_spec[IMAGE].shape])
         features = transform({IMAGE: encoded})
         return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}})
 

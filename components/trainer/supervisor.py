@@ -151,6 +151,8 @@ class _Watch:
             message = f"step {event['step']}/{self._total or '?'}{loss}{speed}"
         elif self._seen == "evaluated":
             self._metrics = event["metrics"]
+            # An earlier run may have done all steps.
+            self._steps = self._steps or [(event["time"], event["step"])]
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
         else:
             message = str(self._seen)

@@ -140,7 +140,7 @@ def _train_and_evaluate(
         metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
         exported = [_export(estimator, exporter, metrics) for exporter in eval_spec.exporters]
     values = {name: float(value) for name, value in metrics.items() if name != "global_step"}
-    progress.write("evaluated", metrics=values)
+    progress.write("evaluated", step=int(metrics["global_step"]), metrics=values)
     written = [path for path in exported or [] if path]
     return tf.compat.as_str(written[0]) if written else os.path.join(estimator.model_dir, "export")
 

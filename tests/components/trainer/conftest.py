@@ -1,0 +1,159 @@
+"""Real inputs for Trainer tests: the embedded digits, ingested and analysed once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHAPE = (28, 28, 1)
+LABELS = tuple("0123456789")
+TRAINER_FN = "components.trainer.trainer_fn.trainer_fn"
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Input artifacts of a Trainer over the digits: examples, schema and transform_graph."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from apache_beam import Create, Pipeline
+    from sklearn.datasets import load_digits
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+    from tfx.types import standard_artifacts
+
+    from components.image_schema_gen.executor import image_schema
+    from data.preprocessing import preprocessing_fn
+
+    home = tmp_path_factory.mktemp("digits")
+    bunch = load_digits()
+    images = (bunch.images.repeat(3, axis=1).repeat(3, axis=2) * 15.9).astype("uint8")
+    images = tf.pad(images, [[0, 0], [2, 2], [2, 2]]).numpy()
+    serialized: dict[str, list[bytes]] = {"train": [], "eval": []}
+    raw = []
+    for index, (image, label) in enumerate(zip(images, bunch.target)):
+        example = tf.train.Example()
+        example.features.feature["image"].bytes_list.value.append(image.tobytes())
+        example.features.feature["label"].int64_list.value.append(int(label))
+        serialized["eval" if index % 5 == 0 else "train"].append(example.SerializeToString())
+        if index % 5:
+            raw.append({"image": image.tobytes(), "label": int(label)})
+    for split, records in serialized.items():
+        folder = home / "examples" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        for shard in range(2):
+            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{shard:05d}-of-00002")) as writer:
+                for record in records[shard::2]:
+                    writer.write(record)
+    schema = image_schema(10)
+    (home / "schema").mkdir()
+    (home / "schema" / "schema.pbtxt").write_text(str(schema))
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
+    options = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+    with Pipeline(argv=options) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
+        data = pipeline | Create(raw)
+        graph = (data, metadata) | tft_beam.AnalyzeDataset(
+            lambda inputs: preprocessing_fn(inputs, {"image_shape": list(SHAPE)})
+        )
+        _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
+        raw_metadata = str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR)
+        _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)
+    examples = standard_artifacts.Examples()
+    examples.split_names = json.dumps(["train", "eval"])
+    artifacts = {
+        "examples": examples,
+        "schema": standard_artifacts.Schema(),
+        "transform_graph": standard_artifacts.TransformGraph(),
+    }
+    for name, folder in (("examples", "examples"), ("schema", "schema"), ("transform_graph", "graph")):
+        artifacts[name].uri = str(home / folder)
+    return {name: [artifact] for name, artifact in artifacts.items()}
+
+
+@pytest.fixture
+def declaration() -> Callable[..., dict[str, Any]]:
+    """Makes a declaration that trains digits for a moment; keyword arguments replace entries of `trainer`."""
+
+    def make(**trainer: Any) -> dict[str, Any]:
+        from pipeline.config import Declaration
+
+        section = {
+            "model": "model_fn.networks:mnist_cnn",
+            "train_steps": 60,
+            "global_batch_size": 32,
+            "save_checkpoints_steps": 20,
+            "log_every_steps": 20,
+            **trainer,
+        }
+        if section.get("module_file"):
+            section.pop("model", None)
+        return Declaration.parse_obj({"name": "digits", "data": {"dataset": "digits"}, "trainer": section}).dict()
+
+    return make
+
+
+class Training:
+    """Calls the executor as TFX does, execution after execution.
+
+    Args:
+        root: Stands in for the component's folder under the pipeline root.
+        inputs: Input artifacts.
+    """
+
+    def __init__(self, root: Path, inputs: dict[str, list[Any]]) -> None:
+        self.root = root
+        self.inputs = inputs
+        self.executions = 0
+
+    def run(self, settings: Any, steps: int = 60, **functions: str) -> tuple[Path, Any]:
+        """Executes once.
+
+        Args:
+            settings: Of the Trainer.
+            steps: `train_args.num_steps`.
+            **functions: `trainer_fn`, `run_fn` or `module_file`; the built-in trainer_fn where there is none.
+
+        Returns:
+            Folder of the model and the model_run artifact.
+        """
+        from tfx.types import standard_artifacts
+
+        from components.trainer.executor import Executor
+        from components.trainer.settings import SETTINGS_KEY
+
+        self.executions += 1
+        outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+        for name, artifact in outputs.items():
+            artifact.uri = str(self.root / name / str(self.executions))
+        properties = {
+            "train_args": json.dumps({"num_steps": steps}),
+            "eval_args": "{}",
+            "custom_config": json.dumps({SETTINGS_KEY: settings.to_dict()}),
+            **(functions or {"trainer_fn": TRAINER_FN}),
+        }
+        Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+        return Path(outputs["model"].uri), outputs["model_run"]
+
+
+@pytest.fixture
+def training(tmp_path: Path, digits: dict[str, list[Any]]) -> Training:
+    """A fresh component folder over the digits."""
+    return Training(tmp_path / "Trainer", digits)
+
+
+@pytest.fixture
+def settings(declaration: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
+    """Makes Settings around a declaration; `trainer` replaces its entries."""
+
+    def make(trainer: dict[str, Any] | None = None, **values: Any) -> Any:
+        from components.trainer.settings import Settings
+
+        return Settings(
+            declaration=declaration(**(trainer or {})), image_shape=SHAPE, label_names=LABELS, **values
+        )
+
+    return make

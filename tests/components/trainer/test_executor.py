@@ -1,0 +1,245 @@
+"""Trainer's executor, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline import errors
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+MODEL_FN = """
+import os, time
+import tensorflow as tf
+
+class Trouble(tf.estimator.SessionRunHook):
+    def __init__(self, params):
+        self.params, self.steps = params, 0
+
+    def after_run(self, context, values):
+        self.steps += 1
+        if self.steps == self.params["at"] and not os.path.exists(self.params["marker"]):
+            open(self.params["marker"], "w").close()
+            {trouble}
+
+def model_fn(features, labels, mode, params):
+    images = tf.reshape(features["image"], [-1, 784])
+    logits = tf.compat.v1.layers.dense(images, params["num_classes"], name="linear")
+    outputs = {{"probabilities": tf.nn.softmax(logits)}}
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions=outputs, export_outputs={{
+            "serving_default": tf.estimator.export.PredictOutput(outputs)}})
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    step = tf.compat.v1.train.get_global_step()
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    accuracy = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, -1))
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops={{"accuracy": accuracy}},
+                                      training_hooks=[Trouble(params)])
+"""
+
+
+@pytest.fixture
+def own_model(tmp_path: Path):
+    """Writes a user's package with a model_fn that gets into trouble once, at a step."""
+
+    def write(trouble: str, at: int = 30) -> dict:
+        package = tmp_path / "user"
+        package.mkdir(exist_ok=True)
+        (package / "my_model.py").write_text(MODEL_FN.format(trouble=trouble))
+        return {
+            "trainer": {
+                "model": "my_model:model_fn",
+                "params": {"at": at, "marker": str(tmp_path / "marker")},
+            },
+            "search_paths": (str(package),),
+        }
+
+    return write
+
+
+def test_a_declared_network_is_trained_evaluated_and_exported_whole(training, settings):
+    model, model_run = training.run(settings())
+
+    import tensorflow as tf
+
+    serving = tf.saved_model.load(str(model / "Format-Serving"))
+    assert sorted(serving.signatures) == ["images", "serving_default"]
+    assert (model / "Format-TFMA" / "saved_model.pb").exists()
+    run = Path(model_run.uri)
+    assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")
+    assert list(run.glob("events.out.tfevents.*"))
+    assert json.loads((run / "declaration.json").read_text())["trainer"]["train_steps"] == 60
+    assert (run / "logs" / "chief-0.attempt-1.log").stat().st_size > 0
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert model_run.get_float_custom_property("first_step") == 0
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.85
+    assert not any((training.root / "training").iterdir())
+
+
+def test_images_and_examples_are_served_alike_and_as_evaluated(training, settings, digits):
+    import numpy as np
+    import tensorflow as tf
+
+    model, model_run = training.run(settings())
+    serving = tf.saved_model.load(str(model / "Format-Serving"))
+    files = tf.io.gfile.glob(os.path.join(digits["examples"][0].uri, "Split-eval", "*"))
+    records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    parsed = tf.io.parse_example(records, spec)
+    images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 28, 28, 1])
+    by_image = serving.signatures["images"](images=images)["probabilities"].numpy()
+    by_example = serving.signatures["serving_default"](examples=tf.constant(records))["probabilities"].numpy()
+    np.testing.assert_array_equal(by_image, by_example)
+    accuracy = float((by_image.argmax(-1) == parsed["label"].numpy()).mean())
+    assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
+
+
+def test_two_logical_devices_train_to_the_same_weights_as_one(training, settings):
+    import numpy as np
+    import tensorflow as tf
+
+    weights = []
+    for strategy in ({"strategy": "one_device"}, {"strategy": "mirrored", "devices": {"cpu": 2}}):
+        trainer = {"distribution": {"train": strategy}, "train_steps": 20}
+        _, model_run = training.run(settings(trainer))
+        checkpoint = tf.train.load_checkpoint(model_run.uri)
+        weights.append({name: checkpoint.get_tensor(name) for name in checkpoint.get_variable_to_shape_map()})
+    assert sorted(weights[0]) == sorted(weights[1])
+    for name, value in weights[0].items():
+        np.testing.assert_allclose(value, weights[1][name], atol=1e-5, err_msg=name)
+
+
+def test_an_error_of_the_users_code_is_told_with_its_line_and_the_retry_resumes(training, settings, own_model):
+    values = own_model('raise ValueError("bad pixel")')
+    with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
+        training.run(settings(**values))
+    assert "my_model.py" in str(told.value)
+    assert "chief-0.attempt-1.log" in str(told.value)
+    assert not (training.root / "model" / "1" / "Format-Serving").exists()
+
+    model, model_run = training.run(settings(**values))
+    # Interrupted at step 30; the last checkpoint is that of step 20.
+    assert model_run.get_float_custom_property("first_step") == 20
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    logs = sorted(path.name for path in (Path(model_run.uri) / "logs").glob("*.log"))
+    assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
+
+
+def test_another_source_does_not_resume_from_the_old_checkpoint(training, settings, own_model):
+    values = own_model('raise ValueError("bad pixel")')
+    with pytest.raises(errors.TaskFailedError):
+        training.run(settings(**values, source="one"))
+    _, model_run = training.run(settings(**values, source="two"))
+    assert model_run.get_float_custom_property("first_step") == 0
+
+
+def test_a_killed_task_is_told_by_its_signal(training, settings, own_model):
+    values = own_model("os.kill(os.getpid(), 9)")
+    with pytest.raises(errors.TaskFailedError, match="chief-0 was killed by SIGKILL"):
+        training.run(settings(**values))
+
+
+def test_a_task_that_stands_still_is_ended_after_stall_timeout(training, settings, own_model):
+    values = own_model("time.sleep(600)")
+    started = time.monotonic()
+    with pytest.raises(errors.TaskStalledError, match="stall_timeout"):
+        training.run(settings(**values, stall_timeout=4.0))
+    assert time.monotonic() - started < 90
+
+
+def test_a_task_that_never_starts_is_ended_after_start_timeout(training, settings):
+    with pytest.raises(errors.TaskStalledError, match="start_timeout"):
+        training.run(settings(start_timeout=0.5))
+
+
+def test_a_missing_function_is_an_error_of_the_users_code(training, settings, own_model):
+    values = own_model("pass")
+    values["trainer"]["model"] = "my_model:modelfn"
+    with pytest.raises(errors.UserCodeError, match="has no function 'modelfn'"):
+        training.run(settings(**values))
+
+
+def test_a_training_that_died_between_its_last_step_and_the_export_is_finished(training, settings, own_model):
+    # The last step's hook runs before the export.
+    values = own_model("os.kill(os.getpid(), 9)", at=60)
+    values["trainer"]["save_checkpoints_steps"] = 60
+    with pytest.raises(errors.TaskFailedError):
+        training.run(settings(**values))
+    model, model_run = training.run(settings(**values))
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.7
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_model, digits, tmp_path):
+    values = own_model("time.sleep(600)", at=2)
+    script = tmp_path / "supervise.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            from components.trainer.job import Job
+            from components.trainer.supervisor import Supervisor
+            job = Job.load(sys.argv[1])
+            Supervisor(Job(job.inputs, job.outputs, job.exec_properties, job.training_dir, os.getpid()), sys.argv[2]).run()
+            """
+        )
+    )
+    from tfx.types import artifact_utils, standard_artifacts
+
+    from components.trainer.job import Job
+    from components.trainer.settings import SETTINGS_KEY
+    from tests.components.trainer.conftest import TRAINER_FN
+
+    outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
+    properties = {
+        "train_args": "{}",
+        "eval_args": "{}",
+        "trainer_fn": TRAINER_FN,
+        "custom_config": json.dumps({SETTINGS_KEY: settings(**values).to_dict()}),
+    }
+    (tmp_path / "training").mkdir()
+    (tmp_path / "logs").mkdir()
+    job = Job(
+        artifact_utils.jsonify_artifact_dict(digits),
+        artifact_utils.jsonify_artifact_dict(outputs),
+        properties,
+        str(tmp_path / "training"),
+        0,
+    )
+    job.save(str(tmp_path / "job.json"))
+    command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    supervisor = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        task = _wait_for(lambda: _step_reported(tmp_path / "logs") and psutil.Process(supervisor.pid).children())[0]
+        supervisor.send_signal(signal.SIGKILL)
+        supervisor.wait()
+        _wait_for(lambda: not task.is_running() or task.status() == psutil.STATUS_ZOMBIE, seconds=10)
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+
+
+def _step_reported(logs: Path) -> bool:
+    return any('"step"' in path.read_text() for path in logs.glob("*.progress.jsonl"))
+
+
+def _wait_for(condition, seconds: float = 90):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if result := condition():
+            return result
+        time.sleep(0.1)
+    raise AssertionError(f"not so within {seconds} s")

@@ -1,0 +1,141 @@
+"""Existing TFX module files, unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import errors
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+# As in TFX's own Estimator examples: the model_dir is fn_args.serving_model_dir, and the steps are fn_args'.
+TRAINER_FN = """
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+import tensorflow_transform as tft
+from tfx_bsl.tfxio import dataset_options
+
+
+def _features(transformed):
+    return {"pixels": tf.reshape(transformed["image"], [-1, 784])}
+
+
+def _input_fn(files, graph, batch):
+    spec = graph.raw_feature_spec()
+
+    def parse(serialized):
+        transformed = graph.transform_raw_features(tf.io.parse_example(serialized, spec))
+        label = transformed.pop("label")
+        return _features(transformed), label
+
+    names = tf.io.gfile.glob(files)
+    return tf.data.TFRecordDataset(names).repeat().batch(batch).map(parse)
+
+
+def trainer_fn(fn_args, schema):
+    assert [feature.name for feature in schema.feature] == ["image", "label"]
+    graph = tft.TFTransformOutput(fn_args.transform_output)
+    config = tf.estimator.RunConfig(save_checkpoints_steps=20, keep_checkpoint_max=1)
+    config = config.replace(model_dir=fn_args.serving_model_dir)
+    column = tf.feature_column.numeric_column("pixels", shape=[784])
+    estimator = tf.estimator.DNNClassifier([32], [column], n_classes=10, config=config)
+
+    def serving_receiver():
+        examples = tf.compat.v1.placeholder(tf.string, [None])
+        raw = tf.io.parse_example(examples, {"image": graph.raw_feature_spec()["image"]})
+        features = _features(graph.transform_raw_features(raw))
+        return tf.estimator.export.ServingInputReceiver(features, {"examples": examples})
+
+    def eval_receiver():
+        examples = tf.compat.v1.placeholder(tf.string, [None])
+        transformed = graph.transform_raw_features(tf.io.parse_example(examples, graph.raw_feature_spec()))
+        label = transformed.pop("label")
+        return tfma.export.EvalInputReceiver(
+            features=_features(transformed), labels=label, receiver_tensors={"examples": examples})
+
+    return {
+        "estimator": estimator,
+        "train_spec": tf.estimator.TrainSpec(
+            lambda: _input_fn(fn_args.train_files, graph, 32), max_steps=fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(
+            lambda: _input_fn(fn_args.eval_files, graph, 32), steps=3,
+            exporters=[EXPORTERS], name="own"),
+        "eval_input_receiver_fn": eval_receiver,
+    }
+"""
+EXPORTER = 'tf.estimator.FinalExporter("own", serving_receiver)'
+
+RUN_FN = """
+import tensorflow as tf
+import tensorflow_transform as tft
+
+
+def run_fn(fn_args):
+    graph = tft.TFTransformOutput(fn_args.transform_graph_path)
+    layer = graph.transform_features_layer()
+    spec = graph.raw_feature_spec()
+
+    def parse(serialized):
+        features = layer(tf.io.parse_example(serialized, spec))
+        return features["image"], features["label"]
+
+    data = tf.data.TFRecordDataset(tf.io.gfile.glob(fn_args.train_files)).batch(32).map(parse)
+    model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
+    model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(data, epochs=1, verbose=2)
+    tf.saved_model.save(model, fn_args.serving_model_dir)
+"""
+
+
+@pytest.fixture
+def module_file(tmp_path: Path):
+    def write(text: str) -> str:
+        path = tmp_path / "user_module.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
+    import tensorflow as tf
+
+    from components.trainer.settings import Settings
+
+    module = module_file(TRAINER_FN.replace("EXPORTERS", EXPORTER))
+    model, model_run = training.run(Settings(), steps=40, module_file=module)
+    serving = tf.saved_model.load(str(model / "Format-Serving"))
+    assert "predict" in serving.signatures
+    assert (model / "Format-TFMA" / "saved_model.pb").exists()
+    assert tf.train.latest_checkpoint(f"{model_run.uri}/Format-Serving").endswith("model.ckpt-40")
+    assert model_run.get_float_custom_property("last_step") == 40
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.6
+
+
+def test_a_run_fn_trains_its_keras_model(training, module_file):
+    import tensorflow as tf
+
+    from components.trainer.settings import Settings
+
+    model, _ = training.run(Settings(), module_file=module_file(RUN_FN))
+    loaded = tf.saved_model.load(str(model / "Format-Serving"))
+    assert loaded.signatures["serving_default"](tf.zeros([2, 28, 28, 1])).popitem()[1].shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def train(): pass\n", "defines neither trainer_fn nor run_fn"),
+        ("def run_fn(fn_args): pass\n", "training ended without a model"),
+        ("def trainer_fn(fn_args, schema): return {'estimator': 1}\n", "returned no eval_spec, train_spec"),
+        (TRAINER_FN.replace("EXPORTERS", ""), "has no exporter"),
+    ],
+)
+def test_a_module_that_does_not_keep_the_contract_is_refused(training, module_file, text, told):
+    from components.trainer.settings import Settings
+
+    with pytest.raises((errors.UserCodeError, errors.ExportError), match=told):
+        training.run(Settings(), steps=10, module_file=module_file(text))
+    assert not (training.root / "model" / "1" / "Format-Serving").exists()
