@@ -61,7 +61,7 @@ $(STAMP): $(LOCK) setup.py | $(UV)
 	      'Install one (pyenv install 3.10, or: uv python install 3.10), then run make again.' >&2; exit 1; }; \
 	fi
 	@touch $(UNFINISHED)
-	$(UV) pip sync --python $(PYTHON) --compile-bytecode --require-hashes $(LOCK)
+	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(LOCK)
 	$(UV) pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
 	$(PYTHON) -m pip check
 	@rm -f $(UNFINISHED)
