@@ -54,5 +54,7 @@ def image_schema(num_classes: int) -> schema_pb2.Schema:
     # It keeps statistics from counting every image as a word: they measure lengths instead.
     image.image_domain.SetInParent()
     label = schema_pb2.Feature(name=LABEL, type=schema_pb2.INT, shape=one, presence=always)
-    label.int_domain.CopyFrom(schema_pb2.IntDomain(name=LABEL, min=0, max=num_classes - 1, is_categorical=True))
+    # Not `is_categorical`: statistics then keep the most frequent values only, and a rare wrong label among many
+    # classes goes unseen. As numbers they keep the exact minimum and maximum.
+    label.int_domain.CopyFrom(schema_pb2.IntDomain(name=LABEL, min=0, max=num_classes - 1))
     return schema_pb2.Schema(feature=[image, label])

@@ -94,7 +94,8 @@ def _shards(source: ImageSource, expression: str, count: int, folder: str) -> li
     size = sum(len(part) for part in ranges)
     if size < count:
         raise errors.DataError(
-            f"split {expression!r} of data set {source.info.name!r} holds {size:,} examples, fewer than data.shards = {count}",
+            f"split {expression!r} of data set {source.info.name!r} holds {size:,} examples, "
+            f"fewer than data.shards = {count}",
             expected="at least one example in every shard",
             todo=f"set data.shards to {size} or less, or take a larger split",
         )

@@ -44,7 +44,7 @@ def describe(builder: Any, section: DataSection) -> SourceInfo:
     """Returns what is known of a TFDS data set before it is read.
 
     Raises:
-        DataError: its images are not uint8, or differ in size and `image_size` is not set, or its classes are not known.
+        DataError: its images are not uint8, or differ in size without `image_size`, or its classes are not known.
     """
     image_key, label_key = image_and_label(builder)
     image, label = builder.info.features[image_key], builder.info.features[label_key]

@@ -61,6 +61,7 @@ def find_by_class(section: DataSection) -> FoundBuilder:
     import tensorflow_datasets as tfds
 
     module_name, _, class_name = section.dataset.partition(":")
+    cls: Any
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
@@ -69,7 +70,7 @@ def find_by_class(section: DataSection) -> FoundBuilder:
             expected="`package.module:Class` of a tfds.core.GeneratorBasedBuilder",
             todo="check the name, and that the module's folder is in PYTHONPATH",
         ) from error
-    if not (isinstance(cls, type) and issubclass(cls, tfds.core.DatasetBuilder)):
+    if tfds.core.DatasetBuilder not in getattr(cls, "__mro__", ()):
         raise DataNotFoundError(
             f"data.dataset {section.dataset!r} is no TFDS builder, but {cls!r}",
             expected="a subclass of tfds.core.GeneratorBasedBuilder",
@@ -121,15 +122,15 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
 
 
 def _find(
-    section: DataSection, name: str, config: Optional[str], wanted: Optional[str], cls: Optional[type]
+    section: DataSection, name: str, config: Optional[str], wanted: Optional[str], cls: Any
 ) -> Optional[FoundBuilder]:
     """Prefers what is prepared, in its newest version, to what would have to be prepared."""
     import tensorflow_datasets as tfds
     from etils import epath
     from tensorflow_datasets.core.utils import file_utils
 
-    if config is None and cls is not None and cls.BUILDER_CONFIGS:  # type: ignore[attr-defined]
-        config = cls.get_default_builder_config().name  # type: ignore[attr-defined]
+    if config is None and cls is not None and cls.BUILDER_CONFIGS:
+        config = cls.get_default_builder_config().name
     versions: dict[Any, Any] = {}
     for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
         parent = epath.Path(data_dir).expanduser() / name

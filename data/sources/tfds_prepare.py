@@ -83,7 +83,7 @@ def _check_network(builder: Any) -> None:
     from tensorflow_datasets.core.download import resource
 
     downloads = epath.Path(builder.data_dir_root) / "downloads"
-    missing = {}
+    missing: dict[str, str] = {}
     for url, info in (builder.url_infos or {}).items():
         name = resource.get_dl_fname(url, info.checksum)
         held = (downloads / name, downloads / builder.name / name, downloads / "manual" / (info.filename or name))
