@@ -191,17 +191,17 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
     Returns:
         The configuration: accuracy, mean loss and counts, overall and per slice; the thresholds are overall.
     """
-    accuracy = tfma.MetricConfig(
-        class_name="SparseCategoricalAccuracy",
-        threshold=tfma.MetricThreshold(
-            value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
-            change_threshold=None
-            if section.max_accuracy_drop is None
-            else tfma.GenericChangeThreshold(
-                direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
-            ),
+    threshold = tfma.MetricThreshold(
+        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
+        change_threshold=None
+        if section.max_accuracy_drop is None
+        else tfma.GenericChangeThreshold(
+            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
         ),
     )
+    # A plain `threshold` would hold for every slice.
+    overall = tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
+    accuracy = tfma.MetricConfig(class_name="SparseCategoricalAccuracy", per_slice_thresholds=[overall])
     metrics = [
         accuracy,
         tfma.MetricConfig(class_name="SparseCategoricalCrossentropy"),
@@ -209,9 +209,7 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
     ]
     return tfma.EvalConfig(
         model_specs=[
-            tfma.ModelSpec(
-                signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key
-            )
+            tfma.ModelSpec(signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key)
         ],
         metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import fcntl
@@ -17,11 +18,12 @@ from typing import IO, Any, Optional
 from rich.console import Console
 from rich.table import Table
 
+from data.features import LABEL
 from pipeline.config import Loaded
 from pipeline.errors import PipelineError, TfxEstimatorError
 
 _PROGRESS_SECONDS = 5.0
-_STYLES = {"ran": "green", "cached": "cyan", "failed": "bold red"}
+_STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
 
 
 def run_declaration(loaded: Loaded, workdir: str) -> int:
@@ -45,7 +47,9 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         os.makedirs(logs, exist_ok=True)
     except OSError as error:
         raise PipelineError(
-            f"cannot write to {logs}: {error.strerror}", expected="a folder that can be written", todo="name another --workdir"
+            f"cannot write to {logs}: {error.strerror}",
+            expected="a folder that can be written",
+            todo="name another --workdir",
         ) from error
     log = os.path.join(logs, "pipeline.log")
     with _only_run(home), _terminated_as_exit(), _quiet(log) as terminal:
@@ -54,10 +58,13 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         view = _View(console)
         try:
             with view.waiting("starting TensorFlow and TFX"):
+                from data.sources import open_source
                 from pipeline.build import Places, create_pipeline
                 from pipeline.runners.local import LocalRunner
                 from pipeline.runners.results import collect
 
+                # The fingerprint of prepared data is not that of data still to be fetched.
+                open_source(loaded.declaration.data).prepare()
                 places = Places(workdir, name)
                 pipeline = create_pipeline(loaded.declaration, places, loaded.search_paths)
             LocalRunner(view).run(pipeline)
@@ -110,7 +117,7 @@ class _View:
         self._hide()
         self.runs.append(run)
         style = _STYLES[run.state]
-        self._console.print(f"  [{style}]{run.state:<7}[/{style}] {run.node:<18} {run.seconds:7.1f} s")
+        self._console.print(f"  [{style}]{run.state:<8}[/{style}] {run.node:<18} {run.seconds:7.1f} s")
 
     def progress(self, text: str) -> None:
         """Shows progress inside a component."""
@@ -169,7 +176,8 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
         )
     if results.accuracy is not None:
         facts["accuracy"] = f"{results.accuracy:.4f} on {results.evaluated:,} examples, mean loss {results.loss:.4f}"
-        facts["per slice"] = ", ".join(f"{key} {value:.3f}" for key, (value, _) in sorted(results.slices.items()))
+        for name, values in results.slices.items():
+            facts[f"by {name}"] = _by_slice(name, values, results.label_names)
     if results.blessed is not None:
         facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
     facts["pushed model"] = results.pushed or "none"
@@ -177,6 +185,16 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
     facts["logs"] = logs
     for title, text in facts.items():
         console.print(f"{title:<13} {text}")
+
+
+def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:
+    """Accuracies of the slices of one feature, labels by their names."""
+
+    def title(value: str) -> str:
+        return label_names[int(value)] if name == LABEL else value
+
+    order = sorted(values, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
+    return ", ".join(f"{title(value)} {values[value][0]:.3f}" for value in order)
 
 
 def _explain(error: BaseException, component: str, log: str) -> TfxEstimatorError:
@@ -198,7 +216,9 @@ def _only_run(home: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise PipelineError(
-                f"another run is using {home}", expected="one run at a time", todo="wait for it, or name another --workdir"
+                f"another run is using {home}",
+                expected="one run at a time",
+                todo="wait for it, or name another --workdir",
             ) from error
         yield
 
@@ -224,6 +244,7 @@ def _quiet(log: str) -> Iterator[IO[str]]:
     Yields:
         What is left for us: the terminal.
     """
+    atexit.register(_hide_teardown)
     sys.stdout.flush()
     sys.stderr.flush()
     out, err = os.dup(1), os.dup(2)
@@ -240,3 +261,9 @@ def _quiet(log: str) -> Iterator[IO[str]]:
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
+
+
+def _hide_teardown() -> None:
+    """TensorFlow prints ignored exceptions while the interpreter shuts down."""
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -3,8 +3,8 @@
     TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path pipeline/runners/local.py
     TFX_ESTIMATOR_DECLARATION=mnist tfx run create --engine local --pipeline_name mnist
 
-TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR_WORKDIR the folder of all runs (default:
-runs).
+TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR_WORKDIR the folder of all runs
+(default: runs).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NodeRun:
 
     Args:
         node: Its id.
-        state: `ran`, `cached` or `failed`.
+        state: `ran`, `cached`, `resolved` (a resolver only looks things up) or `failed`.
         seconds: Wall time.
         execution_id: In ML Metadata; None where it failed.
     """
@@ -112,7 +112,9 @@ class LocalRunner(LocalDagRunner):
                 raise
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None
-            self._listener.node_ended(NodeRun(name, _state(connection, execution_id), seconds, execution_id))
+            resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
+            state = "resolved" if resolver else _state(connection, execution_id)
+            self._listener.node_ended(NodeRun(name, state, seconds, execution_id))
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
@@ -129,11 +131,14 @@ def main() -> int:
     Returns:
         The exit code.
     """
+    from data.sources import open_source
     from pipeline.build import Places, create_pipeline
     from pipeline.config import load
 
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
+        # The fingerprint of prepared data is not that of data still to be fetched.
+        open_source(loaded.declaration.data).prepare()
         places = Places(os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"), loaded.declaration.name)
         LocalRunner().run(create_pipeline(loaded.declaration, places, loaded.search_paths))
     except TfxEstimatorError as error:

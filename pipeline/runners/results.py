@@ -12,6 +12,7 @@ from tfx.orchestration import metadata
 from tfx.types import Artifact
 from tfx.types.artifact_utils import deserialize_artifact
 
+from components.tfds_example_gen.properties import label_names
 from pipeline.build import Places
 from pipeline.runners.local import NodeRun
 
@@ -27,7 +28,8 @@ class Results:
         accuracy: Of the Evaluator, overall.
         loss: Mean cross-entropy, overall.
         evaluated: Number of examples that the Evaluator read.
-        slices: Accuracy and number of examples by slice, such as `label: 3`.
+        slices: Accuracy and number of examples by feature and value.
+        label_names: The classes, in the order of their labels.
         blessed: None where there was no evaluation.
         reasons: Why not blessed.
         pushed: Folder of the pushed model; None where none was.
@@ -41,7 +43,8 @@ class Results:
     accuracy: Optional[float] = None
     loss: Optional[float] = None
     evaluated: int = 0
-    slices: dict[str, tuple[float, int]] = field(default_factory=dict)
+    slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    label_names: tuple[str, ...] = ()
     blessed: Optional[bool] = None
     reasons: list[str] = field(default_factory=list)
     pushed: Optional[str] = None
@@ -110,6 +113,7 @@ def _outputs(places: Places, runs: list[NodeRun]) -> dict[str, dict[str, Artifac
 def _read_examples(results: Results, examples: Artifact) -> None:
     name, version = examples.get_string_custom_property("dataset"), examples.get_string_custom_property("version")
     results.dataset = f"{name} {version}".strip()
+    results.label_names = label_names(examples)
     for split in ("train", "eval"):
         results.examples[split] = examples.get_int_custom_property(f"num_examples_{split}")
 
@@ -121,24 +125,23 @@ def _read_evaluation(results: Results, uri: str) -> None:
         values = {name: value.get("doubleValue") for name, value in metrics[""][""].items()}
         accuracy, count = values["sparse_categorical_accuracy"], int(values["example_count"] or 0)
         if key:
-            results.slices[", ".join(f"{name}: {value}" for name, value in key)] = (accuracy, count)
+            # Sliced by one feature at a time.
+            ((name, value),) = key
+            results.slices.setdefault(name, {})[str(value)] = (accuracy, count)
         else:
             results.accuracy, results.evaluated = accuracy, count
             results.loss = values["sparse_categorical_crossentropy"]
-    if os.path.exists(os.path.join(uri, "validations.tfrecord")) or _validations(uri):
+    if any(name.startswith("validations") for name in os.listdir(uri)):
         validation = tfma.load_validation_result(uri)
         results.reasons = [_reason(failure) for s in validation.metric_validations_per_slice for failure in s.failures]
 
 
-def _validations(uri: str) -> bool:
-    return any(name.startswith("validations") for name in os.listdir(uri))
-
-
 def _reason(failure: Any) -> str:
     """One missed threshold in words."""
+    name = failure.metric_key.name.removeprefix("sparse_categorical_")
     value = failure.metric_value.double_value.value
     threshold = failure.metric_threshold
     if threshold.HasField("value_threshold"):
-        return f"{failure.metric_key.name} {value:.4f} is below {threshold.value_threshold.lower_bound.value:.4f}"
+        return f"{name} {value:.4f} is below {threshold.value_threshold.lower_bound.value:.4f}"
     allowed = -threshold.change_threshold.absolute.value
-    return f"{failure.metric_key.name} changed by {value:+.4f} against the latest blessed model, allowed is -{allowed:.4f}"
+    return f"{name} changed by {value:+.4f} against the latest blessed model, allowed is -{allowed:.4f}"
