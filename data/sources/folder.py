@@ -34,9 +34,23 @@ def open_folder(section: DataSection) -> ImageSource:
         from data.sources.tfds_source import TfdsSource
 
         return TfdsSource(section, found)
+    from data.sources import cifar, idx
+
+    for kind in (idx.IdxSource, cifar.CifarBinarySource):
+        if kind.recognises(folder):
+            if section.version:
+                raise DataNotFoundError(
+                    f"no version {section.version!r} of the files in {folder}: they carry none",
+                    expected="a folder of files with no data.version",
+                    todo="leave data.version out; changed files are seen by their contents",
+                )
+            return kind(section, folder)
+    names = sorted(path.name for path in folder.iterdir())
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     raise DataNotFoundError(
-        f"the folder {folder} holds no data set of a known form",
-        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below)",
+        f"the folder {folder} holds no data set of a known form, but {shown or 'nothing'}",
+        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
+        f"{idx.FORM}, or {cifar.FORM}",
         todo="change data.dataset to the folder that holds such files",
     )
 

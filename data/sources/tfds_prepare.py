@@ -27,9 +27,9 @@ def prepare_builder(builder: Any, section: DataSection) -> None:
         DamagedDataError: a downloaded file has another checksum than TFDS registered.
         DataError: preparation failed for another reason.
     """
-    # Data that needs no network (the embedded digits, a user's builder over local files) may always be prepared.
-    if builder.url_infos and not section.download:
-        raise _not_found(builder, "and `download: false` forbids to fetch it")
+    # What is embedded in a package, like the digits, needs no fetching.
+    if not section.download and not hasattr(builder, "content_fingerprint"):
+        raise _not_found(builder, "and `download: false` forbids to fetch and prepare it")
     with _lock(builder.data_dir):
         if is_prepared(builder.data_path):
             return

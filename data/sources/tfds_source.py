@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from data.sources.fingerprint import of_files
+from data.sources.resize import resize_uint8
 from data.sources.source import ImageSource, SourceInfo
 from data.sources.splits import ExampleRange
 from data.sources.tfds_features import describe, image_and_label
@@ -142,8 +143,7 @@ class TfdsSource(ImageSource):
             image = tf.io.decode_image(encoded, channels=shape[2], expand_animations=False)
             image = tf.ensure_shape(image, stored)
             if resize:
-                image = tf.image.resize(image, shape[:2], method="bilinear", antialias=True)
-                image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
+                image = resize_uint8(image, shape[:2])
             return image
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])

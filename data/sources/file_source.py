@@ -1,0 +1,120 @@
+"""What IDX files and CIFAR binary batches have in common: records of one fixed size, in a few files."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data.sources.fingerprint import of_files
+from data.sources.resize import resize_uint8
+from data.sources.source import ImageSource, SourceInfo
+from data.sources.splits import ExampleRange
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError
+
+# Examples read at once.
+_BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleFile:
+    """A file, and how many examples it holds.
+
+    Args:
+        path: `epath.Path` of the images.
+        count: number of examples.
+        label_path: `epath.Path` of the labels, where they have a file of their own.
+    """
+
+    path: Any
+    count: int
+    label_path: Any = None
+
+
+class FileSource(ImageSource):
+    """Reads examples of one fixed size from files; nothing has to be prepared.
+
+    Args:
+        section: the declaration's `data` section.
+        info: what is known of the data set, with the shape that images have in the files.
+        files: the files of each split, in order.
+    """
+
+    def __init__(self, section: DataSection, info: SourceInfo, files: Mapping[str, Sequence[ExampleFile]]) -> None:
+        super().__init__(section)
+        height, width, channels = info.image_shape
+        self._resize = section.image_size if section.image_size != (height, width) else None
+        if self._resize:
+            info = dataclasses.replace(info, image_shape=(*self._resize, channels))
+        self._info = info
+        self._files = files
+
+    @property
+    def info(self) -> SourceInfo:
+        """See ImageSource."""
+        return self._info
+
+    def prepare(self) -> None:
+        """Reads what cannot be checked without reading it all: see `check`."""
+        for files in self._files.values():
+            for file in files:
+                self.check(file)
+
+    def shard_lengths(self) -> dict[str, tuple[int, ...]]:
+        """See ImageSource."""
+        return {split: tuple(file.count for file in files) for split, files in self._files.items()}
+
+    def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
+        """See ImageSource."""
+        offset = 0
+        for file in self._files[examples.split]:
+            start, stop = max(examples.start - offset, 0), min(examples.stop - offset, file.count)
+            offset += file.count
+            if start < stop:
+                yield from self._read_file(file, start, stop)
+
+    def fingerprint(self, expressions: Sequence[str]) -> str:
+        """Hashes the files of the splits in use, the split expressions and the size of images."""
+        used = {part.split for expression in expressions for part in self.resolve(expression)}
+        files = [file for split in sorted(used) for file in self._files[split]]
+        paths = [path for file in files for path in (file.path, file.label_path) if path is not None]
+        facts = {
+            "source": type(self).__name__,
+            "image_shape": self.info.image_shape,
+            "label_names": self.info.label_names,
+            "splits": list(expressions),
+        }
+        return of_files(paths, facts)
+
+    def _read_file(self, file: ExampleFile, start: int, stop: int) -> Iterator[tuple[np.ndarray, int]]:
+        for images, labels in self.read_batches(file, start, stop, _BATCH):
+            if self._resize:
+                images = resize_uint8(images, self._resize).numpy()
+            for image, label in zip(images, labels.tolist()):
+                if label >= self.info.num_classes:
+                    raise damaged(
+                        file.label_path or file.path,
+                        f"it has the label {label}",
+                        f"labels from 0 to {self.info.num_classes - 1}",
+                    )
+                yield image, label
+
+    @abc.abstractmethod
+    def read_batches(
+        self, file: ExampleFile, start: int, stop: int, size: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields images (n, H, W, C) and labels (n,), both uint8, of examples `start` to `stop`, n up to `size`."""
+
+    def check(self, file: ExampleFile) -> None:
+        """Raises DamagedDataError where a file's contents are not what its length and header promise."""
+
+
+def damaged(path: Any, what: str, expected: str) -> DamagedDataError:
+    """Returns the error for a file that is not what it should be."""
+    return DamagedDataError(
+        f"damaged file {path}: {what}", expected=expected, todo="fetch the file again, or remove it from the folder"
+    )

@@ -1,0 +1,167 @@
+"""IDX files: the form of MNIST.
+
+Format: http://yann.lecun.com/exdb/mnist/ - two zero bytes, one byte for the type (0x08: unsigned byte), one for the
+number of dimensions, each dimension as a big-endian 32-bit integer, then the values in C order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import math
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from data.sources.file_source import ExampleFile, FileSource, damaged
+from data.sources.source import SourceInfo
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError
+
+FORM = "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not)"
+_NAME = re.compile(r"^(train|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?$")
+_NAMES_FILE = "label_names.txt"
+
+
+class IdxSource(FileSource):
+    """A folder of IDX files, plain or gzipped, with MNIST's names.
+
+    Images are unsigned bytes, (N, H, W) or (N, H, W, C). The splits are `train` and `test`. Classes are named by
+    number, or by the lines of a `label_names.txt` beside the files.
+
+    Args:
+        section: the declaration's `data` section.
+        folder: `epath.Path`.
+
+    Raises:
+        DamagedDataError: a file is missing, truncated, of another type, or contradicts another.
+    """
+
+    def __init__(self, section: DataSection, folder: Any) -> None:
+        files: dict[str, list[ExampleFile]] = {}
+        shapes: dict[Any, tuple[int, ...]] = {}
+        num_classes = 0
+        for split, paths in sorted(_find(folder).items(), reverse=True):  # train before test
+            for kind, other in (("images", "labels"), ("labels", "images")):
+                if kind not in paths:
+                    raise damaged(paths[other], f"its {kind} are missing", f"a file of {kind} beside it")
+            images, labels = paths["images"], paths["labels"]
+            dims, label_dims = _dims(images, (3, 4)), _dims(labels, (1,))
+            if dims[0] != label_dims[0]:
+                raise damaged(labels, f"it holds {label_dims[0]:,} labels", f"{dims[0]:,}, one for each of {images}")
+            files[split] = [ExampleFile(images, dims[0], labels)]
+            shapes[images] = dims[1:] if len(dims) == 4 else (*dims[1:], 1)
+            num_classes = max(num_classes, *(int(batch.max()) + 1 for batch in _values(labels, 0, dims[0], 1 << 16)))
+        if len(set(shapes.values())) > 1:
+            text = ", ".join(f"{path.name} {shape}" for path, shape in shapes.items())
+            raise damaged(folder, f"its images differ in shape: {text}", "one shape")
+        height, width, channels = next(iter(shapes.values()))
+        names = folder / _NAMES_FILE
+        label_names = names.read_text().split("\n") if names.exists() else map(str, range(num_classes))
+        info = SourceInfo(
+            name=folder.resolve().name,
+            version="",
+            image_shape=(height, width, channels),
+            label_names=tuple(name.strip() for name in label_names if name.strip()),
+            description=f"{sum(file.count for part in files.values() for file in part):,} images in IDX files",
+        )
+        super().__init__(section, info, files)
+
+    @staticmethod
+    def recognises(folder: Any) -> bool:
+        """Returns whether a folder (`epath.Path`) holds IDX files."""
+        return bool(_find(folder))
+
+    def read_batches(
+        self, file: ExampleFile, start: int, stop: int, size: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """See FileSource."""
+        images = _values(file.path, start, stop, size)
+        for batch, labels in zip(images, _values(file.label_path, start, stop, size)):
+            yield batch.reshape(*batch.shape[:3], -1), labels
+
+    def check(self, file: ExampleFile) -> None:
+        """Reads gzipped files to their end, where their checksums are; a plain file's length was checked already."""
+        for path in (file.path, file.label_path):
+            if path.suffix == ".gz":
+                with _reading(path) as stream:
+                    dims = _header(path, stream)
+                    length = 0
+                    while block := stream.read(1 << 20):
+                        length += len(block)
+                if length != math.prod(dims):
+                    raise _wrong_length(path, dims, length)
+
+
+def _find(folder: Any) -> dict[str, dict[str, Any]]:
+    """Returns {split: {"images": path, "labels": path}}; a plain file goes before its gzipped form."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
+        if match := _NAME.match(path.name):
+            split = "train" if match[1] == "train" else "test"
+            found.setdefault(split, {})[match[2]] = path
+    return found
+
+
+def _dims(path: Any, allowed: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the dimensions in a file's header, checked against the file's length where that costs nothing."""
+    with _reading(path) as stream:
+        dims = _header(path, stream)
+    if len(dims) not in allowed:
+        raise damaged(path, f"it has {len(dims)} dimensions", f"{' or '.join(map(str, allowed))}")
+    if 0 in dims:
+        raise damaged(path, f"its dimensions are {dims}", "at least one example")
+    if path.suffix != ".gz":
+        length = path.stat().length - 4 - 4 * len(dims)
+        if length != math.prod(dims):
+            raise _wrong_length(path, dims, length)
+    return dims
+
+
+def _header(path: Any, stream: BinaryIO) -> tuple[int, ...]:
+    magic = stream.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0":
+        raise damaged(path, f"it begins with the bytes {magic.hex(' ') or '(none)'}", "an IDX file, 00 00 08 ...")
+    if magic[2] != 0x08:
+        raise damaged(path, f"its values are of the IDX type 0x{magic[2]:02x}", "0x08, unsigned bytes")
+    dims = stream.read(4 * magic[3])
+    if len(dims) < 4 * magic[3]:
+        raise damaged(path, "it ends in its header", f"{magic[3]} dimensions")
+    return struct.unpack(f">{magic[3]}I", dims)
+
+
+def _values(path: Any, start: int, stop: int, size: int) -> Iterator[np.ndarray]:
+    """Yields entries `start` to `stop` of the first dimension, at most `size` at once."""
+    with _reading(path) as stream:
+        dims = _header(path, stream)
+        entry = math.prod(dims[1:])
+        stream.seek(start * entry, 1)
+        for first in range(start, stop, size):
+            count = min(size, stop - first)
+            block = stream.read(count * entry)
+            if len(block) < count * entry:
+                raise damaged(path, f"it ends after {first + len(block) // entry:,} entries", f"{dims[0]:,}")
+            yield np.frombuffer(block, np.uint8).reshape(count, *dims[1:])
+
+
+@contextlib.contextmanager
+def _reading(path: Any) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".gz":
+                with gzip.open(file) as stream:
+                    yield stream  # type: ignore[misc]
+            else:
+                yield file
+    except FileNotFoundError:
+        raise damaged(path, "it is missing", "the file that was there before") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise damaged(path, f"it cannot be unpacked: {error}", "a whole gzip file") from None
+
+
+def _wrong_length(path: Any, dims: tuple[int, ...], length: int) -> DamagedDataError:
+    return damaged(path, f"it holds {length:,} bytes of values", f"{math.prod(dims):,}, as its header {dims} says")
