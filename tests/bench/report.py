@@ -1,0 +1,87 @@
+"""What a benchmark found: ratios against their targets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One claim.
+
+    Args:
+        what: What is compared, with whom.
+        peer: The peer's value, with its unit.
+        ours: Our value.
+        ratio: How many times better ours is, from medians over the rounds.
+        target: At least this.
+    """
+
+    what: str
+    peer: str
+    ours: str
+    ratio: float
+    target: float
+
+    @property
+    def passed(self) -> bool:
+        """Is the target met."""
+        return self.ratio >= self.target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        return {**asdict(self), "passed": self.passed}
+
+
+def show(ratios: list[Ratio], console: Console) -> None:
+    """Prints the claims as a table.
+
+    Args:
+        ratios: The claims.
+        console: Where to.
+    """
+    table = Table(title="against named peers, medians")
+    for column in ("what", "peer", "ours", "ratio", "target", ""):
+        table.add_column(column, justify="left" if column in ("what", "") else "right")
+    for ratio in ratios:
+        verdict = "[green]pass[/green]" if ratio.passed else "[red]FAIL[/red]"
+        table.add_row(ratio.what, ratio.peer, ratio.ours, f"{ratio.ratio:.2f}x", f"≥ {ratio.target:.2f}x", verdict)
+    console.print(table)
+
+
+def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console) -> None:
+    """Prints what each component of two pipelines costs.
+
+    Args:
+        peer: CPU seconds under each component's id.
+        ours: The same.
+        console: Where to.
+    """
+    table = Table(title="CPU seconds per component, medians")
+    for column in ("component", "TFX's MNIST example", "ours", "ratio"):
+        table.add_column(column, justify="left" if column == "component" else "right")
+    pairs = {**{name: _PEERS.get(name, name) for name in ours}}
+    for name, other in pairs.items():
+        table.add_row(name, _seconds(peer.get(other)), _seconds(ours[name]), _times(peer.get(other), ours[name]))
+    for name in peer:
+        if name not in pairs.values():
+            table.add_row(name, _seconds(peer[name]), "", "")
+    table.add_section()
+    table.add_row("together", _seconds(sum(peer.values())), _seconds(sum(ours.values())))
+    console.print(table)
+
+
+# Our component and the one that does its work in TFX's example.
+_PEERS = {"TfdsExampleGen": "ImportExampleGen", "ImageSchemaGen": "SchemaGen"}
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _times(peer: float | None, ours: float) -> str:
+    return "" if peer is None or not ours else f"{peer / ours:.1f}x"

@@ -1,0 +1,167 @@
+"""The three benchmarks: training, reader, pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tests.bench.measure import alternate, median, run_worker
+from tests.bench.report import Ratio
+
+# The tutorial's. Its reader works 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
+TUTORIAL_BATCH = 64
+FIRST_STEP, LAST_STEP = 100, 750
+READER_EPOCHS = 5
+PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all benchmarks share.
+
+    Args:
+        folder: Where inputs are made, and kept for the next time.
+        data_dir: TFDS data_dir that holds MNIST; None is TFDS's own default.
+        rounds: How often each side is measured.
+        tell: Hears how it goes on.
+    """
+
+    folder: str
+    data_dir: Optional[str]
+    rounds: int
+    tell: Callable[[str], None]
+
+    def prepared(self) -> dict[str, Any]:
+        """Makes our tf.Examples and Transform graph, where they are not there."""
+        self.tell("preparing our tf.Examples and Transform graph")
+        return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir)
+
+
+def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against a batch that stays in memory.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    options = {
+        "data_dir": setting.data_dir,
+        "prepared": setting.prepared(),
+        "batch_size": TUTORIAL_BATCH,
+        "first": FIRST_STEP,
+        "last": LAST_STEP,
+    }
+    sides = [(side, _worker("train", side=side, **options)) for side in ("tutorial", "ours", "constant")]
+    results = alternate(sides, setting.rounds, setting.tell)
+    cpu = {side: _micros(values) for side, values in results.items()}
+    rate = {side: _rate(values) for side, values in results.items()}
+    return [
+        _less("training: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 1.8),
+        _more("training: examples/s, TensorFlow's tutorial", rate["tutorial"], rate["ours"], 1.5),
+        _more("training: examples/s, a constant batch in memory", rate["constant"], rate["ours"], 0.9),
+    ], results
+
+
+def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Our input_fn, decoding and Transform graph included, against the tutorial's.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    options = {
+        "data_dir": setting.data_dir,
+        "prepared": setting.prepared(),
+        "batch_size": TUTORIAL_BATCH,
+        "epochs": READER_EPOCHS,
+    }
+    sides = [(side, _worker("read", side=side, **options)) for side in ("tutorial", "ours")]
+    results = alternate(sides, setting.rounds, setting.tell)
+    cpu = {side: _micros(values) for side, values in results.items()}
+    return [_less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
+
+
+def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """The whole pipeline against the shape of TFX's official MNIST example.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+
+    Raises:
+        RuntimeError: A side pushed no model.
+    """
+    floats = f"{setting.folder}/mnist-floats"
+    setting.tell("writing the input of TFX's example")
+    run_worker("write_floats", data_dir=setting.data_dir, folder=floats)
+    options = {
+        "data_dir": setting.data_dir,
+        "floats": floats,
+        "batch_size": PIPELINE_BATCH,
+        "steps": PIPELINE_STEPS,
+    }
+    sides = [(side, _worker("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
+    results = alternate(sides, setting.rounds, setting.tell)
+    for side, values in results.items():
+        if not all(value["pushed"] for value in values):
+            raise RuntimeError(f"{side} pushed no model: its cost says nothing")
+        for value in values:
+            value["process_cpu"] = value["process"]["cpu"]
+    components = {side: median(values, "cpu") for side, values in results.items()}
+    process = {side: median(values, "process_cpu") for side, values in results.items()}
+    return [
+        _less(
+            "pipeline: CPU of all components, TFX's MNIST example",
+            components["tfx_example"],
+            components["ours"],
+            3,
+            "s",
+        ),
+        _less("pipeline: the same with imports and compiling", process["tfx_example"], process["ours"], 3, "s"),
+    ], results
+
+
+def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
+    """Medians of each component's CPU seconds.
+
+    Args:
+        values: The results of one side.
+
+    Returns:
+        CPU seconds under each component's id.
+    """
+    return {name: median([value["nodes"][name] for value in values], "cpu") for name in values[0]["nodes"]}
+
+
+SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
+    "training": training,
+    "reader": reader,
+    "pipeline": pipeline,
+}
+
+
+def _worker(task: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: run_worker(task, **options)
+
+
+def _micros(values: list[dict[str, Any]]) -> float:
+    return median([{"us": value["cpu"] / value["examples"] * 1e6} for value in values], "us")
+
+
+def _rate(values: list[dict[str, Any]]) -> float:
+    return median([{"rate": value["examples"] / value["wall"]} for value in values], "rate")
+
+
+def _less(what: str, peer: float, ours: float, target: float, unit: str = "µs") -> Ratio:
+    return Ratio(what, f"{peer:.1f} {unit}", f"{ours:.1f} {unit}", peer / ours, target)
+
+
+def _more(what: str, peer: float, ours: float, target: float) -> Ratio:
+    return Ratio(what, f"{peer:,.0f}/s", f"{ours:,.0f}/s", ours / peer, target)

@@ -1,0 +1,89 @@
+"""What must hold for the project as a whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("pipeline", "components", "model_fn", "data")
+LINES = 400
+IMPORT_ALL = """
+import importlib, json, sys
+failed = {}
+for name in json.loads(sys.argv[1]):
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        failed[name] = repr(error)
+print(json.dumps(failed))
+"""
+
+
+def sources() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_every_module_imports_and_does_nothing_else() -> None:
+    names = [module_name(path) for path in sources() if path.name != "__main__.py"]
+    assert len(names) > 40
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, json.dumps(names)], capture_output=True, text=True, cwd=ROOT, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("\n") == 1, f"an import printed something:\n{done.stdout}"
+    assert json.loads(done.stdout) == {}
+
+
+def test_every_package_folder_is_a_package() -> None:
+    bare = {path.parent for path in sources()} - {path.parent for path in sources() if path.name == "__init__.py"}
+    assert not bare, "setup.py finds no package without __init__.py"
+
+
+def test_files_stay_readable() -> None:
+    long = {str(path.relative_to(ROOT)): n for path in sources() if (n := len(path.read_text().splitlines())) > LINES}
+    assert not long
+
+
+def test_lock_is_what_setup_asks_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "requirements/check_lock.py"], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("requirement", "said"),
+    [
+        ("tfx[kfp]==1.15.2", "tfx==1.15.1 does not satisfy tfx"),
+        ("left-pad", "left-pad is missing (needed by setup.py)"),
+        ("tensorflow-estimator==2.15.0", "rich==15.0.0 is not needed by setup.py"),
+    ],
+)
+def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'requirements'); import check_lock as c\n"
+        f"print(*c.problems([c.Requirement({requirement!r})], c.LOCK.read_text()), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_lock_names_no_registry_and_hashes_everything() -> None:
+    text = (ROOT / "requirements" / "legacy.lock").read_text()
+    assert "://" not in text
+    entries = re.split(r"\n(?=\S)", text.strip())
+    assert len(entries) > 200
+    assert all("--hash=sha256:" in entry for entry in entries)
