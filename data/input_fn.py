@@ -18,8 +18,8 @@ Transform = Callable[[Features], Features]
 class ExampleReader:
     """Reads tf.Examples from TFRecord files for `tf.estimator`; call `input_fn` with it.
 
-    Images stay raw bytes through shuffling and batching; whole batches are parsed and transformed at once, which costs a
-    seventh of parsing one example at a time.
+    Images stay raw bytes through shuffling and batching; whole batches are parsed and transformed at once, which costs
+    a seventh of parsing one example at a time.
 
     Args:
         train_files: TFRecord files of the training split.
@@ -46,20 +46,18 @@ class ExampleReader:
     start_step: Callable[[], int] = lambda: 0
     label: str = LABEL
 
-    def input_fn(
-        self, mode: str, input_context: Optional[tf.distribute.InputContext] = None
-    ) -> tf.data.Dataset:
+    def input_fn(self, mode: str, input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         """Builds the data set of one input pipeline; `tf.estimator` calls it with both arguments by name.
 
-        Training reads the files in parallel, shuffles, and repeats for ever. Evaluation reads every example exactly once.
+        Training shuffles and repeats for ever. Evaluation reads every example exactly once.
 
         Args:
             mode: One of `tf.estimator.ModeKeys`.
             input_context: Which of how many input pipelines this is; None is the only one.
 
         Returns:
-            Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one, since
-            an Estimator does not rebatch.
+            Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one,
+            since an Estimator does not rebatch.
         """
         if mode == tf.estimator.ModeKeys.TRAIN:
             return self._train(input_context)

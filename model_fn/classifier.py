@@ -75,8 +75,8 @@ def _train(
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
     rate = learning_rate(section, params["train_steps"], step)
-    # Divided by the global batch, so that the sum over replicas is the loss on one device. The gradients are our own: v1
-    # `minimize` would divide by the number of replicas once more, without an error.
+    # Divided by the global batch, so that the sum over replicas is the loss on one device. The gradients are our own:
+    # v1 `minimize` would divide by the number of replicas once more, without an error.
     loss = tf.reduce_sum(per_example) / params["global_batch_size"]
     if section.weight_decay:
         loss += _weight_decay(model, section.weight_decay) / _replicas()

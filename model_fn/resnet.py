@@ -10,10 +10,9 @@ class _Block(tf.keras.layers.Layer):
 
     def __init__(self, filters: int, strides: int, project: bool, name: str) -> None:
         super().__init__(name=name)
-        layers = tf.keras.layers
-        self.norm1 = layers.BatchNormalization(name="norm1")
+        self.norm1 = _norm("norm1")
         self.conv1 = _conv(filters, 3, strides, "conv1")
-        self.norm2 = layers.BatchNormalization(name="norm2")
+        self.norm2 = _norm("norm2")
         self.conv2 = _conv(filters, 3, 1, "conv2")
         self.shortcut = _conv(filters, 1, strides, "shortcut") if project else None
 
@@ -29,6 +28,11 @@ def _conv(filters: int, size: int, strides: int, name: str) -> tf.keras.layers.C
     return tf.keras.layers.Conv2D(
         filters, size, strides=strides, padding="same", use_bias=False, kernel_initializer="he_normal", name=name
     )
+
+
+def _norm(name: str) -> tf.keras.layers.BatchNormalization:
+    # Keras's default of 0.99 lags behind for hundreds of steps.
+    return tf.keras.layers.BatchNormalization(momentum=0.9, name=name)
 
 
 def cifar_resnet(num_classes: int) -> tf.keras.Model:
@@ -50,7 +54,7 @@ def cifar_resnet(num_classes: int) -> tf.keras.Model:
             strides = 2 if first and stage else 1
             stack.append(_Block(filters, strides, project=first, name=f"stage{stage + 1}_block{block + 1}"))
     stack += [
-        layers.BatchNormalization(name="norm"),
+        _norm("norm"),
         layers.ReLU(name="relu"),
         layers.GlobalAveragePooling2D(name="pool"),
         layers.Dense(num_classes, name="logits"),

@@ -17,8 +17,8 @@ class Trainer(tfx_trainer.Trainer):
     """A drop-in for `tfx.components.Trainer` that trains in a supervised, fresh process.
 
     It takes a module file with `trainer_fn` (the legacy Estimator contract) or `run_fn`, or the dotted path of such a
-    function, and adds: a process whose memory and devices are its own, a log file per task, deadlines, a training folder
-    that a retry resumes from, and a model that is either whole or not there.
+    function, and adds: a process whose memory and devices are its own, a log file per task, deadlines, a training
+    folder that a retry resumes from, and a model that is either whole or not there.
 
         trainer = Trainer(
             module_file="taxi_utils.py",

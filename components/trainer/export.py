@@ -66,7 +66,7 @@ def check(saved_model: str) -> None:
     Raises:
         ExportError: It is missing or damaged.
     """
-    todo = "see the task's log; a `trainer_fn` needs an exporter in its EvalSpec, a `run_fn` must save to serving_model_dir"
+    todo = "a `trainer_fn` needs an exporter in its EvalSpec, a `run_fn` must save to serving_model_dir; see the log"
     path = os.path.join(saved_model, "saved_model.pb")
     if not fileio.exists(path):
         raise ExportError(f"training ended without a model: no {path}", expected="a SavedModel", todo=todo)

@@ -43,8 +43,8 @@ def serving_receiver_fn(
         image_shape: Height, width, channels.
 
     Returns:
-        A `serving_input_receiver_fn`: `serving_default` takes `examples`, string [batch]; `images` takes `images`, uint8
-        [batch, height, width, channels].
+        A `serving_input_receiver_fn`: `serving_default` takes `examples`, string [batch]; `images` takes `images`,
+        uint8 [batch, height, width, channels].
     """
 
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:

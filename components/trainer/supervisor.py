@@ -127,8 +127,9 @@ class _Watch:
         if self._seen in (None, "started"):
             waited, limit, name = now - self._started, self._settings.start_timeout, "start_timeout"
         if waited > limit:
+            said = _tail(self._files.log)
             raise errors.TaskStalledError(
-                f"task {self._files.task} made no progress for {waited:.0f} s; its log ends with:\n{_tail(self._files.log)}",
+                f"task {self._files.task} made no progress for {waited:.0f} s; its log ends with:\n{said}",
                 expected=f"progress within {limit:g} s (trainer.{name})",
                 todo=f"raise trainer.{name}, or see the whole log: {self._files.log}",
             )

@@ -152,8 +152,6 @@ def settings(declaration: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
     def make(trainer: dict[str, Any] | None = None, **values: Any) -> Any:
         from components.trainer.settings import Settings
 
-        return Settings(
-            declaration=declaration(**(trainer or {})), image_shape=SHAPE, label_names=LABELS, **values
-        )
+        return Settings(declaration=declaration(**(trainer or {})), image_shape=SHAPE, label_names=LABELS, **values)
 
     return make

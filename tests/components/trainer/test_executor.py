@@ -192,7 +192,8 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
             from components.trainer.job import Job
             from components.trainer.supervisor import Supervisor
             job = Job.load(sys.argv[1])
-            Supervisor(Job(job.inputs, job.outputs, job.exec_properties, job.training_dir, os.getpid()), sys.argv[2]).run()
+            job = Job(job.inputs, job.outputs, job.exec_properties, job.training_dir, os.getpid())
+            Supervisor(job, sys.argv[2]).run()
             """
         )
     )

@@ -40,7 +40,7 @@ def trainer_fn(fn_args, schema):
     config = tf.estimator.RunConfig(save_checkpoints_steps=20, keep_checkpoint_max=1)
     config = config.replace(model_dir=fn_args.serving_model_dir)
     column = tf.feature_column.numeric_column("pixels", shape=[784])
-    estimator = tf.estimator.DNNClassifier([32], [column], n_classes=10, config=config)
+    estimator = tf.estimator.DNNClassifier([32], [column], n_classes=10, config=config, optimizer="Adam")
 
     def serving_receiver():
         examples = tf.compat.v1.placeholder(tf.string, [None])
@@ -111,7 +111,7 @@ def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
     assert (model / "Format-TFMA" / "saved_model.pb").exists()
     assert tf.train.latest_checkpoint(f"{model_run.uri}/Format-Serving").endswith("model.ckpt-40")
     assert model_run.get_float_custom_property("last_step") == 40
-    assert model_run.get_float_custom_property("eval_accuracy") > 0.6
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.4
 
 
 def test_a_run_fn_trains_its_keras_model(training, module_file):

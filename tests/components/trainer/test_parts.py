@@ -1,0 +1,162 @@
+"""The Trainer's parts that need no training."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline import errors
+
+pytestmark = pytest.mark.unit
+
+
+def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
+    from components.trainer.progress import ProgressReader, ProgressWriter
+
+    path = tmp_path / "progress.jsonl"
+    reader = ProgressReader(str(path))
+    assert reader.read() == []
+    ProgressWriter(str(path)).write("step", step=1, loss=0.5)
+    with path.open("a") as file:
+        file.write('{"event": "st')
+    assert [event["step"] for event in reader.read()] == [1]
+    with path.open("a") as file:
+        file.write('ep", "step": 2}\n')
+    assert [event["step"] for event in reader.read()] == [2]
+    assert reader.read() == []
+
+
+def test_a_job_survives_its_file(tmp_path):
+    from components.trainer.job import Job
+    from components.trainer.settings import SETTINGS_KEY, Settings
+
+    settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
+    config = json.dumps({SETTINGS_KEY: settings.to_dict(), "own": 1})
+    job = Job("{}", "{}", {"custom_config": config}, "/training", 7)
+    job.save(str(tmp_path / "job.json"))
+    assert Job.load(str(tmp_path / "job.json")) == job
+    assert job.settings == settings
+
+
+def test_a_trainer_without_settings_has_the_defaults():
+    from components.trainer.job import Job
+    from components.trainer.settings import Settings
+
+    assert Job("{}", "{}", {"custom_config": "null"}, "/training", 7).settings == Settings()
+
+
+def test_the_training_folder_is_that_of_inputs_and_properties():
+    from tfx.types import standard_artifacts
+
+    from components.trainer.training_folder import locate
+
+    def folder(uri: str = "/root/Examples/1", run: int = 1, **properties) -> str:
+        examples = standard_artifacts.Examples()
+        examples.uri = uri
+        return locate(f"/root/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties})
+
+    assert folder() == folder(run=2)
+    assert folder().startswith("/root/Trainer/training/")
+    assert len({folder(), folder(uri="/root/Examples/2"), folder(custom_config='{"source": "x"}')}) == 3
+
+
+def test_a_damaged_saved_model_is_refused(tmp_path):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from components.trainer import export
+
+    model = tmp_path / "model"
+    with pytest.raises(errors.ExportError, match="without a model"):
+        export.check(str(model))
+    model.mkdir()
+    (model / "saved_model.pb").write_bytes(b"\x00garbage")
+    with pytest.raises(errors.ExportError, match="damaged"):
+        export.check(str(model))
+    proto = saved_model_pb2.SavedModel()
+    meta_graph = proto.meta_graphs.add()
+    (model / "saved_model.pb").write_bytes(proto.SerializeToString())
+    with pytest.raises(errors.ExportError, match="no signature"):
+        export.check(str(model))
+    meta_graph.signature_def["serving_default"].method_name = "predict"
+    (model / "saved_model.pb").write_bytes(proto.SerializeToString())
+    (model / "variables").mkdir()
+    with pytest.raises(errors.ExportError, match="lacks its variables"):
+        export.check(str(model))
+    for name in ("variables.index", "variables.data-00000-of-00001"):
+        (model / "variables" / name).write_bytes(b"x")
+    export.check(str(model))
+
+
+def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
+    from components.trainer import export
+
+    source, target = tmp_path / "source", tmp_path / "deep" / "target"
+    source.mkdir()
+    (source / "new").write_text("new")
+    target.mkdir(parents=True)
+    (target / "old").write_text("old")
+    (tmp_path / "deep" / "target.tmp").mkdir()
+    export.adopt(str(source), str(target))
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from components.trainer import export
+
+    proto = saved_model_pb2.SavedModel()
+    signatures = proto.meta_graphs.add().signature_def
+    signatures["serving_default"].method_name = "a"
+    signatures["images:serving_default"].method_name = "b"
+    (tmp_path / "saved_model.pb").write_bytes(proto.SerializeToString())
+    export.rename_signatures(str(tmp_path))
+    proto.ParseFromString((tmp_path / "saved_model.pb").read_bytes())
+    renamed = proto.meta_graphs[0].signature_def
+    assert {name: renamed[name].method_name for name in renamed} == {"serving_default": "a", "images": "b"}
+
+
+def test_a_whole_model_fn_is_told_from_a_network():
+    from components.trainer.user_code import find_function, is_model_fn
+    from model_fn.classifier import make_model_fn
+    from model_fn.networks import mnist_cnn
+
+    assert not is_model_fn(mnist_cnn)
+    assert is_model_fn(make_model_fn(mnist_cnn))
+    assert find_function("model_fn.networks:mnist_cnn") is mnist_cnn
+
+
+@pytest.mark.parametrize(
+    ("target", "told"), [("no_such_module:f", "cannot be imported"), ("model_fn.networks:mnist", "has no function")]
+)
+def test_a_function_that_is_not_there_is_told(target, told):
+    from components.trainer.user_code import find_function
+
+    with pytest.raises(errors.UserCodeError, match=told):
+        find_function(target)
+
+
+def test_the_component_takes_what_tfx_takes_and_adds_settings():
+    from tfx.proto import trainer_pb2
+    from tfx.types import Channel, standard_artifacts
+
+    from components.trainer import Trainer
+    from components.trainer.executor import Executor
+    from components.trainer.settings import SETTINGS_KEY, Settings
+
+    trainer = Trainer(
+        examples=Channel(type=standard_artifacts.Examples),
+        run_fn="package.module.run_fn",
+        train_args=trainer_pb2.TrainArgs(num_steps=3),
+        settings=Settings(source="abc"),
+        custom_config={"own": 1},
+    )
+    config = json.loads(trainer.exec_properties["custom_config"])
+    assert config["own"] == 1
+    assert config[SETTINGS_KEY]["source"] == "abc"
+    assert trainer.executor_spec.executor_class is Executor
+    assert sorted(trainer.outputs) == ["model", "model_run"]
+    with pytest.raises(ValueError, match="Exactly one of"):
+        Trainer(examples=Channel(type=standard_artifacts.Examples))
