@@ -15,8 +15,8 @@ class Splits(Section):
     See https://www.tensorflow.org/datasets/splits.
     """
 
-    train: str = Field("train", description="TFDS split expression, for example `train[:90%]`")
-    eval: str = Field("test", description="TFDS split expression, for example `train[90%:]` or `test`")
+    train: str = Field(default="train", description="TFDS split expression, for example `train[:90%]`")
+    eval: str = Field(default="test", description="TFDS split expression, for example `train[90%:]` or `test`")
 
 
 class DataSection(Section):
@@ -27,11 +27,11 @@ class DataSection(Section):
         description="a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
         "folder: a prepared TFDS data set, IDX files or CIFAR binary batches",
     )
-    version: Optional[str] = Field(None, description="TFDS version; null is the newest that is there")
-    data_dir: Optional[str] = Field(None, description="TFDS data_dir; null is TFDS's own default")
-    download: bool = Field(True, description="may TFDS fetch and prepare what data_dir does not hold")
+    version: Optional[str] = Field(default=None, description="TFDS version; null is the newest that is there")
+    data_dir: Optional[str] = Field(default=None, description="TFDS data_dir; null is TFDS's own default")
+    download: bool = Field(default=True, description="may TFDS fetch and prepare what data_dir does not hold")
     splits: Splits = Splits()
-    shards: conint(ge=1, le=1000) = Field(8, description="files per split")  # type: ignore[valid-type]
+    shards: conint(ge=1, le=1000) = Field(default=8, description="files per split")  # type: ignore[valid-type]
     image_size: Optional[tuple[conint(ge=1, le=4096), conint(ge=1, le=4096)]] = Field(  # type: ignore[valid-type]
-        None, description="[height, width] to resize to; required where the images differ in size"
+        default=None, description="[height, width] to resize to; required where the images differ in size"
     )

@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
-from pydantic.v1 import Field, constr
+import json
+
+from pydantic.v1 import Field, ValidationError, constr
 
 from pipeline.config.beam import BeamSection
 from pipeline.config.data import DataSection
 from pipeline.config.evaluator import EvaluatorSection
 from pipeline.config.pusher import PusherSection
+from pipeline.config.render import render
 from pipeline.config.section import Section
 from pipeline.config.trainer import TrainerSection
 from pipeline.config.transform import TransformSection
+from pipeline.errors import DeclarationError
+
+_NAME = constr(regex=r"^[a-z][a-z0-9-]{0,62}\Z")
 
 
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
 
-    name: constr(regex=r"^[a-z][a-z0-9-]{0,62}$") = Field(..., description="the pipeline's name")  # type: ignore[valid-type]
+    name: _NAME = Field(  # type: ignore[valid-type]
+        ..., description="the pipeline's name: a to z, then a to z, digits and `-`, at most 63"
+    )
     data: DataSection
     transform: TransformSection = TransformSection()
     trainer: TrainerSection
     evaluator: EvaluatorSection = EvaluatorSection()
     pusher: PusherSection = PusherSection()
     beam: BeamSection = BeamSection()
+
+    def derived(self) -> dict[str, str]:
+        """Returns what follows from the values that are left open, by dotted path."""
+        found = {}
+        if self.data.version is None:
+            found["data.version"] = "the newest there is"
+        if self.transform.preprocessing_fn is None and self.transform.module_file is None:
+            found["transform.preprocessing_fn"] = "data.preprocessing:preprocessing_fn"
+        if self.trainer.save_checkpoints_steps is None:
+            found["trainer.save_checkpoints_steps"] = str(self.trainer.checkpoint_steps)
+        if self.trainer.eval_steps is None:
+            found["trainer.eval_steps"] = "every example once"
+        if self.pusher.destination is None:
+            found["pusher.destination"] = "`serving` in the work folder"
+        return found
+
+    def to_json(self) -> str:
+        """Returns canonical JSON: equal declarations give equal text, which `from_json` reads back exactly."""
+        return json.dumps(self.dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Declaration:
+        """Reads what `to_json` wrote.
+
+        Args:
+            text: JSON.
+
+        Returns:
+            The declaration.
+
+        Raises:
+            DeclarationError: The text is no JSON, or no declaration.
+        """
+        try:
+            return cls.parse_obj(json.loads(text))
+        except (ValidationError, ValueError, RecursionError) as error:
+            what = f"the stored declaration cannot be read: {error}"
+            raise DeclarationError(
+                what, expected="the JSON that this version wrote", todo="run again, in a new --workdir"
+            ) from error
+
+    def to_yaml(self) -> str:
+        """Returns YAML that `load` reads back exactly."""
+        return render(self.dict())

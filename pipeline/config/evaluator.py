@@ -12,8 +12,12 @@ from pipeline.config.section import Section
 class EvaluatorSection(Section):
     """Thresholds and slices of the Evaluator."""
 
-    min_accuracy: confloat(ge=0, le=1) = Field(0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
+    min_accuracy: confloat(ge=0, le=1) = Field(default=0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
     max_accuracy_drop: Optional[confloat(ge=0, le=1)] = Field(  # type: ignore[valid-type]
-        0.01, description="accuracy may be lower than the latest blessed model's by this much; null does not compare"
+        default=0.01,
+        description="accuracy may be lower than the latest blessed model's by this much; null does not compare",
     )
-    slices: tuple[str, ...] = Field(("label",), description="features whose values are evaluated apart")
+    prediction_key: str = Field(
+        default="probabilities", description="output of the serving signature that holds class scores"
+    )
+    slices: tuple[str, ...] = Field(default=("label",), description="features whose values are evaluated apart")

@@ -12,4 +12,4 @@ from pipeline.config.section import Section
 class PusherSection(Section):
     """Where a blessed model is pushed, into a new versioned folder."""
 
-    destination: Optional[str] = Field(None, description="a folder; null is `serving` in the work folder")
+    destination: Optional[str] = Field(default=None, description="a folder; null is `serving` in the work folder")

@@ -10,35 +10,54 @@ from pipeline.config.distribution import Distribution
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import Section
 
+# More is a slip of the finger, and past 2**63 an overflow.
+_MAX_STEPS = 1_000_000_000
+_MAX_BATCH = 1_000_000
+_MAX_SECONDS = 30 * 24 * 3600
+
 
 class TrainerSection(Section):
     """What to train. Exactly one of `model` and `module_file`."""
 
-    path: Literal["estimator"] = "estimator"
+    path: Literal["estimator"] = Field(default="estimator", description="the way of training")
     model: Optional[str] = Field(
-        None, description="`package.module:function`: a network function, or a whole Estimator model_fn"
+        default=None, description="`package.module:function`: a network function, or a whole Estimator model_fn"
     )
     module_file: Optional[str] = Field(
-        None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
+        default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
     )
     params: dict[str, Any] = Field(default_factory=dict, description="further entries of your model_fn's `params`")
-    train_steps: conint(ge=1)  # type: ignore[valid-type]
-    eval_steps: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        None, description="batches per evaluation; null reads every example exactly once"
+    train_steps: conint(ge=1, le=_MAX_STEPS) = Field(..., description="optimizer steps")  # type: ignore[valid-type]
+    eval_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None, description="batches per evaluation; null reads every example exactly once"
     )
-    global_batch_size: conint(ge=1) = 128  # type: ignore[valid-type]
-    eval_batch_size: conint(ge=1) = 500  # type: ignore[valid-type]
-    optimizer: Optimizer = Optimizer()
-    seed: int = Field(42, description="of initial weights and of the order of examples")
-    shuffle_buffer: conint(ge=1) = Field(10_000, description="examples")  # type: ignore[valid-type]
-    save_checkpoints_steps: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        None, description="steps; null is a tenth of train_steps, between 100 and 1,000"
+    global_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
+        default=128, description="examples per step, over all replicas"
     )
-    keep_checkpoint_max: conint(ge=1) = 3  # type: ignore[valid-type]
-    log_every_steps: conint(ge=1) = 100  # type: ignore[valid-type]
-    start_timeout: confloat(gt=0) = Field(300.0, description="seconds until the first sign of progress")  # type: ignore[valid-type]
-    stall_timeout: confloat(gt=0) = Field(600.0, description="seconds without any progress")  # type: ignore[valid-type]
-    distribution: Distribution = Distribution()
+    eval_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
+        default=500, description="examples per evaluation batch, over all replicas"
+    )
+    optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
+    seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
+        default=42, description="of initial weights and of the order of examples"
+    )
+    shuffle_buffer: conint(ge=1, le=_MAX_STEPS) = Field(default=10_000, description="examples")  # type: ignore[valid-type]
+    save_checkpoints_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None, description="steps; null is a tenth of train_steps, between 100 and 1,000"
+    )
+    keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
+        default=3, description="the newest checkpoints that are kept"
+    )
+    log_every_steps: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
+        default=100, description="steps between two reports of loss and examples/s"
+    )
+    start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
+        default=300.0, description="seconds until the first sign of progress"
+    )
+    stall_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
+        default=600.0, description="seconds without any progress"
+    )
+    distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 
     @property
     def checkpoint_steps(self) -> int:

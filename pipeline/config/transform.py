@@ -13,6 +13,8 @@ class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
     preprocessing_fn: Optional[str] = Field(
-        None, description="`package.module:function`; null is `data.preprocessing:preprocessing_fn`"
+        default=None, description="`package.module:function`; null is `data.preprocessing:preprocessing_fn`"
     )
-    module_file: Optional[str] = Field(None, description="a TFX module file that defines `preprocessing_fn`, unchanged")
+    module_file: Optional[str] = Field(
+        default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"
+    )

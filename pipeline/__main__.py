@@ -1,0 +1,94 @@
+"""The command line: `python -m pipeline`, and the console script `tfx-estimator`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+PROG = "tfx-estimator"
+# In the order of the help; each is a module of pipeline.commands.
+VERBS = ("run", "validate", "show", "presets", "copy", "schema")
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        description="One declaration ingests, validates, trains an Estimator, evaluates and pushes.",
+        epilog=f"Start with: {PROG} run digits",
+        allow_abbrev=False,
+    )
+    parsers = parser.add_subparsers(dest="verb", metavar="VERB")
+    for name in VERBS:
+        module = importlib.import_module(f"pipeline.commands.{name}")
+        verb = parsers.add_parser(
+            name,
+            help=module.HELP,
+            description=f"{module.HELP[:1].upper()}{module.HELP[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(verb)
+        verb.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb.
+
+    Args:
+        argv: Arguments after the program's name; None takes them from the process.
+
+    Returns:
+        The exit code: 0, or that of the error's class in pipeline.errors.
+    """
+    from pipeline.errors import TfxEstimatorError
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 must not turn a message into a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except TfxEstimatorError as error:
+        print(f"{PROG}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader, `head` for example, has gone. What is still buffered must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from pipeline.errors import DeclarationError
+
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+        from pipeline.config.problems import nearest
+
+        near = nearest(arguments[0], VERBS)
+        todo = f"did you mean `{near}`?" if near else f"see {PROG} --help"
+        raise DeclarationError(f"there is no verb {arguments[0]!r}", expected="one of " + ", ".join(VERBS), todo=todo)
+    parser = make_parser()
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as end:  # argparse has printed the help, or its error
+        return int(end.code or 0)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return 2
+    return args.run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Writes what a verb makes into a file of the user's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pipeline.errors import DeclarationError, TfxEstimatorError
+
+
+def write_file(name: str, text: str, *, force: bool) -> None:
+    """Writes a file, whole or not at all.
+
+    Args:
+        name: The file.
+        text: What to write, as UTF-8.
+        force: Whether it may replace a file.
+
+    Raises:
+        DeclarationError: The name cannot be used.
+        TfxEstimatorError: The file cannot be written.
+    """
+    file = Path(name).expanduser()
+    if file.is_dir():
+        raise DeclarationError(f"{name} is a folder", expected="a file's name", todo=f"name a file in it: {name}/...")
+    if not file.parent.is_dir():
+        todo = f"create it: mkdir -p {file.parent}"
+        raise DeclarationError(f"there is no folder {file.parent}", expected="a folder that exists", todo=todo)
+    if file.exists() and not force:
+        todo = "choose another name, or replace it with --force"
+        raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        what = f"{name} cannot be written: {error.strerror}"
+        raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

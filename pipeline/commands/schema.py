@@ -1,0 +1,39 @@
+"""`tfx-estimator schema`: the declaration's JSON Schema, for editors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+HELP = "print the declaration's JSON Schema, for editors"
+EPILOG = """\
+With the schema in a file, an editor with the YAML language server completes keys and shows mistakes:
+
+  tfx-estimator schema declaration.schema.json
+
+and, as the first line of a declaration:
+
+  # yaml-language-server: $schema=declaration.schema.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; the terminal where left out")
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.epilog = EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints or writes the schema, as of JSON Schema's draft 7."""
+    from pipeline.commands.output import write_file
+    from pipeline.config import Declaration
+
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}
+    text = json.dumps(schema, indent=2) + "\n"
+    if args.file is None:
+        print(text, end="")
+    else:
+        write_file(args.file, text, force=args.force)
+        print(f"wrote {args.file}; first line of a declaration: # yaml-language-server: $schema={args.file}")
+    return 0

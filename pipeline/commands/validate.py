@@ -1,0 +1,44 @@
+"""`tfx-estimator validate`: checks declarations, and shows everything that is wrong at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pipeline.commands.arguments import add_declaration
+
+HELP = "check a declaration; shows all problems at once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    add_declaration(parser, several=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Checks each source; returns 2 where one is wrong."""
+    from pipeline.config import load
+    from pipeline.errors import DeclarationError
+
+    code = 0
+    for source in args.source:
+        try:
+            print(f"ok: {source}: {summarise(load(source, args.overrides).declaration)}")
+        except DeclarationError as error:
+            print(f"tfx-estimator: {error}", file=sys.stderr)
+            code = error.exit_code
+    return code
+
+
+def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's import would cost --help its speed
+    """Returns a declaration in one line.
+
+    Args:
+        declaration: A pipeline.config.Declaration.
+    """
+    data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
+    count = train.devices.cpu or train.devices.gpu
+    where = f"{train.strategy} on {count} devices" if count and count > 1 else train.strategy
+    steps = f"{trainer.train_steps:,} steps of {trainer.global_batch_size:,}"
+    blessed = f"blessed from accuracy {declaration.evaluator.min_accuracy:g}"
+    return f"{data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {blessed}"

@@ -1,0 +1,165 @@
+"""Checks between several values of a declaration, each of which is right by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+
+from pipeline.config.code_checks import check_module_file, check_target
+from pipeline.config.declaration import Declaration
+from pipeline.config.distribution import Strategy
+from pipeline.config.paths import looks_like_folder
+from pipeline.config.problems import Problem
+from pipeline.config.splits import EXAMPLES, reject_split, split_names
+
+
+def check(declaration: Declaration, written: Collection[str], search_paths: Sequence[str]) -> list[Problem]:
+    """Runs every check.
+
+    Args:
+        declaration: Typed values.
+        written: Dotted paths of the values that are not defaults.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Returns:
+        The problems.
+    """
+    return [
+        *_data(declaration),
+        *_code(declaration, search_paths),
+        *_schedule(declaration, written),
+        *_strategy(declaration, "train", "global_batch_size"),
+        *_strategy(declaration, "eval", "eval_batch_size"),
+        *_evaluator(declaration),
+        *_beam(declaration),
+    ]
+
+
+def _data(declaration: Declaration) -> Iterator[Problem]:
+    data = declaration.data
+    if not data.dataset.strip():
+        yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
+    elif looks_like_folder(data.dataset) and "://" not in data.dataset and not os.path.isdir(data.dataset):
+        what = "this is a file" if os.path.exists(data.dataset) else "there is no such folder"
+        todo = "check the path: it is relative to the declaration's folder"
+        yield Problem("data.dataset", what, "a folder, or a data set's name", todo, value=data.dataset)
+    for key, expression in (("train", data.splits.train), ("eval", data.splits.eval)):
+        path = f"data.splits.{key}"
+        if reason := reject_split(expression):
+            todo = "see https://www.tensorflow.org/datasets/splits"
+            yield Problem(path, reason, EXAMPLES, todo, value=expression)
+        elif data.dataset == "digits" and (wrong := set(split_names(expression)) - {"train", "all"}):
+            todo = "set splits: {train: 'train[:80%]', eval: 'train[80%:]'}"
+            what = f"the data set digits has no split `{min(wrong)}`"
+            yield Problem(path, what, "its one split, `train`", todo, value=expression, depends=("data.dataset",))
+
+
+def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
+    if ":" in data.dataset and "://" not in data.dataset and not looks_like_folder(data.dataset):
+        # `mnist:3.0.1` is TFDS's way to name a version.
+        yield from check_target("data.dataset", data.dataset, search_paths, "class")
+    both = ("trainer.model", "trainer.module_file")
+    if trainer.model is not None and trainer.module_file is not None:
+        todo = "set one of them to null: --set trainer.model=null"
+        what = "trainer.model and trainer.module_file are both given"
+        yield Problem(both[1], what, "exactly one of the two", todo, value=trainer.module_file, depends=both)
+    elif trainer.model is None and trainer.module_file is None:
+        what = "neither trainer.model nor trainer.module_file is given"
+        todo = "set trainer.model: model_fn.networks:mnist_cnn, or your own `package.module:function`"
+        yield Problem("trainer.model", what, "exactly one of the two", todo, depends=both)
+    if trainer.model is not None:
+        yield from check_target("trainer.model", trainer.model, search_paths)
+    if trainer.module_file is not None:
+        yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
+    both = ("transform.preprocessing_fn", "transform.module_file")
+    if transform.preprocessing_fn is not None and transform.module_file is not None:
+        todo = "set one of them to null: --set transform.preprocessing_fn=null"
+        what = "transform.preprocessing_fn and transform.module_file are both given"
+        yield Problem(both[1], what, "at most one of the two", todo, value=transform.module_file, depends=both)
+    if transform.preprocessing_fn is not None:
+        yield from check_target("transform.preprocessing_fn", transform.preprocessing_fn, search_paths)
+    if transform.module_file is not None:
+        yield from check_module_file("transform.module_file", transform.module_file, ("preprocessing_fn",))
+
+
+def _schedule(declaration: Declaration, written: Collection[str]) -> Iterator[Problem]:
+    trainer, optimizer = declaration.trainer, declaration.trainer.optimizer
+    path = "trainer.optimizer.warmup_steps"
+    if optimizer.warmup_steps >= trainer.train_steps:
+        yield Problem(
+            path,
+            "the warm-up does not end before training does",
+            f"less than trainer.train_steps, {trainer.train_steps}",
+            "lower it, or train longer",
+            value=str(optimizer.warmup_steps),
+            depends=("trainer.train_steps",),
+        )
+    path = "trainer.optimizer.momentum"
+    if optimizer.name != "momentum" and path in written:
+        yield Problem(
+            path,
+            f"the optimizer `{optimizer.name}` has no momentum",
+            "momentum only where trainer.optimizer.name is `momentum`",
+            "remove it, or set the optimizer's name to momentum",
+            value=str(optimizer.momentum),
+            depends=("trainer.optimizer.name",),
+        )
+
+
+def _strategy(declaration: Declaration, which: str, batch_key: str) -> Iterator[Problem]:
+    section: Strategy = getattr(declaration.trainer.distribution, which)
+    path = f"trainer.distribution.{which}"
+    devices = section.devices
+    on_devices = (f"{path}.devices.cpu", f"{path}.devices.gpu")
+    if devices.cpu is not None and devices.gpu is not None:
+        todo = f"remove one: --set {on_devices[0]}=null"
+        yield Problem(f"{path}.devices", "both cpu and gpu are given", "one of the two", todo, depends=on_devices)
+        return
+    count = devices.cpu or devices.gpu or 1
+    if section.strategy == "one_device" and count > 1:
+        yield Problem(
+            f"{path}.devices",
+            f"the strategy one_device uses one device, not {count}",
+            "1, or the strategy mirrored",
+            f"set {path}.strategy to mirrored, or leave devices out",
+            depends=(f"{path}.strategy", *on_devices),
+        )
+    batch = getattr(declaration.trainer, batch_key)
+    if section.strategy == "mirrored" and batch % count:
+        lower = batch - batch % count
+        near = f"{lower} or {lower + count}" if lower else str(count)
+        yield Problem(
+            f"trainer.{batch_key}",
+            f"{batch} examples do not divide evenly among {count} replicas ({path}.devices)",
+            f"a multiple of {count}",
+            f"for example {near}",
+            value=str(batch),
+            depends=(f"{path}.strategy", *on_devices),
+        )
+
+
+def _evaluator(declaration: Declaration) -> Iterator[Problem]:
+    slices = declaration.evaluator.slices
+    for name in dict.fromkeys(slices):
+        if not name.isidentifier():
+            yield Problem("evaluator.slices", f"`{name}` is no feature's name", "for example label", "correct it")
+        elif slices.count(name) > 1:
+            yield Problem("evaluator.slices", f"`{name}` is named more than once", "each feature once", "keep one")
+
+
+def _beam(declaration: Declaration) -> Iterator[Problem]:
+    beam = declaration.beam
+    for option in beam.options:
+        if not option.startswith("--") or option.startswith("--runner"):
+            what = "the runner is named by beam.runner" if option.startswith("--runner") else "this is no flag"
+            yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=option)
+    if beam.runner == "portable" and not any(option.startswith("--job_endpoint") for option in beam.options):
+        yield Problem(
+            "beam.runner",
+            "the portable runner needs to know its job service",
+            "--job_endpoint=HOST:PORT among beam.options",
+            "set beam.options: ['--job_endpoint=localhost:8099', ...]",
+            value="portable",
+            depends=("beam.options",),
+        )

@@ -1,0 +1,118 @@
+"""Checks of the user's code that the declaration names: read as text, never imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.config.modules import Names, defined_names, find_module, is_source
+from pipeline.config.problems import Problem, nearest
+
+_TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
+
+
+def check_target(path: str, target: str, search_paths: Sequence[str], what: str = "function") -> list[Problem]:
+    """Checks `package.module:function`.
+
+    Args:
+        path: Dotted path in the declaration.
+        target: What stands there.
+        search_paths: Folders to look in before `sys.path`.
+        what: What the name stands for: `function` or `class`.
+
+    Returns:
+        The problem, if there is one.
+    """
+    form = f"`package.module:{what}`"
+    if not _TARGET.match(target):
+        return [Problem(path, "this is not of the right form", form, _form_hint(target), value=target)]
+    module_name, _, name = target.partition(":")
+    module = find_module(module_name, search_paths)
+    if module is None:
+        searched = ", ".join(dict.fromkeys(search_paths)) or "the current folder"
+        found = _longest_found(module_name, search_paths)
+        problem = f"there is no module `{module_name}`" + (f": only `{found}` was found" if found else "")
+        todo = f"check the name, or put the module into one of these folders: {searched}; or install it"
+        return [Problem(path, problem, form, todo, value=target)]
+    if module.file is None:
+        return [
+            Problem(path, f"`{module_name}` is a folder without __init__.py", form, "name a module in it", value=target)
+        ]
+    if not is_source(module):
+        return []
+    names, problem = _read(module.file)
+    if names is None:
+        return [Problem(path, problem, "Python that parses", "correct the file", value=target)]
+    return [] if name in names else [_no_such_name(path, target, name, names, module.file)]
+
+
+def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Problem]:
+    """Checks a TFX module file.
+
+    Args:
+        path: Dotted path in the declaration.
+        file: The file.
+        wanted: Function names, one of which it must define.
+
+    Returns:
+        The problem, if there is one.
+    """
+    expected = f"a Python file that defines {' or '.join(wanted)}"
+    place = Path(file)
+    if "\0" in file or not place.exists():
+        there = sorted(p.name for p in place.parent.glob("*.py")) if "\0" not in file and place.parent.is_dir() else []
+        near = nearest(place.name, there)
+        todo = f"did you mean `{near}`?" if near else "check the path: it is relative to the declaration's folder"
+        return [Problem(path, "there is no such file", expected, todo, value=file)]
+    if not place.is_file():
+        return [Problem(path, "this is a folder", expected, "name a file in it", value=file)]
+    names, problem = _read(place)
+    if names is None:
+        return [Problem(path, problem, expected, "correct the file", value=file)]
+    if any(name in names for name in wanted):
+        return []
+    near = next(filter(None, (nearest(name, names.functions) for name in wanted)), "")
+    found = f"it defines {', '.join(sorted(names.functions))}" if names.functions else "it defines no function"
+    todo = f"rename `{near}`, or define {' or '.join(wanted)}" if near else f"define {' or '.join(wanted)} in it"
+    return [Problem(path, found, expected, todo, value=file)]
+
+
+def _read(file: Path) -> tuple[Names | None, str]:
+    """The names that a file defines; or None, and why it cannot be read."""
+    try:
+        return defined_names(ast.parse(file.read_bytes())), ""
+    except SyntaxError as error:
+        return None, f"{file}:{error.lineno or 1} does not parse: {error.msg}"
+    except ValueError as error:
+        return None, f"{file} does not parse: {error}"
+    except (RecursionError, MemoryError):
+        return None, f"{file} is nested too deeply to be parsed"
+    except OSError as error:
+        return None, f"{file} cannot be read: {error.strerror}"
+
+
+def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -> Problem:
+    near = nearest(name, names.functions | names.others)
+    public = sorted(n for n in names.functions if not n.startswith("_"))
+    todo = f"did you mean `{target.partition(':')[0]}:{near}`?" if near else f"define `{name}` there"
+    expected = "one of " + ", ".join(public) if public else f"a module that defines {name}"
+    return Problem(path, f"{file} defines no `{name}`", expected, todo, value=target)
+
+
+def _longest_found(module_name: str, search_paths: Sequence[str]) -> str:
+    parts = module_name.split(".")[:-1]
+    while parts and find_module(".".join(parts), search_paths) is None:
+        parts.pop()
+    return ".".join(parts)
+
+
+def _form_hint(target: str) -> str:
+    """Guesses what was meant."""
+    guess = re.sub(r"\.py(?=:|$)", "", target.strip()).lstrip("./").replace("/", ".")
+    if ":" not in guess and "." in guess and target.strip().endswith(".py"):
+        return f"write `{guess}:name`, or use module_file for a TFX module file"
+    if ":" not in guess and "." in guess:
+        guess = ":".join(guess.rsplit(".", 1))
+    return f"did you mean `{guess}`?" if _TARGET.match(guess) else "write the module, a colon, and the name in it"

@@ -1,0 +1,139 @@
+"""Turns pydantic's errors into problems that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Optional, get_args, get_origin
+
+from pydantic.v1 import BaseModel
+from pydantic.v1.fields import ModelField
+
+from pipeline.config import kinds, known
+from pipeline.config.declaration import Declaration
+from pipeline.config.problems import Problem, nearest
+from pipeline.config.yaml_text import Path, inline
+
+Where = Callable[[Path], str]
+
+
+def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -> Problem:
+    """Explains one of pydantic's errors.
+
+    Args:
+        error: An item of `ValidationError.errors()`.
+        values: The declaration's values.
+        where: Says where a path's value stands.
+
+    Returns:
+        The problem.
+    """
+    path = tuple(str(part) for part in error["loc"])
+    dotted = ".".join(path)
+    kind = error["type"]
+    if kind == "value_error.extra":
+        return _unknown_key(path, inline(_get(values, path)), where)
+    field = find_field(path)
+    expected = kinds.describe_field(field) if field else "another value"
+    if kind == "value_error.missing":
+        parent = ".".join(path[:-1])
+        todo = f"add `{path[-1]}:`" + (f" under `{parent}:`" if parent else "") + f", or --set {dotted}=VALUE"
+        return Problem(dotted, "this key is missing", expected, todo, where(path))
+    value = _get(values, path)
+    written = "" if isinstance(value, dict) else inline(value)
+    if kind == "value_error.const":
+        return _unknown_value(dotted, str(value), expected, where(path))
+    if kind == "value_error.str.regex":
+        todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
+        return Problem(dotted, "this name cannot be used", expected, todo, where(path), written)
+    if kind == "type_error":
+        return Problem(dotted, error["msg"], expected, _retype(value, field), where(path), written)
+    what = "the value is out of range" if kind.startswith("value_error.number") else error["msg"]
+    return Problem(dotted, what, expected, "choose another value", where(path), written)
+
+
+def find_field(path: Path) -> Optional[ModelField]:
+    """Returns the declaration's field at a path, if there is one."""
+    section: Any = Declaration
+    field = None
+    for key in path:
+        if not kinds.is_class(section, BaseModel):
+            return field
+        field = section.__fields__.get(key)
+        if field is None:
+            return None
+        section = field.outer_type_
+    return field
+
+
+def all_keys(section: type[BaseModel] = Declaration, path: Path = ()) -> Iterator[Path]:
+    """Yields the path of every key of the declaration."""
+    for name, field in section.__fields__.items():
+        yield (*path, name)
+        if kinds.is_class(field.outer_type_, BaseModel):
+            yield from all_keys(field.outer_type_, (*path, name))
+
+
+def _unknown_key(path: Path, value: str, where: Where) -> Problem:
+    dotted, key = ".".join(path), path[-1]
+    parent = find_field(path[:-1]) if path[:-1] else None
+    siblings = list((parent.outer_type_ if parent else Declaration).__fields__)
+    expected = "one of " + ", ".join(siblings)
+    if dotted in known.KEYS:
+        return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
+    elsewhere = known.ALIASES.get(dotted) or next((".".join(p) for p in all_keys() if p[-1] == key), "")
+    if near := nearest(key, siblings):
+        todo = f"did you mean `{near}`?"
+    elif elsewhere:
+        todo = f"did you mean `{elsewhere}`?"
+    else:
+        near = nearest(key, {p[-1] for p in all_keys()})
+        full = next((".".join(p) for p in all_keys() if p[-1] == near), "")
+        todo = f"did you mean `{full}`?" if full else "remove it"
+    return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
+
+
+def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Problem:
+    field = find_field(tuple(dotted.split(".")))
+    choices = get_args(field.outer_type_) if field and get_origin(field.outer_type_) is Literal else ()
+    refused = known.VALUES.get(dotted, {})
+    if reason := refused.get(value, ""):
+        todo = f"choose one of: {', '.join(choices)}"
+        return Problem(dotted, f"`{value}`: {reason}; known here: {', '.join(choices)}", expected, todo, where, value)
+    near = nearest(value, [*choices, *refused])
+    todo = f"did you mean `{near}`?" if near in choices else f"choose one of: {', '.join(choices)}"
+    if near in refused:
+        todo += f" (`{near}`: {refused[near]})"
+    return Problem(dotted, "unknown value", expected, todo, where, inline(value))
+
+
+def _retype(value: Any, field: Optional[ModelField]) -> str:
+    """What to do about a value of another kind."""
+    annotation = field.outer_type_ if field else None
+    if get_origin(annotation) is tuple:
+        return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
+    if kinds.is_class(annotation, BaseModel):
+        return "put its keys in lines of their own, indented"
+    wants_text = get_origin(annotation) is Literal or kinds.is_class(annotation, str)
+    if wants_text and isinstance(value, (bool, int, float)):
+        return "put it in quotes, as YAML reads it as something else"
+    if isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if not wants_text and isinstance(value, str):
+        return "write it without quotes, in digits" if value.strip() else "write a value"
+    if value is None:
+        return "write a value, or remove the line for the default"
+    return "write a value of that kind"
+
+
+def _to_name(text: str) -> str:
+    """The nearest usable name."""
+    return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9]+", "-", text.lower())).strip("-")[:63]
+
+
+def _get(values: Any, path: Path) -> Any:
+    for key in path:
+        if not isinstance(values, dict) or key not in values:
+            return values if not isinstance(values, dict) else None
+        values = values[key]
+    return values

@@ -1,0 +1,134 @@
+"""Which YAML values a field takes: no silent coercion, and what was expected in words."""
+
+from __future__ import annotations
+
+import math
+import typing
+from typing import Any, Literal
+
+from pydantic.v1 import BaseModel
+from pydantic.v1.fields import ModelField
+
+# What a file or a protocol buffer can hold as int64.
+_MAX_INT = 2**63 - 1
+# YAML's one-line form of a key ends at 1,024, escapes included.
+_MAX_KEY = 100
+
+
+def reject(value: Any, annotation: Any) -> str:
+    """Says why a value is not of a field's kind. pydantic itself would take `5.7`, `"5"` or `yes` for 5.
+
+    Bounds and choices are left to pydantic.
+
+    Args:
+        value: What the declaration holds.
+        annotation: The field's type, without its Optional.
+
+    Returns:
+        The reason, or an empty text where the kind is right.
+    """
+    origin = typing.get_origin(annotation)
+    if origin is tuple:
+        return _reject_items(value, annotation)
+    if origin is dict or annotation is Any:
+        return _reject_free(value) if annotation is Any or isinstance(value, dict) else f"{name(value)} is no mapping"
+    if origin is Literal:
+        return "" if isinstance(value, str) else f"{name(value)} is no text"
+    if issubclass(annotation, BaseModel):
+        return "" if isinstance(value, (dict, annotation)) else f"{name(value)} is no section"
+    if issubclass(annotation, bool):
+        return "" if isinstance(value, bool) else f"{name(value)} is neither true nor false"
+    if issubclass(annotation, str):
+        return "" if isinstance(value, str) else f"{name(value)} is no text"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"{name(value)} is no number"
+    if not _is_finite(value):
+        return "the number is not finite, or too large"
+    if issubclass(annotation, int) and not isinstance(value, int):
+        return "it is no whole number"
+    return ""
+
+
+def describe(annotation: Any, allow_none: bool = False) -> str:
+    """Says in words which values a field takes, for example `a whole number, at least 1`."""
+    return _describe(annotation) + (", or null" if allow_none else "")
+
+
+def describe_field(field: ModelField) -> str:
+    """Says in words which values a pydantic field takes, and what it means."""
+    meaning = field.field_info.description
+    words = describe(field.outer_type_, field.allow_none)
+    return f"{words} ({meaning})" if meaning else words
+
+
+def is_class(annotation: Any, parent: type) -> bool:
+    """Tells whether a field's type is a class of that kind; `tuple[str, ...]` only looks like a class."""
+    return typing.get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, parent)
+
+
+def name(value: Any) -> str:
+    """Names a YAML value's kind."""
+    if value is None:
+        return "null"
+    kinds = {bool: "true/false", int: "a whole number", float: "a fraction", str: "text", dict: "a mapping"}
+    return kinds.get(type(value), "a list")
+
+
+def _describe(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Literal:
+        return arguments[0] if len(arguments) == 1 else "one of " + ", ".join(arguments)
+    if origin is tuple:
+        item = _describe(arguments[0])
+        return f"a list, each {item}" if arguments[-1] is Ellipsis else f"a list of {len(arguments)}, each {item}"
+    if origin is dict:
+        return "a mapping"
+    if annotation is Any:
+        return "any value"
+    if issubclass(annotation, BaseModel):
+        return "a section with some of the keys " + ", ".join(annotation.__fields__)
+    if issubclass(annotation, bool):
+        return "true or false"
+    if issubclass(annotation, str):
+        return "text"
+    return ("a whole number" if issubclass(annotation, int) else "a number") + _bounds(annotation)
+
+
+def _bounds(annotation: Any) -> str:
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    limits = {key: getattr(annotation, key, None) for key in words}
+    return "".join(f", {words[key]} {limit:,}" for key, limit in limits.items() if limit is not None)
+
+
+def _reject_items(value: Any, annotation: Any) -> str:
+    if not isinstance(value, (list, tuple)):
+        return f"{name(value)} is no list"
+    arguments = typing.get_args(annotation)
+    if arguments[-1] is not Ellipsis and len(value) != len(arguments):
+        return f"the list has {len(value)} items"
+    for index, item in enumerate(value):
+        if reason := reject(item, arguments[0]):
+            return f"item {index + 1}: {reason}"
+    return ""
+
+
+def _reject_free(value: Any) -> str:
+    """Refuses what JSON could not give back as it was."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str) or len(key) > _MAX_KEY:
+                return f"a key is no text of at most {_MAX_KEY} characters"
+        return next((f"{key}: {reason}" for key, item in value.items() if (reason := _reject_free(item))), "")
+    if isinstance(value, list):
+        reasons = (f"item {i + 1}: {reason}" for i, item in enumerate(value) if (reason := _reject_free(item)))
+        return next(reasons, "")
+    if value is None or type(value) in (bool, str):
+        return ""
+    if type(value) in (int, float):
+        return "" if _is_finite(value) else "a number is not finite, or too large"
+    return f"{type(value).__name__} is no YAML value"
+
+
+def _is_finite(value: float) -> bool:
+    return abs(value) <= _MAX_INT if isinstance(value, int) else math.isfinite(value)

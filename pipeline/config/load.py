@@ -1,0 +1,229 @@
+"""Loads a declaration: a preset or a YAML file, overrides on top, everything checked, all errors at once."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic.v1 import BaseModel, ValidationError
+
+from pipeline.config import read, render
+from pipeline.config.checks import check
+from pipeline.config.declaration import Declaration
+from pipeline.config.explain import explain, find_field
+from pipeline.config.kinds import is_class
+from pipeline.config.overrides import Override, apply_override, parse_overrides
+from pipeline.config.paths import resolve_paths
+from pipeline.config.problems import Problem, to_error
+from pipeline.config.yaml_text import Path
+
+DEFAULT = "default"
+
+# What a required key that is wrong is taken for, so that the checks between other values can still run.
+_STAND_INS: dict[Path, Any] = {
+    ("name",): "stand-in",
+    ("data",): {"dataset": "stand_in"},
+    ("data", "dataset"): "stand_in",
+    ("trainer",): {"train_steps": 10**6},
+    ("trainer", "train_steps"): 10**6,
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A declaration that was loaded and checked.
+
+    Args:
+        declaration: Its values, paths absolute.
+        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; with what
+            was derived from it.
+        source: The preset or file, as the user named it.
+        file: The file that was read.
+        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
+            current one.
+    """
+
+    declaration: Declaration
+    origins: Mapping[str, str]
+    source: str
+    file: str
+    search_paths: tuple[str, ...] = ()
+
+
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loaded:
+    """Loads a declaration.
+
+    Relative paths in a file are relative to the file's folder; in presets and overrides, to the current one. `~` is
+    the home folder.
+
+    Args:
+        source: A preset's name, or a YAML file.
+        overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
+
+    Returns:
+        The declaration, and where each value came from.
+
+    Raises:
+        DeclarationError: Something is wrong; the message lists everything that is.
+    """
+    text = read.read_source(os.fspath(source))
+    draft = _Draft(text)
+    parsed, problems = parse_overrides(overrides)
+    draft.problems += problems
+    for override in parsed:
+        draft.override(override)
+    changed = draft.resolve_paths()
+    declaration = draft.validate()
+    if draft.problems or declaration is None:
+        raise to_error(draft.sorted_problems(), text.source)
+    return Loaded(declaration, _origins(declaration, draft, changed), text.source, text.file, draft.search_paths)
+
+
+@dataclass
+class _Draft:
+    """Values on their way to a declaration, and what is wrong with them."""
+
+    text: read.SourceText
+    values: dict[str, Any] = field(init=False)
+    problems: list[Problem] = field(init=False)
+    overridden: dict[Path, Override] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = self.text.document.value
+        self.problems = list(self.text.document.problems)
+        self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
+        _fill_empty_sections(self.values)
+
+    def override(self, override: Override) -> None:
+        """Applies one override."""
+        problem = apply_override(self.values, override)
+        if problem:
+            self.problems.append(problem)
+            return
+        _fill_empty_sections(self.values)
+        self.overridden[override.path] = override
+
+    def resolve_paths(self) -> set[Path]:
+        """Makes paths absolute; returns those that changed."""
+        bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
+        return resolve_paths(self.values, bases)
+
+    def validate(self) -> Declaration | None:
+        """Types and checks the values, and notes every problem; None where too little is right to go on."""
+        wrong: list[str] = [problem.path for problem in self.problems if problem.path]
+        values, declaration = copy.deepcopy(self.values), None
+        # Each round repairs what the last one found wrong: sections, then their keys.
+        for attempt in range(4):
+            try:
+                declaration = Declaration.parse_obj(values)
+                break
+            except ValidationError as error:
+                for item in error.errors():
+                    path = tuple(map(str, item["loc"]))
+                    if attempt == 0:
+                        self._note(explain(item, self.values, self.where))
+                        wrong.append(".".join(path))
+                    _repair(values, path)
+        if declaration is None:
+            return None
+        written = {".".join(path) for path, _ in render.leaves(self.values)}
+        for problem in check(declaration, written, self.search_paths):
+            if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
+                self._note(dataclasses.replace(problem, where=self.where(tuple(problem.path.split(".")))))
+        return declaration
+
+    def _note(self, problem: Problem) -> None:
+        # A key that YAML could not give a value to is not reported a second time.
+        if not any(known.path == problem.path and known.where == problem.where for known in self.problems):
+            self.problems.append(problem)
+
+    def where(self, path: Path) -> str:
+        """Says where a value stands: the line, the override, or the nearest section's line where it is a default."""
+        override = self._override_of(path)
+        return f"--set {override.text}" if override else f"{self.text.label}:{self.line(path)}"
+
+    def line(self, path: Path) -> int:
+        """The line of a value, or of the nearest section around it."""
+        lines = self.text.document.lines
+        while path and path not in lines:
+            path = path[:-1]
+        return lines.get(path, 1)
+
+    def origin(self, path: Path) -> str:
+        """Where a value came from."""
+        if self._override_of(path):
+            return "--set"
+        return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
+
+    def _override_of(self, path: Path) -> Override | None:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.overridden:
+                return self.overridden[path[:length]]
+        return None
+
+    def sorted_problems(self) -> list[Problem]:
+        """The problems, in the order of the file, overrides last."""
+
+        def place(problem: Problem) -> tuple[bool, int]:
+            line = problem.where.rpartition(":")[2]
+            return problem.where.startswith("--set"), int(line) if line.isdigit() else 0
+
+        return sorted(self.problems, key=place)
+
+
+def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dict[str, str]:
+    derived = declaration.derived()
+    origins = {}
+    for path, _ in render.leaves(declaration.dict()):
+        dotted, origin = ".".join(path), draft.origin(path)
+        if path in changed:
+            origin += ", made absolute"
+        if dotted in derived:
+            origin += f", derived: {derived[dotted]}"
+        origins[dotted] = origin
+    return origins
+
+
+def _fill_empty_sections(values: dict[str, Any]) -> None:
+    """A section whose lines are all commented out is null in YAML: take it for its defaults."""
+    for path in _section_paths():
+        parent: Any = values
+        for key in path[:-1]:
+            parent = parent.get(key) if isinstance(parent, dict) else None
+        if isinstance(parent, dict) and path[-1] in parent and parent[path[-1]] is None:
+            parent[path[-1]] = {}
+
+
+def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> list[Path]:
+    found = []
+    for name, model_field in section.__fields__.items():
+        kind = model_field.outer_type_
+        if is_class(kind, BaseModel):
+            found += [(*path, name), *_section_paths(kind, (*path, name))]
+    return found
+
+
+def _repair(values: dict[str, Any], path: Path) -> None:
+    """Puts a default, or a stand-in, where a value is wrong."""
+    target: Any = values
+    for key in path[:-1]:
+        if not isinstance(target, dict) or not isinstance(target.get(key), dict):
+            break
+        target = target[key]
+    else:
+        target.pop(path[-1], None)
+        model_field = find_field(path)
+        if model_field is not None and model_field.required:
+            target[path[-1]] = copy.deepcopy(_STAND_INS[path])
+
+
+def _is_part(path: str, bad: str) -> bool:
+    return path == bad or path.startswith(f"{bad}.") or bad.startswith(f"{path}.")
+
+
+def _any_part(paths: Sequence[str], bad: str) -> bool:
+    return any(_is_part(path, bad) for path in paths)

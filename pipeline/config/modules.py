@@ -1,0 +1,148 @@
+"""Finds Python modules and the names that they define, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+PROJECT_PACKAGES = frozenset({"pipeline", "components", "model_fn", "data"})
+
+_EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module that was found.
+
+    Args:
+        name: Its dotted name.
+        file: Its file; None for a namespace package.
+        folders: Where its submodules lie; empty for a module that is no package.
+    """
+
+    name: str
+    file: Path | None
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a module defines at its top level.
+
+    Args:
+        functions: What `def` defines.
+        others: Classes, assigned and imported names.
+        is_open: There may be more: `from x import *`, or a module's `__getattr__`.
+    """
+
+    functions: frozenset[str]
+    others: frozenset[str]
+    is_open: bool
+
+    def __contains__(self, name: str) -> bool:
+        return self.is_open or name in self.functions or name in self.others
+
+
+def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
+    """Finds a module the way `import` would, without importing it or its parents.
+
+    This project's own packages come first, then `search_paths`, then `sys.path`.
+
+    Args:
+        name: Dotted name.
+        search_paths: Folders to look in before `sys.path`: the declaration's folder and the current one.
+
+    Returns:
+        The module, or None.
+    """
+    first, *rest = name.split(".")
+    own = [PROJECT_ROOT] if first in PROJECT_PACKAGES else []
+    # As for `import`, the first folder that has the top-level name must have its submodules too.
+    module = _in_folders(first, [*own, *map(Path, search_paths), *(Path(path or os.getcwd()) for path in sys.path)])
+    module = module or _by_finders(first)
+    for part in rest:
+        if module is None:
+            return None
+        found = _in_folders(part, module.folders)
+        module = found and Module(f"{module.name}.{part}", found.file, found.folders)
+    return module
+
+
+def is_installed(module: Module) -> bool:
+    """Tells third-party and standard modules from the user's own and this project's."""
+    top = module.name.partition(".")[0]
+    places = [module.file] if module.file else list(module.folders)
+    if top in PROJECT_PACKAGES and any(place.is_relative_to(PROJECT_ROOT / top) for place in places):
+        return False
+    if top in sys.stdlib_module_names:
+        return True
+    return any(part in ("site-packages", "dist-packages") for place in places for part in place.parts)
+
+
+def is_source(module: Module) -> bool:
+    """Tells whether a module's Python text can be read."""
+    return module.file is not None and module.file.suffix == ".py"
+
+
+def defined_names(tree: ast.Module) -> Names:
+    """Returns what a module's text defines at its top level, inside `if` and `try` too."""
+    functions: set[str] = set()
+    others: set[str] = set()
+    is_open = False
+    for node in _top_level(tree.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            others.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            is_open |= any(alias.name == "*" for alias in node.names)
+            others.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions)
+
+
+def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:
+    namespace = []
+    for folder in folders:
+        package, file = folder / name / "__init__.py", folder / f"{name}.py"
+        if package.is_file():
+            return Module(name, package.resolve(), (package.parent.resolve(),))
+        if file.is_file():
+            return Module(name, file.resolve())
+        for extension in _EXTENSIONS:
+            if (compiled := folder / f"{name}{extension}").is_file():
+                return Module(name, compiled.resolve())
+        if (folder / name).is_dir():
+            namespace.append((folder / name).resolve())
+    return Module(name, None, tuple(dict.fromkeys(namespace))) if namespace else None
+
+
+def _by_finders(name: str) -> Module | None:
+    """Built-in modules, and editable installs, whose hooks know the folder. Imports nothing: no dot in the name."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    file = Path(spec.origin) if spec.has_location and spec.origin else None
+    return Module(name, file, tuple(map(Path, spec.submodule_search_locations or ())))
+
+
+def _top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in statements:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+            for block in ("body", "orelse", "finalbody"):
+                yield from _top_level(getattr(node, block, ()))
+            for handler in getattr(node, "handlers", ()):
+                yield from _top_level(handler.body)

@@ -1,0 +1,101 @@
+"""Reads a declaration's text: from a preset or a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from pipeline import presets
+from pipeline.config.problems import Problem, nearest, to_error
+from pipeline.config.yaml_text import Document, inline, read_yaml
+from pipeline.errors import DeclarationError
+
+_MAX_BYTES = 1_000_000
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A declaration's text.
+
+    Args:
+        source: The preset or file, as the user named it.
+        file: The file that was read.
+        folder: What its relative paths are relative to.
+        label: Names it in messages.
+        short_label: Names it in comments.
+        document: What the text says; its value is a mapping.
+    """
+
+    source: str
+    file: str
+    folder: str
+    label: str
+    short_label: str
+    document: Document
+
+
+def read_source(source: str) -> SourceText:
+    """Reads a preset or a file.
+
+    Args:
+        source: A preset's name, or a YAML file.
+
+    Returns:
+        The text; its document's problems are not raised yet.
+
+    Raises:
+        DeclarationError: There is no such preset or file, or nothing of a declaration in it.
+    """
+    is_preset = source in presets.names()
+    file = str(presets.path(source)) if is_preset else os.path.abspath(os.path.expanduser(source))
+    label = f"preset {source}" if is_preset else source
+    document = read_yaml(_read_text(source, file), label)
+    if not isinstance(document.value, dict):
+        if not document.problems:
+            is_empty = document.value is None
+            what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, no mapping"
+            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {source if is_empty else 'FILE'}"
+            document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
+        raise to_error(document.problems, source)
+    folder = os.getcwd() if is_preset else os.path.dirname(file)
+    short_label = label if is_preset else os.path.basename(file)
+    return SourceText(source, file, folder, label, short_label, document)
+
+
+def _read_text(source: str, file: str) -> str:
+    expected = f"a YAML file, or one of the presets {', '.join(presets.names())}"
+    copying = f"tfx-estimator copy {presets.names()[0]} FILE"
+    if "\0" in file or not source:
+        raise DeclarationError(f"{source!r} is no file's name", expected=expected, todo="name a file or a preset")
+    if not os.path.exists(file):
+        raise DeclarationError(f"there is no declaration {source}", expected=expected, todo=_missing_hint(source, file))
+    if os.path.isdir(file):
+        raise DeclarationError(f"{source} is a folder", expected=expected, todo="name the YAML file in it")
+    if not os.path.isfile(file):
+        raise DeclarationError(f"{source} is no regular file", expected=expected, todo=f"write one: {copying}")
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        what = f"{source} cannot be read: {error.strerror}"
+        raise DeclarationError(what, expected=expected, todo="check its permissions") from error
+    if len(data) > _MAX_BYTES:
+        what = f"{source} is larger than {_MAX_BYTES:,} bytes"
+        raise DeclarationError(what, expected="a declaration, which is short", todo=f"start from one: {copying}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        what = f"{source}:{line} is not UTF-8: byte 0x{data[error.start]:02x}"
+        raise DeclarationError(what, expected="UTF-8 text", todo="save the file as UTF-8") from error
+
+
+def _missing_hint(source: str, file: str) -> str:
+    folder = os.path.dirname(file)
+    files = [name for name in os.listdir(folder) if name.endswith(_SUFFIXES)] if os.path.isdir(folder) else []
+    if near := nearest(source, presets.names()):
+        return f"did you mean the preset `{near}`?"
+    if near := nearest(os.path.basename(source), files):
+        return f"did you mean `{os.path.join(os.path.dirname(source), near)}`?"
+    return "list the presets: tfx-estimator presets"

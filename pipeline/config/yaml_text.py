@@ -1,0 +1,209 @@
+"""YAML as the declaration reads and writes it: safe, with the place of each value, and no surprises of YAML 1.1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from pipeline.config.problems import Problem, shorten
+
+Path = tuple[str, ...]
+
+_TAG = "tag:yaml.org,2002:"
+# More would only be an attack by aliases of aliases: the longest preset has under 100.
+_MAX_NODES = 10_000
+_MAX_DIGITS = 40
+_INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
+# YAML 1.1, and so PyYAML, reads `1e-3` as text.
+_FLOAT = re.compile(
+    r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+"
+    r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
+
+    yaml_implicit_resolvers = {}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what either this loader or any YAML 1.1 loader would not read as text."""
+
+    yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeDumper.yaml_implicit_resolvers.items()}
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _kind in ("null", "bool", "merge"):
+    for _first, _pairs in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        for _tag, _regexp in _pairs:
+            if _tag == _TAG + _kind:
+                _Loader.yaml_implicit_resolvers.setdefault(_first, []).append((_tag, _regexp))
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(_TAG + "int", _INT, list("-+0123456789"))
+    _class.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
+
+
+@dataclass
+class Document:
+    """What one YAML text says.
+
+    Args:
+        value: Its value: mappings, lists and scalars.
+        lines: The line of each key, by its path; the whole text's under `()`.
+        problems: Everything that is wrong with it as YAML.
+    """
+
+    value: Any = None
+    lines: dict[Path, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_yaml(text: str, source: str) -> Document:
+    """Reads one YAML document. Never raises on what the text holds.
+
+    Args:
+        text: YAML.
+        source: Names the text in problems.
+
+    Returns:
+        The document; where it has problems, as much of it as could be read.
+    """
+    reader = _Reader(source)
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        reader.document.value = None if node is None else reader.read(node, ())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *_syntax_hint(error))
+    except yaml.YAMLError as error:
+        reader.refuse((), 1, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
+    except RecursionError:
+        reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
+    return reader.document
+
+
+def inline(value: Any) -> str:
+    """Writes a value as YAML on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{inline(key)}: {inline(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    # In a flow list the dumper quotes everything that could be taken for structure. Line breaks need the escapes
+    # of double quotes, and so do lone surrogates and other characters that it would not print.
+    style = '"' if isinstance(value, str) and not value.isprintable() else None
+    text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, default_style=style, width=2**31 - 1)
+    return text.strip()[1:-1]
+
+
+class _Reader:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.document = Document()
+        self._nodes = 0
+        self._open: list[int] = []
+
+    def refuse(self, path: Path, line: int, what: str, expected: str = "", todo: str = "", value: str = "") -> None:
+        """Notes a problem."""
+        where = f"{self.source}:{line}"
+        self.document.problems.append(Problem(".".join(path), what, expected, todo, where=where, value=value))
+
+    def read(self, node: yaml.Node, path: Path) -> Any:
+        """Returns the value of a node, and notes its line."""
+        line = node.start_mark.line + 1
+        self.document.lines.setdefault(path, line)
+        self._nodes += 1
+        if self._nodes > _MAX_NODES or id(node) in self._open:
+            raise RecursionError
+        kind = node.tag.removeprefix(_TAG)
+        self._open.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode) and kind == "map":
+                return dict(self._items(node, path))
+            if isinstance(node, yaml.SequenceNode) and kind == "seq":
+                return [self.read(item, (*path, str(index))) for index, item in enumerate(node.value)]
+            if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
+                return self._scalar(node, kind, path, line)
+        finally:
+            self._open.pop()
+        self.refuse(path, line, f"the YAML tag {shorten(_short(node.tag))!r}", "plain values", "remove the tag")
+        return None
+
+    def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
+        merged: dict[str, Any] = {}
+        own: dict[str, int] = {}
+        items: list[tuple[str, Any]] = []
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == _TAG + "merge":
+                merged |= self._merge(value_node, path)
+                continue
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TAG + "str":
+                key = shorten(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+                self.refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
+                continue
+            key = key_node.value
+            if key in own:
+                self.refuse(
+                    (*path, key), line, f"this key stands in line {own[key]} already", "each key once", "keep one"
+                )
+                continue
+            own[key] = line
+            inner = (*path, key)
+            self.document.lines[inner] = line
+            items.append((key, self.read(value_node, inner)))
+        yield from merged.items()
+        yield from items
+
+    def _merge(self, node: yaml.Node, path: Path) -> dict[str, Any]:
+        """`<<: *anchor`, or a list of them, of which the first wins."""
+        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        values = [self.read(item, path) for item in nodes]
+        if not all(isinstance(value, dict) for value in values):
+            self.refuse(
+                path, node.start_mark.line + 1, "`<<` merges no mapping", "a mapping's alias", "remove the line"
+            )
+            return {}
+        return {key: item for value in reversed(values) for key, item in value.items()}
+
+    def _scalar(self, node: yaml.ScalarNode, kind: str, path: Path, line: int) -> Any:
+        text = node.value
+        try:
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return yaml.SafeLoader.bool_values[text.lower()]
+            if kind == "int" and len(text) <= _MAX_DIGITS:
+                return int(text.replace("_", ""), 16 if "x" in text else 10)
+            if kind == "float":
+                return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+            if kind == "str":
+                return text
+        except (ValueError, KeyError):  # an explicit tag such as `!!int x`
+            pass
+        self.refuse(path, line, f"this is no {kind} that can be read", "a plain value", "correct it", shorten(text))
+        return None
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_TAG, "!!")
+
+
+def _syntax_hint(error: yaml.MarkedYAMLError) -> tuple[str, str]:
+    """What was expected, and what to do."""
+    problem = error.problem or ""
+    if "\\t" in problem:
+        return "indentation by spaces", "replace the tab by spaces"
+    if "mapping values are not allowed" in problem:
+        return "one `key: value` a line", "put a text that contains `: ` in quotes, and check the indentation"
+    if "single document" in (error.context or ""):
+        return "one document in the file", "remove the second `---` and what follows"
+    if "alias" in problem:
+        return "an alias of an anchor above it", "define the anchor first, or put a text that starts with * in quotes"
+    return "YAML", "check indentation, quotes and brackets around this line"
