@@ -131,7 +131,6 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
             image_shape=image_shape,
             label_names=source.info.label_names,
             source=_trainer_source(declaration, search_paths),
-            search_paths=tuple(search_paths),
         ),
     )
 

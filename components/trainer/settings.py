@@ -20,7 +20,6 @@ class Settings:
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the trained source code. TFX's own cache key sees only the name of a dotted path.
-        search_paths: Folders where the declared module is found.
     """
 
     start_timeout: float = 300.0
@@ -29,7 +28,6 @@ class Settings:
     image_shape: tuple[int, ...] = ()
     label_names: tuple[str, ...] = ()
     source: str = ""
-    search_paths: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold."""

@@ -57,7 +57,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(self._job.settings.search_paths),
+                env=_environment(),
                 # Ctrl-C is for the supervisor, which then ends its tasks.
                 start_new_session=True,
             )
@@ -177,9 +177,9 @@ def _next_attempt(logs: str) -> int:
     return 1 + sum(name.endswith(".log") for name in os.listdir(logs))
 
 
-def _environment(search_paths: tuple[str, ...]) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The parent's, with what the parent can import."""
-    paths = [path or os.getcwd() for path in [*search_paths, *sys.path]]
+    paths = [path or os.getcwd() for path in sys.path]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),

@@ -46,7 +46,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     feature_spec = transform_output.raw_feature_spec()
     transform = transform_output.transform_raw_features
     estimator = tf.estimator.Estimator(
-        _model_fn(section.model or "", settings, section.params),
+        _model_fn(section.model or "", section.params),
         config=config,
         params={
             "num_classes": len(settings.label_names),
@@ -90,9 +90,9 @@ class _Exporter(tf.estimator.FinalExporter):
         return path
 
 
-def _model_fn(target: str, settings: Settings, params: dict[str, Any]) -> Callable:
+def _model_fn(target: str, params: dict[str, Any]) -> Callable:
     """The user's model_fn, or ours around the declared network."""
-    function = find_function(target, settings.search_paths)
+    function = find_function(target)
     if is_model_fn(function):
         return function
     return make_model_fn(functools.partial(function, **params))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pipeline.errors import UserCodeError
 
 
-def find_function(target: str, search_paths: Sequence[str] = ()) -> Callable:
+def find_function(target: str) -> Callable:
     """Imports `package.module:function`.
 
     Args:
         target: The function.
-        search_paths: Folders to look in before `sys.path`.
 
     Returns:
         The function.
@@ -23,9 +21,6 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> Callable:
     Raises:
         UserCodeError: There is none.
     """
-    for path in reversed(search_paths):
-        if path not in sys.path:
-            sys.path.insert(0, path)
     module_name, _, name = target.partition(":")
     try:
         module = importlib.import_module(module_name)

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from data.features import LABEL
 from pipeline.config import Loaded
+from pipeline.config.render import render
 from pipeline.errors import PipelineError, TfxEstimatorError
 
 _PROGRESS_SECONDS = 5.0
@@ -51,6 +52,8 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
             expected="a folder that can be written",
             todo="name another --workdir",
         ) from error
+    with open(os.path.join(logs, "declaration.yaml"), "w", encoding="utf-8") as file:
+        file.write(render(loaded.declaration.dict(), loaded.origins))
     log = os.path.join(logs, "pipeline.log")
     with _only_run(home), _terminated_as_exit(), _quiet(log) as terminal:
         console = Console(file=terminal, highlight=False, soft_wrap=True)
@@ -58,15 +61,12 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         view = _View(console)
         try:
             with view.waiting("starting TensorFlow and TFX"):
-                from data.sources import open_source
-                from pipeline.build import Places, create_pipeline
-                from pipeline.runners.local import LocalRunner
+                from pipeline.build import Places
+                from pipeline.runners.local import LocalRunner, prepare
                 from pipeline.runners.results import collect
 
-                # The fingerprint of prepared data is not that of data still to be fetched.
-                open_source(loaded.declaration.data).prepare()
                 places = Places(workdir, name)
-                pipeline = create_pipeline(loaded.declaration, places, loaded.search_paths)
+                pipeline = prepare(loaded, places)
             LocalRunner(view).run(pipeline)
         except TfxEstimatorError:
             raise

@@ -21,9 +21,13 @@ from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
+from data.sources import open_source
+from pipeline.build import Places, create_pipeline
+from pipeline.config import Loaded, load
 from pipeline.errors import TfxEstimatorError
 
 
@@ -117,6 +121,25 @@ class LocalRunner(LocalDagRunner):
             self._listener.node_ended(NodeRun(name, state, seconds, execution_id))
 
 
+def prepare(loaded: Loaded, places: Places) -> Pipeline:
+    """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
+
+    Args:
+        loaded: The validated declaration.
+        places: Where the pipeline keeps its things.
+
+    Returns:
+        The pipeline.
+
+    Raises:
+        DataError: The data set cannot be had.
+    """
+    sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+    # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
+    open_source(loaded.declaration.data).prepare()
+    return create_pipeline(loaded.declaration, places, loaded.search_paths)
+
+
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
     with connection as handle:
         for execution in handle.store.get_executions_by_id([execution_id] if execution_id else []):
@@ -131,16 +154,10 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    from data.sources import open_source
-    from pipeline.build import Places, create_pipeline
-    from pipeline.config import load
-
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
-        # The fingerprint of prepared data is not that of data still to be fetched.
-        open_source(loaded.declaration.data).prepare()
         places = Places(os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"), loaded.declaration.name)
-        LocalRunner().run(create_pipeline(loaded.declaration, places, loaded.search_paths))
+        LocalRunner().run(prepare(loaded, places))
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -49,19 +49,19 @@ def model_fn(features, labels, mode, params):
 
 
 @pytest.fixture
-def own_model(tmp_path: Path):
+def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Writes a user's package with a model_fn that gets into trouble once, at a step."""
 
     def write(trouble: str, at: int = 30) -> dict:
         package = tmp_path / "user"
         package.mkdir(exist_ok=True)
         (package / "my_model.py").write_text(MODEL_FN.format(trouble=trouble))
+        monkeypatch.syspath_prepend(str(package))
         return {
             "trainer": {
                 "model": "my_model:model_fn",
                 "params": {"at": at, "marker": str(tmp_path / "marker")},
-            },
-            "search_paths": (str(package),),
+            }
         }
 
     return write
@@ -221,7 +221,7 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     )
     job.save(str(tmp_path / "job.json"))
     command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     supervisor = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         task = _wait_for(lambda: _step_reported(tmp_path / "logs") and psutil.Process(supervisor.pid).children())[0]

@@ -1,0 +1,95 @@
+"""Whole runs, as a user starts them: real commands in their own processes."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Workdir:
+    """A folder of runs.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, *args: str, code: int = 0, seconds: float = 280) -> str:
+        """Runs `tfx-estimator run` in this folder.
+
+        Args:
+            *args: After the verb.
+            code: The expected exit code.
+            seconds: Time limit.
+
+        Returns:
+            What it printed.
+        """
+        command = [sys.executable, "-m", "pipeline", "run", *args, "--workdir", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=PROJECT, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == code, said
+        assert "Traceback" not in said
+        return said
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """The results of the latest run that ended."""
+        path = sorted((self.path / name / "logs").glob("*/summary.json"))[-1]
+        return json.loads(path.read_text())
+
+    def states(self, name: str) -> dict[str, str]:
+        """State by component, of the latest run."""
+        return {run["node"]: run["state"] for run in self.summary(name)["components"]}
+
+    def executions(self, name: str) -> dict[str, collections.Counter]:
+        """How many executions of each component ended in each state, from ML Metadata."""
+        from ml_metadata import metadata_store
+        from ml_metadata.proto import metadata_store_pb2
+
+        config = metadata_store_pb2.ConnectionConfig()
+        config.sqlite.filename_uri = str(self.path / name / "metadata.sqlite")
+        store = metadata_store.MetadataStore(config)
+        kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
+        counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+        for execution in store.get_executions():
+            state = metadata_store_pb2.Execution.State.Name(execution.last_known_state)
+            counts[kinds[execution.type_id]][state] += 1
+        return counts
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Workdir:
+    """A fresh folder of runs."""
+    return Workdir(tmp_path / "runs")
+
+
+@pytest.fixture
+def served_accuracy() -> Callable[[str, Path, str], float]:
+    """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature."""
+
+    def measure(pushed: str, workdir: Path, name: str) -> float:
+        script = Path(__file__).with_name("serve_images.py")
+        examples = next((workdir / name / "artifacts" / "TfdsExampleGen" / "examples").iterdir()) / "Split-eval"
+        done = subprocess.run(
+            [sys.executable, str(script), pushed, str(examples)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            check=True,
+        )
+        return float(done.stdout.split()[-1])
+
+    return measure

@@ -1,0 +1,71 @@
+"""What a user gets for wrong input: an exit code and words, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def declare(tmp_path: Path):
+    def write(**sections) -> str:
+        declaration = {
+            "name": "bad",
+            "data": {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}, "shards": 2},
+            "trainer": {"model": "model_fn.networks:mnist_cnn", "train_steps": 20},
+        }
+        for name, values in sections.items():
+            declaration.setdefault(name, {}).update(values)
+        path = tmp_path / "bad.yaml"
+        path.write_text(json.dumps(declaration))
+        return str(path)
+
+    return write
+
+
+def test_a_wrong_declaration_ends_with_2_and_names_every_error(workdir, declare):
+    said = workdir.run(declare(data={"shard": 3}, trainer={"train_steps": -1, "global_batch_sise": 8}), code=2)
+    for text in ("data.shard", "shards", "trainer.train_steps", "trainer.global_batch_sise", "global_batch_size"):
+        assert text in said
+    assert not (workdir.path / "bad").exists()
+
+
+def test_an_unknown_data_set_ends_with_3(workdir, declare):
+    said = workdir.run(declare(data={"dataset": "mnits"}), code=3)
+    assert "mnits" in said
+    assert "mnist" in said
+
+
+def test_a_truncated_idx_file_is_named_and_leaves_no_artifact(workdir, declare, tmp_path):
+    folder = tmp_path / "idx"
+    folder.mkdir()
+    for split in ("train", "t10k"):
+        (folder / f"{split}-images-idx3-ubyte").write_bytes(
+            struct.pack(">IIII", 0x803, 40, 28, 28) + bytes(40 * 784 - 9)
+        )
+        (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 40) + bytes(40))
+    said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    assert "-images-idx3-ubyte" in said
+    assert not list((workdir.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
+
+
+def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(workdir, declare, tmp_path):
+    (tmp_path / "wrong.py").write_text("def network(num_classes):\n    return lambda images, training: images\n")
+    said = workdir.run(declare(trainer={"model": "wrong:network"}), code=5)
+    assert "chief-0" in said
+    assert "chief-0.attempt-1.log" in said
+
+
+def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):
+    import fcntl
+
+    home = workdir.path / "bad"
+    home.mkdir(parents=True)
+    with (home / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another run is using" in workdir.run(declare(), code=6)

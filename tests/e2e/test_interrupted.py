@@ -1,0 +1,56 @@
+"""Runs that are ended from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import PROJECT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
+
+STEPS = ("--set", "trainer.train_steps=3000", "--set", "trainer.save_checkpoints_steps=50")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
+    command = [sys.executable, "-m", "pipeline", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
+    run = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        step = _wait_for_checkpoint(workdir.path / "digits" / "artifacts" / "Trainer" / "training")
+        task = psutil.Process(run.pid).children(recursive=True)
+        os.kill(run.pid, number)
+        said, _ = run.communicate(timeout=30)
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == code
+    assert "Traceback" not in said
+    assert task
+    gone, alive = psutil.wait_procs(task, timeout=10)
+    assert len(gone) == len(task), alive
+
+    # Fewer steps than are done would be another training; so the same number.
+    workdir.run("digits", *STEPS)
+    results = workdir.summary("digits")
+    assert results["training"]["first_step"] >= step
+    assert results["training"]["last_step"] == 3000
+    assert results["blessed"] is True
+
+
+def _wait_for_checkpoint(training: Path) -> int:
+    """Waits for a checkpoint after the first step, and returns its step."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        steps = [int(path.stem.rsplit("-", 1)[-1]) for path in training.glob("*/model.ckpt-*.index")]
+        if steps and max(steps) >= 50:
+            return min(step for step in steps if step >= 50)
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint within 120 s")

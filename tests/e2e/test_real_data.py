@@ -1,0 +1,71 @@
+"""Real data sets end to end: accuracies, and the pushed model served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+FASHION_MNIST = Path("/usr/share/dataset-fashion-mnist")
+
+
+def test_the_digits_preset_trains_a_blessed_and_pushed_model(workdir, served_accuracy):
+    said = workdir.run("digits")
+    results = workdir.summary("digits")
+    assert results["accuracy"] >= 0.95
+    assert results["blessed"] is True
+    assert results["examples"] == {"train": 1438, "eval": 359}
+    assert set(workdir.states("digits").values()) == {"ran", "resolved"}
+    versions = list((workdir.path / "digits" / "serving").iterdir())
+    assert [str(version) for version in versions] == [results["pushed"]]
+    assert served_accuracy(results["pushed"], workdir.path, "digits") == pytest.approx(results["accuracy"], abs=1e-6)
+    for text in ("TfdsExampleGen", f"{results['accuracy']:.4f} on 359 examples", results["pushed"], "tensorboard"):
+        assert text in said
+    assert len(results["slices"]["label"]) == 10
+    assert sum(count for _, count in results["slices"]["label"].values()) == 359
+    assert list(Path(results["model_run"]).glob("events.out.tfevents.*"))
+
+
+def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_dir, served_accuracy):
+    workdir.run("mnist", "--set", f"data.data_dir={real_data_dir}")
+    results = workdir.summary("mnist")
+    assert results["examples"] == {"train": 60_000, "eval": 10_000}
+    assert results["evaluated"] == 10_000
+    assert results["accuracy"] >= 0.98
+    assert results["blessed"] is True
+    assert served_accuracy(results["pushed"], workdir.path, "mnist") == pytest.approx(results["accuracy"], abs=1e-6)
+
+
+def test_cifar10_learns_in_three_epochs(workdir, real_data_dir):
+    workdir.run(
+        "cifar10",
+        *("--set", f"data.data_dir={real_data_dir}"),
+        *("--set", "trainer.train_steps=1170"),
+        *("--set", "evaluator.min_accuracy=0.99"),
+    )
+    results = workdir.summary("cifar10")
+    assert results["examples"] == {"train": 50_000, "eval": 10_000}
+    assert results["accuracy"] >= 0.6
+    assert results["blessed"] is False
+    assert results["pushed"] is None
+    assert "below 0.9900" in results["reasons"][0]
+
+
+@pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+def test_fashion_mnist_from_idx_files_reaches_88_percent(workdir, tmp_path):
+    declaration = {
+        "name": "fashion",
+        "data": {"dataset": str(FASHION_MNIST)},
+        "trainer": {"model": "model_fn.networks:mnist_cnn", "train_steps": 1500, "global_batch_size": 128},
+        "evaluator": {"min_accuracy": 0.88},
+    }
+    path = tmp_path / "fashion.yaml"
+    path.write_text(json.dumps(declaration))
+    workdir.run(str(path))
+    results = workdir.summary("fashion")
+    assert results["examples"] == {"train": 60_000, "eval": 10_000}
+    assert results["accuracy"] >= 0.88
+    assert results["blessed"] is True
