@@ -1,4 +1,4 @@
-"""Serves the test images from a pushed model, with TensorFlow alone: `serve_images.py MODEL EXAMPLES`, prints accuracy."""
+"""Serves the evaluation images from a pushed model, with TensorFlow alone: `serve_images.py MODEL EXAMPLES`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-FASHION_MNIST = Path("/usr/share/dataset-fashion-mnist")
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
 
 def test_the_digits_preset_trains_a_blessed_and_pushed_model(workdir, served_accuracy):

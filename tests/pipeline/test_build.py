@@ -1,0 +1,98 @@
+"""The pipeline that a declaration becomes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+NODES = [
+    "TfdsExampleGen",
+    "ImageSchemaGen",
+    "StatisticsGen",
+    "ExampleValidator",
+    "Transform",
+    "Trainer",
+    "BaselineResolver",
+    "Evaluator",
+    "Pusher",
+]
+
+
+def build(tmp_path, *overrides: str, places=None):
+    from pipeline.build import Places, create_pipeline
+    from pipeline.config import load
+
+    loaded = load("digits", overrides)
+    return create_pipeline(loaded.declaration, places or Places(str(tmp_path), "digits"), loaded.search_paths)
+
+
+def component(pipeline, name: str):
+    return next(node for node in pipeline.components if node.id == name)
+
+
+def test_the_components_are_in_order_and_nothing_trains_before_validation(tmp_path):
+    pipeline = build(tmp_path)
+    assert [node.id for node in pipeline.components] == NODES
+    assert component(pipeline, "ExampleValidator") in component(pipeline, "Transform").upstream_nodes
+    assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "digits" / "artifacts")
+    assert "FnApiRunner" in pipeline.beam_pipeline_args[0]
+
+
+def settings(pipeline) -> dict:
+    return json.loads(component(pipeline, "Trainer").exec_properties["custom_config"])["tfx_estimator"]
+
+
+def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
+    told = settings(build(tmp_path, "trainer.train_steps=7", "trainer.stall_timeout=9"))
+    assert told["declaration"]["trainer"]["train_steps"] == 7
+    assert told["stall_timeout"] == 9
+    assert told["image_shape"] == [28, 28, 1]
+    assert told["label_names"] == [str(digit) for digit in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("override", "changes"),
+    [
+        ("evaluator.min_accuracy=0.5", False),
+        ("pusher.destination=elsewhere", False),
+        ("trainer.optimizer.learning_rate=0.5", True),
+        ("trainer.model=model_fn.networks:cifar_cnn", True),
+    ],
+)
+def test_only_what_decides_the_model_changes_the_trainers_cache_key(tmp_path, override, changes):
+    one, other = (component(build(tmp_path, *o), "Trainer").exec_properties for o in ((), (override,)))
+    assert (one != other) is changes
+
+
+def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
+    from pipeline.build import eval_config
+    from pipeline.config.evaluator import EvaluatorSection
+
+    config = eval_config(EvaluatorSection(min_accuracy=0.9, max_accuracy_drop=0.02))
+    (accuracy,) = [m for m in config.metrics_specs[0].metrics if m.class_name == "SparseCategoricalAccuracy"]
+    assert not accuracy.HasField("threshold")
+    (threshold,) = accuracy.per_slice_thresholds
+    assert not threshold.slicing_specs[0].feature_keys
+    assert threshold.threshold.value_threshold.lower_bound.value == pytest.approx(0.9)
+    assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.02)
+    assert [list(spec.feature_keys) for spec in config.slicing_specs] == [[], ["label"]]
+
+
+def test_no_baseline_is_compared_where_the_declaration_says_so():
+    from pipeline.build import eval_config
+    from pipeline.config.evaluator import EvaluatorSection
+
+    config = eval_config(EvaluatorSection(max_accuracy_drop=None))
+    assert not config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold.HasField("change_threshold")
+
+
+def test_components_that_are_not_used_are_not_imported():
+    # `tfx.v1` brings google.cloud.aiplatform: as many seconds as TensorFlow.
+    code = "import pipeline.build, sys; print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
