@@ -41,12 +41,13 @@ def resolve_split(
     }
     sizes = {name: info.num_examples for name, info in infos.items()}
     known = ", ".join(f"{name} ({size:,} examples)" for name, size in sizes.items())
+    example = "train" if "train" in sizes else next(iter(sizes), "train")
     try:
         absolute = tfds_splits.AbstractSplit.from_spec(expression).to_absolute(infos)
     except (ValueError, NotImplementedError) as error:
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
-            expected=f"a TFDS split expression over {known}, for example `{next(iter(sizes), 'train')}[:90%]`",
+            expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
             todo="change data.splits in the declaration",
         ) from None
     ranges = tuple(
@@ -84,4 +85,4 @@ def cut(ranges: Sequence[ExampleRange], parts: int) -> tuple[tuple[ExampleRange,
 
 def _reason(error: Exception) -> str:
     # TFDS prepends context lines of its own; the last one is the cause.
-    return str(error).strip().splitlines()[-1]
+    return str(error).strip().splitlines()[-1].split(" Got: ReadInstruction")[0]

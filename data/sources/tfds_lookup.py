@@ -97,9 +97,8 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     import tensorflow_datasets as tfds
 
     if is_prepared(folder):
-        version = section.version
         builder = tfds.builder_from_directory(folder)
-        if version and not builder.version.match(version):
+        if _newest([builder.version], section.version) is None:
             raise _no_version(section, str(folder), [builder.version])
         return FoundBuilder(builder)
     level, parents = [folder], []
@@ -130,7 +129,7 @@ def _find(
     from tensorflow_datasets.core.utils import file_utils
 
     if config is None and cls is not None and cls.BUILDER_CONFIGS:
-        config = cls.get_default_builder_config().name
+        config = cls.default_builder_config.name
     versions: dict[Any, Any] = {}
     for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
         parent = epath.Path(data_dir).expanduser() / name
@@ -146,7 +145,7 @@ def _find(
         return None
     # TFDS prepares the newest version of a class and no other.
     builder = cls(data_dir=section.data_dir, config=config)
-    if wanted and not builder.version.match(wanted):
+    if _newest([builder.version], wanted) is None:
         raise _no_version(section, name, [*versions, builder.version])
     return FoundBuilder(builder, cls)
 

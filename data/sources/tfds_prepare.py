@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import io
 import os
+import stat
 import tempfile
 import urllib.parse
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ def prepare_builder(builder: Any, section: DataSection) -> None:
     # What is embedded in a package, like the digits, needs no fetching.
     if not section.download and not hasattr(builder, "content_fingerprint"):
         raise _not_found(builder, "and `download: false` forbids to fetch and prepare it")
+    _check_writable(builder)
     with _lock(builder.data_dir):
         if is_prepared(builder.data_path):
             return
@@ -40,7 +42,7 @@ def prepare_builder(builder: Any, section: DataSection) -> None:
 def _download_and_prepare(builder: Any) -> None:
     import requests
     import tensorflow_datasets as tfds
-    from tensorflow_datasets.core.download import download_manager, downloader
+    from tensorflow_datasets.core.download import DownloadError, download_manager
 
     tfds.disable_progress_bar()
     try:
@@ -55,18 +57,12 @@ def _download_and_prepare(builder: Any) -> None:
             expected="the checksum that TFDS registered for it",
             todo=f"delete {builder.data_dir_root}/downloads and try again; a login page may have been fetched instead",
         ) from error
-    except (requests.RequestException, downloader.DownloadError) as error:
+    except (requests.RequestException, DownloadError) as error:
         raise _not_found(builder, f"and fetching it failed: {error}") from error
     except Exception as error:
         # Another machine that shares the folder may have been faster.
         if is_prepared(builder.data_path):
             return
-        if isinstance(error, PermissionError) or "Permission denied" in str(error) or "Read-only" in str(error):
-            raise DataNotFoundError(
-                f"data set {builder.info.full_name} is not prepared, and {builder.data_dir_root} cannot be written to",
-                expected="a data_dir that holds the data set, or that may be written to",
-                todo="change data.data_dir",
-            ) from error
         if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and isinstance(error, (AssertionError, FileNotFoundError)):
             raise _not_found(builder, f"and has to be downloaded by hand: {error}") from error
         raise DataError(
@@ -74,6 +70,23 @@ def _download_and_prepare(builder: Any) -> None:
             expected="a builder that generates its examples",
             todo="see the error above, and run `tfds build` on the builder by itself",
         ) from error
+
+
+def _check_writable(builder: Any) -> None:
+    """Refuses a data_dir that is marked read-only, even to root, whom the system would let write."""
+    root = str(builder.data_dir_root)
+    if "://" in root:
+        return
+    folder = os.path.abspath(root)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    marked = not os.stat(folder).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    if marked or not os.access(folder, os.W_OK):
+        raise DataNotFoundError(
+            f"data set {builder.info.full_name} is not prepared in {root}, and {folder} is read-only",
+            expected="a data_dir that holds the data set, or that may be written to",
+            todo="change data.data_dir",
+        )
 
 
 def _check_network(builder: Any) -> None:
@@ -117,6 +130,6 @@ def _not_found(builder: Any, why: str) -> DataNotFoundError:
         f"data set {builder.info.full_name} is not prepared in {builder.data_dir_root}, {why}",
         expected=f"a prepared data set in {builder.data_dir}, or a network",
         todo="on a machine with network run `tfds build "
-        f"{builder.name}` and copy its folder, then set data.data_dir; or set data.dataset to a folder of IDX files "
+        f"{builder.info.full_name.rpartition('/')[0]}` and copy its folder, then set data.data_dir; or set data.dataset to a folder of IDX files "
         "(MNIST's form; Debian's package dataset-fashion-mnist) or of CIFAR binary batches; or try `dataset: digits`",
     )

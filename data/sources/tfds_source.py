@@ -70,7 +70,7 @@ class TfdsSource(ImageSource):
                 expected="a prepared data set",
                 todo="call prepare() on the source first",
             )
-        return {name: tuple(split.shard_lengths) for name, split in sorted(self._builder.info.splits.items())}
+        return {name: tuple(split.shard_lengths) for name, split in self._builder.info.splits.items()}
 
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
         """See ImageSource."""
