@@ -54,7 +54,7 @@ def resolve_split(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)
         for part in absolute
     )
-    ranges = tuple(part for part in ranges if len(part) > 0)
+    ranges = tuple(part for part in ranges if part.start < part.stop)
     if not ranges:
         raise DataNotFoundError(
             f"split {expression!r} of data set {dataset!r} holds no examples",

@@ -126,10 +126,11 @@ def _lock(data_dir: str) -> Iterator[None]:
 
 
 def _not_found(builder: Any, why: str) -> DataNotFoundError:
+    name = builder.info.full_name.rpartition("/")[0]  # without the version
     return DataNotFoundError(
         f"data set {builder.info.full_name} is not prepared in {builder.data_dir_root}, {why}",
         expected=f"a prepared data set in {builder.data_dir}, or a network",
-        todo="on a machine with network run `tfds build "
-        f"{builder.info.full_name.rpartition('/')[0]}` and copy its folder, then set data.data_dir; or set data.dataset to a folder of IDX files "
-        "(MNIST's form; Debian's package dataset-fashion-mnist) or of CIFAR binary batches; or try `dataset: digits`",
+        todo=f"on a machine with network run `tfds build {name}` and copy its folder, then set data.data_dir; or set "
+        "data.dataset to a folder of IDX files (MNIST's form; Debian's package dataset-fashion-mnist) or of CIFAR "
+        "binary batches; or try `dataset: digits`",
     )

@@ -1,0 +1,192 @@
+"""IDX files, whole and damaged."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.sources import open_source
+from data.sources.splits import ExampleRange
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError, DataError
+
+pytestmark = pytest.mark.unit
+
+
+def _open(folder, **changes):
+    return open_source(DataSection(dataset=str(folder), **changes))
+
+
+def _read_all(source, expression="train"):
+    pairs = [pair for part in source.resolve(expression) for pair in source.read(part)]
+    return np.stack([image for image, _ in pairs]), [label for _, label in pairs]
+
+
+def test_images_and_labels_come_as_they_are_stored(idx_folder, idx_images):
+    source = _open(idx_folder)
+    source.prepare()
+    assert source.info.name == "idx"
+    assert source.info.image_shape == (5, 4, 1)
+    assert source.info.label_names == tuple("0123456789")
+    assert source.split_sizes() == {"train": 700, "test": 20}
+    for split, (images, labels) in idx_images.items():
+        read, read_labels = _read_all(source, split)
+        np.testing.assert_array_equal(read[..., 0], images)
+        assert read_labels == labels.tolist()
+
+
+def test_a_range_in_the_middle(idx_folder, idx_images):
+    images, labels = idx_images["train"]
+    pairs = list(_open(idx_folder).read(ExampleRange("train", 250, 520)))
+    np.testing.assert_array_equal(np.stack([image[..., 0] for image, _ in pairs]), images[250:520])
+    assert [label for _, label in pairs] == labels[250:520].tolist()
+
+
+def test_a_source_can_be_sent_to_another_process(idx_folder):
+    source = pickle.loads(pickle.dumps(_open(idx_folder)))
+    assert source.split_sizes() == {"train": 700, "test": 20}
+
+
+def test_other_names_colour_and_named_classes(tmp_path, write_idx):
+    images = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
+    write_idx(tmp_path / "train-images.idx4-ubyte", images)
+    write_idx(tmp_path / "train-labels.idx1-ubyte", np.array([0, 1, 1], np.uint8))
+    (tmp_path / "label_names.txt").write_text("cat\ndog\nfish\n")
+    source = _open(tmp_path)
+    assert source.info.image_shape == (2, 2, 3)
+    assert source.info.label_names == ("cat", "dog", "fish")
+    np.testing.assert_array_equal(_read_all(source)[0], images)
+
+
+def test_image_size_resizes(idx_folder):
+    source = _open(idx_folder, image_size=(10, 8))
+    assert source.info.image_shape == (10, 8, 1)
+    images, labels = _read_all(source, "test")
+    assert images.shape == (20, 10, 8, 1)
+    assert images.dtype == np.uint8
+    assert labels == [index % 10 for index in range(20)]
+
+
+def test_the_fingerprint_follows_contents_splits_and_size_but_not_the_place(
+    idx_folder, idx_images, tmp_path, write_idx
+):
+    first = _open(idx_folder).fingerprint(["train", "test"])
+    assert _open(idx_folder).fingerprint(["train", "test"]) == first
+    assert _open(idx_folder).fingerprint(["train[:50%]", "test"]) != first
+    assert _open(idx_folder, image_size=(9, 9)).fingerprint(["train", "test"]) != first
+    moved = idx_folder.rename(tmp_path / "elsewhere")
+    assert _open(moved).fingerprint(["train", "test"]) == first
+    images, _ = idx_images["train"]
+    images[600, 2, 2] ^= 1
+    path = next(moved.glob("train-images*"))
+    write_idx(path, images)
+    assert _open(moved).fingerprint(["train", "test"]) != first
+
+
+def test_a_truncated_file_is_named(idx_folder):
+    path = next(idx_folder.glob("train-images*"))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(DamagedDataError, match=path.name):
+        _open(idx_folder).prepare()
+
+
+def test_a_file_that_is_too_long_is_named(idx_folder, idx_images):
+    path = next(idx_folder.glob("train-images*"))
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    data += b"\0"
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder).prepare()
+    assert "14,001 bytes" in caught.value.what
+    assert "14,000" in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "text"),
+    [
+        (b"\x00\x00\x0d\x03", "type 0x0d"),
+        (b"\x89PNG", "89 50 4e 47"),
+        (b"", "(none)"),
+        (b"\x00\x00\x08\x02", "dimension"),
+    ],
+)
+def test_a_wrong_magic_number_is_named(idx_folder, begin, text):
+    path = next(idx_folder.glob("train-images*"))
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    data = begin + data[4:] if begin else b""
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder)
+    assert text in caught.value.what
+
+
+def test_counts_that_differ_are_named(idx_folder, write_idx):
+    path = next(idx_folder.glob("train-labels*"))
+    write_idx(path, np.zeros(699, np.uint8))
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder)
+    assert "699 labels" in caught.value.what
+    assert "700" in caught.value.expected
+
+
+def test_missing_labels_are_named(idx_folder):
+    next(idx_folder.glob("train-labels*")).unlink()
+    with pytest.raises(DamagedDataError, match="its labels are missing"):
+        _open(idx_folder)
+
+
+def test_splits_of_different_shapes_are_refused(idx_folder, write_idx):
+    write_idx(next(idx_folder.glob("t10k-images*")), np.zeros((20, 6, 4), np.uint8))
+    with pytest.raises(DamagedDataError, match="differ in shape"):
+        _open(idx_folder)
+
+
+@pytest.mark.parametrize("idx_folder", [".gz"], indirect=True)
+def test_a_flipped_byte_in_a_gzip_file_is_found(idx_folder):
+    path = next(idx_folder.glob("train-images*"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder).prepare()
+    assert "cannot be unpacked" in caught.value.what
+
+
+def test_a_label_beyond_the_named_classes_is_refused(idx_folder):
+    (idx_folder / "label_names.txt").write_text("\n".join("abcdefghi"))
+    source = _open(idx_folder)
+    with pytest.raises(DamagedDataError, match="the label 9"):
+        _read_all(source)
+
+
+def test_files_carry_no_version(idx_folder):
+    with pytest.raises(DataError, match=r"they carry none"):
+        _open(idx_folder, version="1.0.0")
+
+
+def test_fashion_mnist_as_debian_ships_it():
+    folder = Path("/usr/share/datasets/fashion-mnist")
+    if not folder.is_dir():
+        pytest.skip("Debian's package dataset-fashion-mnist is not installed")
+    source = _open(folder)
+    source.prepare()
+    assert source.split_sizes() == {"train": 60_000, "test": 10_000}
+    images, labels = _read_all(source, "test")
+    assert images.shape == (10_000, 28, 28, 1)
+    assert np.bincount(labels).tolist() == [1_000] * 10
+
+
+def test_module_imports_no_tensorflow():
+    import subprocess
+
+    code = (
+        "import sys; from data.sources import open_source; from pipeline.config.data import DataSection; "
+        "import data.sources.idx; sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0

@@ -1,0 +1,126 @@
+"""What `data.dataset` may name."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from data.sources import open_source
+from pipeline.config.data import DataSection
+from pipeline.errors import DataError, DataNotFoundError
+
+pytestmark = pytest.mark.unit
+
+
+def _open(dataset, **changes):
+    return open_source(DataSection(dataset=str(dataset), **changes))
+
+
+def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
+    source = _open("fashion_mnist", data_dir=str(data_dir))
+    assert source.info.name == "fashion_mnist"
+    assert source.info.image_shape == (28, 28, 1)
+    assert source.info.num_classes == 10
+    assert list(data_dir.iterdir()) == []
+    with pytest.raises(DataNotFoundError, match="is not prepared"):
+        source.split_sizes()
+
+
+def test_a_config_of_a_registered_name(data_dir):
+    source = _open("emnist/letters", data_dir=str(data_dir))
+    assert source.info.name == "emnist/letters"
+    assert source.info.num_classes == 37
+
+
+@pytest.mark.parametrize("below", ["mnist", "mnist/3.0.1"])
+def test_a_prepared_folder_needs_no_name(real_data_dir, below):
+    source = _open(f"{real_data_dir}/{below}")
+    assert (source.info.name, source.info.version) == ("mnist", "3.0.1")
+    assert source.split_sizes() == {"train": 60_000, "test": 10_000}
+
+
+def test_a_data_dir_with_several_data_sets_is_not_guessed(real_data_dir):
+    with pytest.raises(DataNotFoundError, match="several prepared data sets: cifar10, mnist"):
+        _open(real_data_dir)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(data_dir):
+    with pytest.raises(DataNotFoundError, match="did you mean mnist") as caught:
+        _open("mnst", data_dir=str(data_dir))
+    assert "'mnst'" in caught.value.what
+    assert str(data_dir) in caught.value.what
+
+
+@pytest.mark.parametrize("version", ["9.9.9", "nonsense"])
+def test_an_unknown_version_is_answered_with_those_that_are_there(real_data_dir, version):
+    for dataset, data_dir in (("mnist", real_data_dir), (f"{real_data_dir}/mnist", None)):
+        with pytest.raises(DataNotFoundError, match=f"no version '{version}'") as caught:
+            _open(dataset, data_dir=data_dir, version=version)
+        assert "3.0.1" in caught.value.expected
+
+
+def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
+    dataset = make_builder()
+    _open(dataset, data_dir=str(data_dir)).prepare()
+    (prepared,) = data_dir.glob("tiny*/1.0.0")
+    for version in ("1.0.9", "1.0.10"):
+        folder = prepared.with_name(version)
+        folder.mkdir()
+        for file in prepared.iterdir():
+            data = file.read_bytes().replace(b'"version": "1.0.0"', f'"version": "{version}"'.encode())
+            (folder / file.name).write_bytes(data)
+    assert _open(dataset, data_dir=str(data_dir)).info.version == "1.0.10"
+    assert _open(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
+    fingerprints = {
+        _open(dataset, data_dir=str(data_dir), version=version).fingerprint(["train"])
+        for version in ("1.0.0", "1.0.9", "1.0.10")
+    }
+    assert len(fingerprints) == 3
+
+
+@pytest.mark.parametrize(
+    ("dataset", "text"),
+    [
+        ("no_such_package.module:Builder", "cannot be imported"),
+        ("pipeline.errors:NoSuchThing", "cannot be imported"),
+        ("pipeline.errors:DataError", "is no TFDS builder"),
+    ],
+)
+def test_a_class_that_is_none(dataset, text):
+    with pytest.raises(DataNotFoundError, match=text):
+        _open(dataset)
+
+
+def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
+    with pytest.raises(DataNotFoundError, match="no folder"):
+        _open(tmp_path / "nowhere")
+    (tmp_path / "cats.jpg").touch()
+    with pytest.raises(DataNotFoundError, match=r"but cats\.jpg") as caught:
+        _open(tmp_path)
+    for form in ("dataset_info.json", "train-images-idx3-ubyte", "data_batch_1.bin"):
+        assert form in caught.value.expected
+
+
+def test_a_folder_without_a_slash_in_its_name(tmp_path, monkeypatch, idx_folder):
+    monkeypatch.chdir(tmp_path)
+    assert _open("idx").split_sizes()["train"] == 700
+
+
+@pytest.mark.parametrize(
+    ("dataset", "text"),
+    [
+        ("imdb_reviews", "text (Text), label (ClassLabel)"),
+        ("coco", "not one of images with one class each"),
+        ("cats_vs_dogs", "differ in size"),
+    ],
+)
+def test_a_data_set_of_another_kind_is_refused(data_dir, dataset, text):
+    with pytest.raises(DataError) as caught:
+        _ = _open(dataset, data_dir=str(data_dir)).info
+    assert text in caught.value.what
+
+
+def test_sources_of_every_kind_are_picklable(real_data_dir):
+    source = pickle.loads(pickle.dumps(_open("cifar10", data_dir=real_data_dir)))
+    assert source.split_sizes() == {"train": 50_000, "test": 10_000}

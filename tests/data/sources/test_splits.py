@@ -1,0 +1,61 @@
+"""Split expressions and their cutting into shards."""
+
+from __future__ import annotations
+
+import pytest
+
+from data.sources import ExampleRange
+from data.sources.splits import cut, resolve_split
+from pipeline.errors import DataNotFoundError
+
+pytestmark = pytest.mark.unit
+
+_LENGTHS = {"train": (60, 41), "test": (10,)}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("train", [("train", 0, 101)]),
+        ("train[:90%]", [("train", 0, 91)]),
+        ("train[90%:]", [("train", 91, 101)]),
+        ("train[-1:]", [("train", 100, 101)]),
+        ("train[1shard]", [("train", 60, 101)]),
+        ("train[:5] + test[8:]", [("train", 0, 5), ("test", 8, 10)]),
+        ("test+train", [("test", 0, 10), ("train", 0, 101)]),
+        ("all", [("train", 0, 101), ("test", 0, 10)]),
+    ],
+)
+def test_an_expression_means_what_it_means_in_tfds(expression, expected):
+    assert resolve_split("tiny", _LENGTHS, expression) == tuple(ExampleRange(*part) for part in expected)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("trian", "Unknown split 'trian'"),
+        ("train[", "Unrecognized split format"),
+        ("train[:101%]", "percent slice boundaries"),
+        ("train[:500]", "incompatible with 101 examples"),
+        ("train[:0]", "holds no examples"),
+        ("train[50:20]", "holds no examples"),
+    ],
+)
+def test_a_wrong_expression_is_answered_with_the_known_splits(expression, text):
+    with pytest.raises(DataNotFoundError, match="data set 'tiny'") as caught:
+        resolve_split("tiny", _LENGTHS, expression)
+    assert text in caught.value.what
+    assert "data.splits" in caught.value.todo
+    assert expression in caught.value.what
+    assert "train (101 examples), test (10 examples)" in caught.value.expected
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7, 16])
+def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
+    ranges = resolve_split("tiny", _LENGTHS, "train[3:20]+test+train[50:]")
+    pieces = cut(ranges, parts)
+    assert len(pieces) == parts
+    flat = [(part.split, index) for piece in pieces for part in piece for index in range(part.start, part.stop)]
+    assert flat == [(part.split, index) for part in ranges for index in range(part.start, part.stop)]
+    sizes = [sum(map(len, piece)) for piece in pieces]
+    assert max(sizes) - min(sizes) <= 1

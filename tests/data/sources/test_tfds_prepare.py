@@ -1,0 +1,127 @@
+"""Downloading and preparing, with and without network."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import os
+import threading
+import time
+
+import pytest
+
+from data.sources import open_source
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError, DataError, DataNotFoundError
+
+pytestmark = pytest.mark.unit
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A web server with one file; gives its address and the file's path."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "shade.bin").write_bytes(b"\x07")
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{httpd.server_port}/shade.bin"
+        httpd.shutdown()
+        thread.join()
+
+
+def _fetching(make_builder, url, content):
+    """A builder whose pixels are the byte that it downloads; TFDS knows the file's checksum."""
+    return make_builder(
+        before=f'self.shade = open(dl_manager.download("{url}"), "rb").read()[0]',
+        example='{"image": np.full((4, 6, 3), self.shade, np.uint8), "label": i % 3}',
+        checksums=f"{url}\t{len(content)}\t{hashlib.sha256(content).hexdigest()}\tshade.bin\n",
+    )
+
+
+def _open(dataset, data_dir, **changes):
+    return open_source(DataSection(dataset=dataset, data_dir=str(data_dir), **changes))
+
+
+def _versions(data_dir):
+    return [path for path in data_dir.glob("tiny*/*") if path.is_dir()]
+
+
+def test_what_is_not_there_is_downloaded_and_prepared(make_builder, data_dir, server, capfd):
+    source = _open(_fetching(make_builder, server, b"\x07"), data_dir)
+    source.prepare()
+    (part,) = source.resolve("test")
+    assert [int(image.max()) for image, _ in source.read(part)] == [7] * 5
+    assert [path.name for path in _versions(data_dir)] == ["1.0.0"]
+    assert capfd.readouterr().out == ""  # a pipeline has its own progress
+
+
+def test_a_download_with_another_checksum_is_refused(make_builder, data_dir, server):
+    source = _open(_fetching(make_builder, server, b"\x08"), data_dir)
+    with pytest.raises(DamagedDataError, match="a download of data set tiny") as caught:
+        source.prepare()
+    assert "checksum" in caught.value.expected
+    assert _versions(data_dir) == []
+
+
+def test_without_network_the_error_comes_at_once_and_names_the_ways_out(make_builder, data_dir):
+    source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
+    start = time.monotonic()
+    with pytest.raises(DataNotFoundError, match=r"no connection to 127\.0\.0\.1:9") as caught:
+        source.prepare()
+    assert time.monotonic() - start < 10
+    for way in ("data.data_dir", "IDX", "tfds build tiny", "digits"):
+        assert way in caught.value.todo
+    assert list(data_dir.iterdir()) == []
+
+
+def test_a_file_put_by_hand_needs_no_network(make_builder, data_dir):
+    manual = data_dir / "downloads" / "manual"
+    manual.mkdir(parents=True)
+    (manual / "shade.bin").write_bytes(b"\x07")
+    source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
+    source.prepare()
+    assert source.split_sizes() == {"train": 12, "test": 5}
+
+
+def test_download_false_forbids_it(make_builder, data_dir, server):
+    source = _open(_fetching(make_builder, server, b"\x07"), data_dir, download=False)
+    with pytest.raises(DataNotFoundError, match="download: false"):
+        source.prepare()
+    assert list(data_dir.iterdir()) == []
+
+
+def test_download_false_still_gives_what_is_prepared_and_what_is_embedded(make_builder, data_dir):
+    dataset = make_builder()
+    _open(dataset, data_dir).prepare()
+    source = _open(dataset, data_dir, download=False)
+    source.prepare()
+    assert source.split_sizes()["train"] == 12
+    digits = _open("digits", data_dir, download=False)
+    digits.prepare()
+    assert digits.split_sizes() == {"train": 1797}
+
+
+@pytest.mark.parametrize("below", ["", "new/deeper"])
+def test_a_read_only_data_dir_is_left_alone_even_by_root(data_dir, below):
+    os.chmod(data_dir, 0o555)
+    source = _open("digits", data_dir / below)
+    with pytest.raises(DataNotFoundError, match="is read-only"):
+        source.prepare()
+    assert list(data_dir.iterdir()) == []
+
+
+def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir):
+    dataset = make_builder(example='{"image": np.full((4, 6, 3), i, np.uint8), "label": 1 // (5 - i)}')
+    with pytest.raises(DataError, match="ZeroDivisionError") as caught:
+        _open(dataset, data_dir).prepare()
+    assert caught.value.__cause__ is not None
+    assert _versions(data_dir) == []

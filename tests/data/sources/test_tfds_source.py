@@ -1,0 +1,183 @@
+"""TFDS data sets, real, a user's own, and damaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from data.sources import ExampleRange, open_source
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError, DataError
+
+pytestmark = pytest.mark.unit
+
+_SIZES = '{"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(num_classes=3)}'
+
+
+def _open(dataset, **changes):
+    return open_source(DataSection(dataset=str(dataset), **changes))
+
+
+def _prepared(dataset, data_dir, **changes):
+    source = _open(dataset, data_dir=str(data_dir), **changes)
+    source.prepare()
+    return source
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_pixels_and_labels_equal_those_of_tfds_itself(real_data_dir, name):
+    import tensorflow_datasets as tfds
+
+    source = _open(name, data_dir=real_data_dir)
+    (part,) = source.resolve("train[1000:1600]")
+    expected = tfds.load(name, split="train[1000:1600]", data_dir=real_data_dir, download=False, as_supervised=True)
+    count = 0
+    for (image, label), (tfds_image, tfds_label) in zip(source.read(part), expected.as_numpy_iterator()):
+        np.testing.assert_array_equal(image, tfds_image)
+        assert label == tfds_label
+        count += 1
+    assert count == len(part) == 600
+
+
+def test_a_users_own_builder_class(make_builder, data_dir):
+    source = _prepared(make_builder(), data_dir)
+    assert source.info.image_shape == (4, 6, 3)
+    assert source.info.label_names == ("a", "b", "c")
+    assert (source.info.licence, source.info.citation) == ("CC0", "@misc{tiny}")
+    assert source.split_sizes() == {"train": 12, "test": 5}
+    pairs = [pair for part in source.resolve("train+test") for pair in source.read(part)]
+    assert sorted(int(image[0, 0, 0]) for image, _ in pairs) == list(range(17))
+    assert all((image == image[0, 0, 0]).all() and label == image[0, 0, 0] % 3 for image, label in pairs)
+
+
+def test_the_only_image_and_the_only_class_are_found_without_supervised_keys(make_builder, data_dir):
+    features = (
+        '{"picture": tfds.features.Image(shape=(2, 2, 1)), "kind": tfds.features.ClassLabel(num_classes=17), '
+        '"name": tfds.features.Text()}'
+    )
+    example = '{"picture": np.full((2, 2, 1), i, np.uint8), "kind": i, "name": "x"}'
+    source = _prepared(make_builder(keys="None", features=features, example=example), data_dir)
+    (part,) = source.resolve("test")
+    assert sorted((int(image[0, 0, 0]), label) for image, label in source.read(part)) == [(i, i) for i in range(12, 17)]
+
+
+def test_images_of_many_sizes_need_image_size(make_builder, data_dir):
+    dataset = make_builder(
+        features=_SIZES, example='{"image": np.full((5 + i, 9, 3), 7 * i, np.uint8), "label": i % 3}'
+    )
+    with pytest.raises(DataError, match="differ in size") as caught:
+        _ = _open(dataset, data_dir=str(data_dir)).info
+    assert "data.image_size" in caught.value.todo
+    source = _prepared(dataset, data_dir, image_size=(8, 8))
+    assert source.info.image_shape == (8, 8, 3)
+    (part,) = source.resolve("train")
+    pairs = list(source.read(part))
+    assert {image.shape for image, _ in pairs} == {(8, 8, 3)}
+    # A flat image stays what it is, to the last bit.
+    assert sorted(image.max() for image, _ in pairs) == [7 * i for i in range(12)]
+    assert all(image.min() == image.max() for image, _ in pairs)
+
+
+def test_shrinking_is_antialiased(make_builder, data_dir):
+    stripes = '{"image": np.tile(np.array([0, 255], np.uint8)[None, :, None], (16, 8, 3)), "label": 0}'
+    source = _prepared(make_builder(features=_SIZES, example=stripes), data_dir, image_size=(4, 4))
+    image, _ = next(source.read(ExampleRange("train", 0, 1)))
+    assert image.dtype == np.uint8
+    assert 90 < image.min() <= image.max() < 165  # without, whole columns would be 0 or 255
+
+
+def test_only_uint8_images(make_builder, data_dir):
+    features = _SIZES.replace("(None, None, 3)", "(2, 2, 1), dtype=np.uint16")
+    with pytest.raises(DataError, match="are uint16"):
+        _ = _open(make_builder(features=features), data_dir=str(data_dir)).info
+
+
+def test_the_fingerprint_follows_split_size_and_contents(make_builder, data_dir):
+    dataset = make_builder()
+    source = _prepared(dataset, data_dir)
+    first = source.fingerprint(["train", "test"])
+    assert _open(dataset, data_dir=str(data_dir)).fingerprint(["train", "test"]) == first
+    assert source.fingerprint(["train[:50%]", "test"]) != first
+    assert _open(dataset, data_dir=str(data_dir), image_size=(8, 8)).fingerprint(["train", "test"]) != first
+    file = next(data_dir.glob("tiny*/1.0.0/*train*"))
+    data = bytearray(file.read_bytes())
+    data[40] ^= 1
+    file.write_bytes(data)
+    assert source.fingerprint(["train", "test"]) != first
+
+
+def test_a_large_data_set_is_told_by_sizes_and_times(make_builder, data_dir, monkeypatch):
+    from data.sources import fingerprint
+
+    source = _prepared(make_builder(), data_dir)
+    whole = source.fingerprint(["train"])
+    monkeypatch.setattr(fingerprint, "CONTENT_LIMIT", 10)
+    first = source.fingerprint(["train"])
+    assert first not in (whole, source.fingerprint(["train[:5]"]))
+    assert source.fingerprint(["train"]) == first
+    file = next(data_dir.glob("tiny*/1.0.0/*train*"))
+    file.write_bytes(file.read_bytes() + b"x")
+    assert source.fingerprint(["train"]) != first
+
+
+@pytest.mark.parametrize("damage", ["truncated", "shortened", "flipped", "missing"])
+def test_a_damaged_file_is_named(make_builder, data_dir, damage):
+    source = _prepared(make_builder(), data_dir)
+    file = next(data_dir.glob("tiny*/1.0.0/*train*"))
+    data = file.read_bytes()
+    record = len(data) // 12  # all images are flat: the records are nearly of one length
+    if damage == "truncated":
+        file.write_bytes(data[: 5 * record + 20])
+    elif damage == "flipped":
+        file.write_bytes(data[: 3 * record] + bytes([data[3 * record] ^ 0xFF]) + data[3 * record + 1 :])
+    elif damage == "shortened":
+        _rewrite(file, lambda records: records[:9])
+    else:
+        file.unlink()
+    with pytest.raises(DamagedDataError, match=file.name) as caught:
+        list(source.read(ExampleRange("train", 0, 12)))
+    text = {"shortened": "it ends after 9 examples", "missing": "it is missing"}.get(damage, "cannot be read")
+    assert text in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"label": 3}, "has the label 3, of 3 classes"),
+        ({"label": -1}, "has the label -1, of 3 classes"),
+        ({"image": b"no image"}, "cannot be read"),
+        ({"image": None}, "cannot be read"),
+        ({"image": (9, 9, 3)}, "cannot be read"),
+    ],
+)
+def test_a_wrong_example_is_named(make_builder, data_dir, change, text):
+    import tensorflow as tf
+
+    source = _prepared(make_builder(), data_dir)
+    file = next(data_dir.glob("tiny*/1.0.0/*train*"))
+
+    def damage(records):
+        example = tf.train.Example.FromString(records[4])
+        for name, value in change.items():
+            if value is None:
+                del example.features.feature[name]
+            elif isinstance(value, int):
+                example.features.feature[name].int64_list.value[0] = value
+            else:
+                png = value if isinstance(value, bytes) else tf.io.encode_png(np.zeros(value, np.uint8)).numpy()
+                example.features.feature[name].bytes_list.value[0] = png
+        return [*records[:4], example.SerializeToString(), *records[5:]]
+
+    _rewrite(file, damage)
+    with pytest.raises(DamagedDataError, match=file.name) as caught:
+        list(source.read(ExampleRange("train", 0, 12)))
+    assert text in caught.value.what
+
+
+def _rewrite(file, change):
+    import tensorflow as tf
+
+    records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for record in change(records):
+            writer.write(record)

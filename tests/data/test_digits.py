@@ -1,0 +1,81 @@
+"""The embedded digits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.unit
+
+_PREPARE = """
+import sys
+from data.sources import open_source
+from pipeline.config.data import DataSection
+source = open_source(DataSection(dataset="digits", data_dir=sys.argv[1]))
+source.prepare()
+print(source.split_sizes()["train"])
+"""
+
+
+def test_a_digit_gets_mnists_form():
+    from data.digits import upscale
+
+    image = np.zeros((8, 8))
+    image[3, 3] = 16
+    large = upscale(image)
+    assert large.shape == (28, 28, 1)
+    assert large.dtype == np.uint8
+    # The bright pixel keeps its centre (2 + 3 * 3 + 1) and its full value; the margin stays dark.
+    assert np.unravel_index(large.argmax(), large.shape) == (12, 12, 0)
+    assert large.max() == 255
+    assert not large[:2].any()
+    assert not large[-2:].any()
+    assert not large[:, :2].any()
+    assert not large[:, -2:].any()
+
+
+def test_upscaling_is_bilinear_and_keeps_a_flat_image_flat():
+    from data.digits import upscale
+
+    assert (upscale(np.full((8, 8), 8.0))[2:-2, 2:-2] == round(8 * 255 / 16)).all()
+    ramp = upscale(np.tile(np.arange(8.0) * 2, (8, 1)))[10, 3:25, 0].astype(int)
+    steps = np.diff(ramp)
+    assert steps.min() >= 10
+    assert steps.max() <= 11  # a third of 2 * 255 / 16
+
+
+def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
+    from sklearn.datasets import load_digits
+
+    from data.digits import upscale
+    from data.sources import open_source
+    from pipeline.config.data import DataSection
+
+    source = open_source(DataSection(dataset="digits", data_dir=str(tmp_path)))
+    assert source.info.image_shape == (28, 28, 1)
+    assert source.info.label_names == tuple("0123456789")
+    assert source.info.licence == "CC BY 4.0"
+    assert "alpaydin" in source.info.citation
+    before = source.fingerprint(["train"])
+    source.prepare()
+    assert source.fingerprint(["train"]) == before  # the second run of a pipeline must find its cache
+    assert source.split_sizes() == {"train": 1797}
+    digits = load_digits()
+    expected = sorted((upscale(image).tobytes(), int(label)) for image, label in zip(digits.images, digits.target))
+    (whole,) = source.resolve("train")
+    assert sorted((image.tobytes(), label) for image, label in source.read(whole)) == expected
+
+
+def test_two_processes_may_prepare_at_once(tmp_path):
+    command = [sys.executable, "-c", _PREPARE, str(tmp_path)]
+    root = Path(__file__).resolve().parents[2]
+    tasks = [subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    for task in tasks:
+        out, err = task.communicate(timeout=120)
+        assert task.returncode == 0, err.decode()
+        assert out.split() == [b"1797"]
+    assert [path.name for path in (tmp_path / "digits").iterdir()] == ["1.0.0"]
