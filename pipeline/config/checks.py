@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.config.code_checks import check_module_file, check_target
 from pipeline.config.declaration import Declaration
@@ -13,12 +13,11 @@ from pipeline.config.problems import Problem
 from pipeline.config.splits import EXAMPLES, reject_split, split_names
 
 
-def check(declaration: Declaration, written: Collection[str], search_paths: Sequence[str]) -> list[Problem]:
+def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
     """Runs every check.
 
     Args:
         declaration: Typed values.
-        written: Dotted paths of the values that are not defaults.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
 
     Returns:
@@ -27,7 +26,7 @@ def check(declaration: Declaration, written: Collection[str], search_paths: Sequ
     return [
         *_data(declaration),
         *_code(declaration, search_paths),
-        *_schedule(declaration, written),
+        *_schedule(declaration),
         *_strategy(declaration, "train", "global_batch_size"),
         *_strategy(declaration, "eval", "eval_batch_size"),
         *_evaluator(declaration),
@@ -83,7 +82,7 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
         yield from check_module_file("transform.module_file", transform.module_file, ("preprocessing_fn",))
 
 
-def _schedule(declaration: Declaration, written: Collection[str]) -> Iterator[Problem]:
+def _schedule(declaration: Declaration) -> Iterator[Problem]:
     trainer, optimizer = declaration.trainer, declaration.trainer.optimizer
     path = "trainer.optimizer.warmup_steps"
     if optimizer.warmup_steps >= trainer.train_steps:
@@ -96,7 +95,9 @@ def _schedule(declaration: Declaration, written: Collection[str]) -> Iterator[Pr
             depends=("trainer.train_steps",),
         )
     path = "trainer.optimizer.momentum"
-    if optimizer.name != "momentum" and path in written:
+    default = optimizer.__fields__["momentum"].default
+    # The default may stand there: `show` writes every value.
+    if optimizer.name != "momentum" and optimizer.momentum != default:
         yield Problem(
             path,
             f"the optimizer `{optimizer.name}` has no momentum",

@@ -81,15 +81,14 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     expected = "one of " + ", ".join(siblings)
     if dotted in known.KEYS:
         return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
-    elsewhere = known.ALIASES.get(dotted) or next((".".join(p) for p in all_keys() if p[-1] == key), "")
-    if near := nearest(key, siblings):
-        todo = f"did you mean `{near}`?"
-    elif elsewhere:
-        todo = f"did you mean `{elsewhere}`?"
-    else:
-        near = nearest(key, {p[-1] for p in all_keys()})
-        full = next((".".join(p) for p in all_keys() if p[-1] == near), "")
-        todo = f"did you mean `{full}`?" if full else "remove it"
+    everywhere = list(all_keys())
+    elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
+    elsewhere = elsewhere or next((".".join(found) for found in everywhere if found[-1] == key), "")
+    near = nearest(key, siblings)
+    if not elsewhere and not near:
+        far = nearest(key, {found[-1] for found in everywhere})
+        elsewhere = next((".".join(found) for found in everywhere if found[-1] == far), "")
+    todo = f"did you mean `{elsewhere or near}`?" if elsewhere or near else "remove it"
     return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
 
 

@@ -35,16 +35,19 @@ KEYS: dict[str, str] = {
     "trainer.distribution.train.parameter_servers": _LATER,
 }
 
-# What others call it -> our key.
+# What others call a key -> ours; by dotted path where the key alone could be anything.
 ALIASES: dict[str, str] = {
     "data.name": "data.dataset",
     "data.path": "data.data_dir",
-    "trainer.model_fn": "trainer.model",
-    "trainer.steps": "trainer.train_steps",
-    "trainer.max_steps": "trainer.train_steps",
-    "trainer.batch_size": "trainer.global_batch_size",
-    "trainer.learning_rate": "trainer.optimizer.learning_rate",
-    "trainer.strategy": "trainer.distribution.train.strategy",
-    "evaluator.threshold": "evaluator.min_accuracy",
-    "evaluator.accuracy": "evaluator.min_accuracy",
+    "data.train": "data.splits.train",
+    "data.eval": "data.splits.eval",
+    "model_fn": "trainer.model",
+    "trainer_fn": "trainer.module_file",
+    "steps": "trainer.train_steps",
+    "max_steps": "trainer.train_steps",
+    "batch_size": "trainer.global_batch_size",
+    "strategy": "trainer.distribution.train.strategy",
+    "threshold": "evaluator.min_accuracy",
+    "accuracy": "evaluator.min_accuracy",
+    "push_destination": "pusher.destination",
 }

@@ -130,8 +130,7 @@ class _Draft:
                     _repair(values, path)
         if declaration is None:
             return None
-        written = {".".join(path) for path, _ in render.leaves(self.values)}
-        for problem in check(declaration, written, self.search_paths):
+        for problem in check(declaration, self.search_paths):
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
                 self._note(dataclasses.replace(problem, where=self.where(tuple(problem.path.split(".")))))
         return declaration

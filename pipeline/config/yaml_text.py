@@ -98,7 +98,9 @@ def inline(value: Any) -> str:
     # In a flow list the dumper quotes everything that could be taken for structure. Line breaks need the escapes
     # of double quotes, and so do lone surrogates and other characters that it would not print.
     style = '"' if isinstance(value, str) and not value.isprintable() else None
-    text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, default_style=style, width=2**31 - 1)
+    text = yaml.dump(
+        [value], Dumper=_Dumper, default_flow_style=True, default_style=style, allow_unicode=True, width=2**31 - 1
+    )
     return text.strip()[1:-1]
 
 

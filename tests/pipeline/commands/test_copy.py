@@ -1,0 +1,55 @@
+"""`tfx-estimator copy`."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline import presets
+from pipeline.__main__ import main
+from pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_the_copy_is_the_preset_byte_by_byte_and_loads_alike(tmp_path, capsys, name):
+    file = tmp_path / "mine.yaml"
+    assert main(["copy", name, str(file)]) == 0
+    assert file.read_bytes() == presets.path(name).read_bytes()
+    assert load(file).declaration == load(name).declaration
+    assert f"tfx-estimator run {file}" in capsys.readouterr().out
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path, capsys):
+    file = tmp_path / "mine.yaml"
+    file.write_text("mine")
+    assert main(["copy", "digits", str(file)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+    assert main(["copy", "digits", str(file), "--force"]) == 0
+    assert file.read_bytes() == presets.path("digits").read_bytes()
+
+
+def test_no_folder_is_made_in_silence(tmp_path, capsys):
+    assert main(["copy", "digits", str(tmp_path / "new" / "mine.yaml")]) == 2
+    text = capsys.readouterr().err
+    assert f"there is no folder {tmp_path / 'new'}" in text
+    assert f"mkdir -p {tmp_path / 'new'}" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_is_no_file(tmp_path, capsys):
+    assert main(["copy", "digits", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(capsys):
+    assert main(["copy", "digits", "/proc/mine.yaml"]) == 1
+    assert "/proc/mine.yaml cannot be written" in capsys.readouterr().err
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
+    assert main(["copy", "cifar", str(tmp_path / "x.yaml")]) == 2
+    assert "did you mean `cifar10`?" in capsys.readouterr().err
+    assert not (tmp_path / "x.yaml").exists()

@@ -1,0 +1,54 @@
+"""A declaration to damage, and the message that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import load
+from pipeline.errors import DeclarationError
+
+GOOD = """\
+name: mine
+data:
+  dataset: mnist
+  splits: {train: "train[:90%]", eval: test}
+trainer:
+  model: model_fn.networks:mnist_cnn
+  train_steps: 500
+"""
+
+
+@pytest.fixture
+def good() -> str:
+    """A declaration without a fault."""
+    return GOOD
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Writes a declaration into a folder of its own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(text: str, name: str = "mine.yaml") -> Path:
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write_file
+
+
+@pytest.fixture
+def refuse(write: Callable[[str], Path]) -> Callable[..., str]:
+    """Loads a declaration that must be refused, and returns the message."""
+
+    def message(text: str, overrides: Sequence[str] = ()) -> str:
+        write(text)
+        with pytest.raises(DeclarationError) as caught:
+            load("mine.yaml", overrides)
+        assert caught.value.exit_code == 2
+        return str(caught.value)
+
+    return message

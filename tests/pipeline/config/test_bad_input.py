@@ -1,0 +1,360 @@
+"""Bad declarations: each is refused with its place, its value, what was expected and what to do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pipeline.config import load
+from pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+# (what is replaced in the good declaration, by what, parts of the message)
+REPLACED = [
+    # Unknown keys
+    ("train_steps: 500", "train_step: 500", ["mine.yaml:7  trainer.train_step: 500", "unknown key", "`train_steps`?"]),
+    ("train_steps: 500", "train-steps: 500", ["unknown key `train-steps`", "did you mean `train_steps`?"]),
+    (
+        "name: mine",
+        "name: mine\ntrain_steps: 5",
+        ["mine.yaml:2  train_steps: 5", "did you mean `trainer.train_steps`?"],
+    ),
+    ("name: mine", "name: mine\nbatch_size: 5", ["batch_size: 5", "unknown key", "trainer.global_batch_size"]),
+    ("train_steps: 500", "train_steps: 500\n  learning_rate: 1", ["did you mean `trainer.optimizer.learning_rate`?"]),
+    ("name: mine", "name: mine\nzzzz: 5", ["unknown key `zzzz`", "expected: one of name, data,", "remove it"]),
+    ("name: mine", "name: mine\nevaluater: {}", ["did you mean `evaluator`?"]),
+    ("train_steps: 500", "train_steps: 500\n  precision: float32", ["trainer.precision", "not in this version yet"]),
+    # Missing keys
+    ("name: mine\n", "", ["name\n", "this key is missing", "add `name:`"]),
+    (
+        "  train_steps: 500\n",
+        "",
+        ["mine.yaml:5  trainer.train_steps", "missing", "under `trainer:`", "--set trainer.tr"],
+    ),
+    (
+        "  dataset: mnist\n",
+        "",
+        ["mine.yaml:2  data.dataset", "this key is missing", "a TFDS image-classification name"],
+    ),
+    # Wrong kinds: pydantic alone would take most of these
+    ("500", "yes", ["trainer.train_steps: true", "true/false is no number", "a whole number, at least 1"]),
+    ("500", "'500'", ["trainer.train_steps: '500'", "text is no number", "without quotes"]),
+    ("500", "500.5", ["trainer.train_steps: 500.5", "it is no whole number"]),
+    ("500", "500.0", ["trainer.train_steps: 500.0", "it is no whole number", "write 500"]),
+    ("500", "0500", ["trainer.train_steps: '0500'", "text is no number"]),
+    ("500", "1:30", ["text is no number"]),
+    ("500", "null", ["trainer.train_steps: null", "null is no number"]),
+    ("500", "[500]", ["trainer.train_steps: [500]", "a list is no number"]),
+    ("500", "{a: 1}", ["trainer.train_steps\n", "a mapping is no number"]),
+    ("500", ".inf", ["not finite"]),
+    ("500", "!!float abc", ["mine.yaml:7  trainer.train_steps: abc", "this is no float"]),
+    ("500", "9" * 30, ["not finite, or too large"]),
+    ("500", "9" * 5000, ["this is no int that can be read"]),
+    ("500", "0", ["trainer.train_steps: 0", "out of range", "at least 1"]),
+    ("500", "-3", ["trainer.train_steps: -3", "out of range"]),
+    ("500", "1000000000000", ["out of range", "at most 1,000,000,000"]),
+    ("dataset: mnist", "dataset: 5", ["mine.yaml:3  data.dataset: 5", "a whole number is no text", "in quotes"]),
+    ("dataset: mnist", "dataset: no", ["data.dataset: false", "true/false is no text", "in quotes"]),
+    ("dataset: mnist", "dataset: {mnist: 1}", ["a mapping is no text"]),
+    ("dataset: mnist", "dataset: ''", ["data.dataset", "it is empty"]),
+    ("dataset: mnist", "dataset: mnist\n  download: 1", ["data.download: 1", "neither true nor false"]),
+    ("dataset: mnist", "dataset: mnist\n  version: 3.0", ["data.version: 3.0", "a fraction is no text", "in quotes"]),
+    ("dataset: mnist", "dataset: mnist\n  image_size: 28", ["data.image_size: 28", "no list", "a list of 2", "[28]"]),
+    ("dataset: mnist", "dataset: mnist\n  image_size: [28]", ["the list has 1 items"]),
+    ("dataset: mnist", "dataset: mnist\n  image_size: [28, true]", ["item 2: true/false is no number"]),
+    ("dataset: mnist", "dataset: mnist\n  shards: 5000", ["data.shards: 5000", "at most 1,000", "files per split"]),
+    ("  dataset: mnist", "  - mnist", ["mine.yaml:"]),
+    ("train_steps: 500", "train_steps: 500\n  optimizer: sgd", ["trainer.optimizer: sgd", "text is no section"]),
+    ("train_steps: 500", "train_steps: 500\n  optimizer: {name: adm}", ["optimizer.name: adm", "did you mean `adam`?"]),
+    ("train_steps: 500", "train_steps: 500\n  params: {1: 2}", ["the key '1' is no text", "in quotes"]),
+    ("train_steps: 500", "train_steps: 500\n  params: [1]", ["trainer.params: [1]", "a list is no mapping"]),
+    (
+        "train_steps: 500",
+        "train_steps: 500\n  params: {a: {b: .nan}}",
+        ["trainer.params", "a: b: a number is not finite"],
+    ),
+    ("name: mine", "name: My Model_2", ["name: My Model_2", "cannot be used", "`my-model-2`"]),
+    ("name: mine", "name: " + "a" * 64, ["this name cannot be used", "at most 63"]),
+    ("name: mine", 'name: "mine\\n"', ["this name cannot be used"]),
+    # Known in the field, not here
+    ("model: ", "path: keras\n  model: ", ["trainer.path: keras", "not in this version yet; known here: estimator"]),
+    ("model: ", "path: keras_custom_loop\n  model: ", ["not in this version yet; known here: estimator"]),
+    (
+        "model: ",
+        "path: kears\n  model: ",
+        ["unknown value", "choose one of: estimator (`keras`: not in this version yet)"],
+    ),
+    (
+        "name: mine",
+        "name: mine\nbeam: {runner: dask}",
+        ["loses data silently under this TFX", "known here: direct, port"],
+    ),
+    ("name: mine", "name: mine\nbeam: {runner: flink}", ["`flink`: not in this version yet", "direct, portable"]),
+    ("name: mine", "name: mine\nbeam: {runner: Direct}", ["beam.runner: Direct", "did you mean `direct`?"]),
+    # Cross-field
+    ("  model: model_fn.networks:mnist_cnn\n", "", ["mine.yaml:5  trainer.model", "neither trainer.model nor"]),
+    ("train_steps: 500", "train_steps: 500\n  module_file: m.py", ["are both given", "--set trainer.model=null"]),
+    ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "the colon is missing"]),
+    ("train[:90%]", "train[:190%]", ["goes beyond 100%"]),
+    ("train[:90%]", "train[90%:10%]", ["is empty"]),
+    ("train[:90%]", "train[10:90%]", ["mixes units"]),
+    ("train[:90%]", "train[:0.5]", ["only percentages may be fractions"]),
+    ("train[:90%]", "train(:90%)", ["'train(:90%)' is no split expression", "TFDS split expression such as"]),
+    ("train[:90%]", "train+", ["a part of the expression is empty"]),
+    ("train[:90%]", "tfds.core.ReadInstruction('train')", ["ReadInstruction is not supported"]),
+    ("dataset: mnist", "dataset: digits", ["mine.yaml:4  data.splits.eval: test", "digits has no split `test`"]),
+    ("dataset: mnist", "dataset: ./images", ["data.dataset: ", "there is no such folder"]),
+    ("dataset: mnist", "dataset: ./mine.yaml", ["data.dataset: ", "this is a file"]),
+    ("dataset: mnist", "dataset: nowhere.sets:Mine", ["there is no module `nowhere.sets`"]),
+    ("train_steps: 500", "train_steps: 500\n  optimizer: {warmup_steps: 500}", ["warm-up does not end", "less than"]),
+    ("train_steps: 500", "train_steps: 500\n  optimizer: {name: adam, momentum: 0.5}", ["`adam` has no momentum"]),
+    (
+        "model: model_fn.networks:mnist_cnn",
+        "model: model_fn.networks.mnist_cnn",
+        ["did you mean `model_fn.networks:mnist"],
+    ),
+    (
+        "model: model_fn.networks:mnist_cnn",
+        "model: model_fn/networks.py:mnist_cnn",
+        ["did you mean `model_fn.networks:m"],
+    ),
+    ("model: model_fn.networks:mnist_cnn", "model: 'nets:'", ["not of the right form", "the module, a colon"]),
+    (
+        "networks:mnist_cnn",
+        "networks:mnist_cn",
+        ["networks.py defines no `mnist_cn`", "`model_fn.networks:mnist_cnn`?"],
+    ),
+    ("networks:mnist_cnn", "network:mnist_cnn", ["there is no module `model_fn.network`: only `model_fn` was found"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "parts"), REPLACED, ids=lambda value: str(value)[:40])
+def test_a_wrong_value(refuse, good, old, new, parts):
+    assert old in good
+    message = refuse(good.replace(old, new))
+    for part in parts:
+        assert part in message
+    assert "to do:" in message
+    assert message.endswith("then:     tfx-estimator validate mine.yaml")
+
+
+APPENDED = [
+    ("evaluator: {min_accuracy: 97}", ["evaluator.min_accuracy: 97", "out of range", "at most 1", "0 to 1"]),
+    ("evaluator: {min_accuracy: true}", ["true/false is no number"]),
+    ("evaluator: {slices: label}", ["evaluator.slices: label", "text is no list", "write a list: [label]"]),
+    ("evaluator: {slices: [label, 3]}", ["item 2: a whole number is no text"]),
+    ("evaluator: {slices: [label, label]}", ["`label` is named more than once"]),
+    ("evaluator: {slices: ['a label']}", ["`a label` is no feature's name"]),
+    ("beam: {options: [job]}", ["beam.options: job", "this is no flag"]),
+    ("beam: {options: [--runner=x]}", ["the runner is named by beam.runner"]),
+    ("beam: {runner: portable}", ["needs to know its job service", "--job_endpoint=HOST:PORT"]),
+    ("transform: {preprocessing_fn: 'data.preprocessing:preproces_fn'}", ["`data.preprocessing:preprocessing_fn`?"]),
+    ("transform: {module_file: none.py}", ["transform.module_file", "there is no such file"]),
+    ("transform: {preprocessing_fn: 'a:b', module_file: c.py}", ["are both given", "at most one of the two"]),
+]
+
+
+@pytest.mark.parametrize(("line", "parts"), APPENDED, ids=lambda value: str(value)[:40])
+def test_a_wrong_section(refuse, good, line, parts):
+    message = refuse(good + line + "\n")
+    assert "mine.yaml:8" in message
+    for part in parts:
+        assert part in message
+
+
+STRATEGIES = [
+    (
+        "{strategy: mirrored, devices: {cpu: 3}}",
+        ["trainer.global_batch_size: 128", "3 replicas", "for example 126 or 129"],
+    ),
+    ("{strategy: mirrored, devices: {cpu: 2, gpu: 2}}", ["both cpu and gpu are given"]),
+    ("{devices: {cpu: 2}}", ["one_device uses one device, not 2", "mirrored"]),
+    ("{strategy: miror}", ["strategy: miror", "did you mean `mirrored`?"]),
+    ("{strategy: mirrored, workers: 2}", ["distribution.train.workers: 2", "not in this version yet"]),
+    ("{strategy: mirrored, cross_device_ops: nccl}", ["`nccl`: not in this version yet"]),
+    *[
+        (f"{{strategy: {name}}}", [f"strategy: {name}", "not in this version yet; known here: one_device, mirrored"])
+        for name in ("central_storage", "multi_worker_mirrored", "parameter_server", "tpu")
+    ],
+]
+
+
+@pytest.mark.parametrize(("strategy", "parts"), STRATEGIES, ids=lambda value: str(value)[:40])
+def test_a_wrong_strategy(refuse, good, strategy, parts):
+    message = refuse(good + f"  distribution: {{train: {strategy}}}\n")
+    for part in parts:
+        assert part in message
+
+
+def test_an_eval_batch_that_does_not_divide(refuse, good):
+    message = refuse(good + "  distribution: {eval: {strategy: mirrored, devices: {cpu: 3}}}\n")
+    assert "trainer.eval_batch_size: 500" in message
+    assert "498 or 501" in message
+
+
+TEXTS = [
+    ("", ["mine.yaml:1", "it is empty", "tfx-estimator copy digits mine.yaml"]),
+    ("# only a comment\n", ["it is empty"]),
+    ("- a\n- b\n", ["it holds [a, b], no mapping"]),
+    ("just text\n", ["it holds just text, no mapping"]),
+    ("name: [mine\n", ["mine.yaml:2", "flow sequence", "brackets"]),
+    (
+        "name: a\nname: b\n",
+        ["mine.yaml:2  name", "stands in line 1 already", "keep one", "data\n", "this key is missing"],
+    ),
+    ("name: a\n\tdata: b\n", ["mine.yaml:2", "tab"]),
+    ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "in quotes"]),
+    ("name: a\n---\nname: b\n", ["mine.yaml:2", "single document", "second `---`"]),
+    ("name: *nobody\n", ["undefined alias"]),
+    ("a: &a [*a]\n", ["contains itself"]),
+    ("[" * 3000, ["nested too deeply"]),
+    ("name: \x01\n", ["mine.yaml:1", "special characters are not allowed"]),
+    ("? [a, b]\n: c\n", ["the key 'a list or mapping' is no text"]),
+    ("yes: 1\n", ["the key 'yes' is no text", 'put it in quotes: "yes"']),
+    ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),
+    ("name: !!binary aGk=\n", ["YAML tag '!!binary'"]),
+    ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
+    ("<<: 5\n", ["`<<` merges no mapping"]),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), TEXTS, ids=lambda value: repr(value)[:40])
+def test_a_damaged_file(refuse, tmp_path, text, parts):
+    message = refuse(text)
+    for part in parts:
+        assert part in message
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_aliases_of_aliases_do_not_eat_the_memory(refuse):
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    assert "nested too deeply, or contains itself" in refuse("\n".join(rows))
+
+
+OVERRIDES = [
+    ("trainer.train_step=5", ["--set trainer.train_step=5", "unknown key", "did you mean `train_steps`?"]),
+    ("train_steps=5", ["did you mean `trainer.train_steps`?"]),
+    ("trainer.train_steps", ["has no `=`", "write --set trainer.train_steps=VALUE"]),
+    ("=5", ["has an empty part"]),
+    ("trainer..seed=5", ["has an empty part"]),
+    ("trainer.train_steps=", ["trainer.train_steps: null", "null is no number"]),
+    ("trainer.train_steps=five", ["trainer.train_steps: five", "text is no number"]),
+    ("trainer.train_steps.more=5", ["trainer.train_steps holds 500, and has no keys of its own"]),
+    ("trainer.params=[1", ["trainer.params", "a YAML value", "quote the value"]),
+    ("trainer.params={a: 1, a: 2}", ["stands in line 1 already"]),
+    ("trainer=5", ["trainer: 5", "a whole number is no section"]),
+    ("name=!!python/name:os.system", ["YAML tag"]),
+]
+
+
+@pytest.mark.parametrize(("override", "parts"), OVERRIDES)
+def test_a_wrong_override(refuse, good, override, parts):
+    message = refuse(good, [override])
+    assert f"--set {override}" in message
+    for part in parts:
+        assert part in message
+
+
+def test_all_problems_are_shown_at_once_in_the_files_order(refuse, good):
+    text = good.replace("mnist_cnn", "mnist_cn").replace("500", "yes").replace("train[:90%]", "train[90%]")
+    message = refuse(text + "evaluater: {}\n", ["beam.runner=dask", "nothing"])
+    assert "the declaration mine.yaml has 6 problems" in message
+    order = ["data.splits.train", "trainer.model", "trainer.train_steps", "evaluater", "--set nothing", "beam.runner"]
+    places = [message.index(f"{path}") for path in order]
+    assert places[:4] == sorted(places[:4])
+    assert max(places[:4]) < min(places[4:])
+
+
+def test_what_follows_from_another_problem_is_not_shown_twice(refuse, good):
+    # A model of the wrong kind is not also a missing one.
+    message = refuse(good.replace("model: model_fn.networks:mnist_cnn", "model: 5"))
+    assert "1 problem\n" in message
+    # A wrong dataset says nothing about its splits.
+    assert "1 problem\n" in refuse(good.replace("dataset: mnist", "dataset: 5"))
+    # A value that YAML could not read is not also null.
+    assert "1 problem\n" in refuse(good.replace("500", "!!int x"))
+
+
+def test_a_long_value_is_cut(refuse, good):
+    message = refuse(good.replace("name: mine", "name: " + "A" * 500))
+    assert "A" * 60 in message
+    assert "A" * 100 not in message
+
+
+def test_missing_files_are_refused_with_the_nearest_name(write, good):
+    write(good)
+    for source, parts in {
+        "digit": ["there is no declaration digit", "did you mean the preset `digits`?"],
+        "mnie.yaml": ["did you mean `mine.yaml`?"],
+        "zzz/zzz.yaml": ["one of the presets digits, mnist, cifar10", "tfx-estimator presets"],
+        ".": ["is a folder"],
+        "": ["is no file's name"],
+        "a\0b": ["is no file's name"],
+        "/dev/null": ["is no regular file"],
+    }.items():
+        with pytest.raises(DeclarationError) as caught:
+            load(source)
+        for part in parts:
+            assert part in str(caught.value)
+
+
+def test_a_pipe_does_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(DeclarationError, match="no regular file"):
+        load(tmp_path / "pipe.yaml")
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes("name: mine\n# caf\xe9\n".encode("latin-1"))
+    with pytest.raises(DeclarationError, match=r"mine.yaml:2 is not UTF-8: byte 0xe9"):
+        load(file)
+    file.write_bytes("name: mine".encode("utf-16"))
+    with pytest.raises(DeclarationError, match=r"mine.yaml:1 is not UTF-8"):
+        load(file)
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(b"# " + b"x" * 2_000_000)
+    with pytest.raises(DeclarationError, match="larger than 1,000,000 bytes"):
+        load(file)
+
+
+MODULE_FILES = [
+    ("def other(): pass\ndef _hidden(): pass\n", ["it defines _hidden, other", "define trainer_fn or run_fn"]),
+    ("def runfn(fn_args): pass\n", ["it defines runfn", "rename `runfn`"]),
+    ("x = 1\n", ["it defines no function"]),
+    ("def run_fn(:\n", ["mod.py:1 does not parse", "correct the file"]),
+    ("x = '\0'\n", ["does not parse"]),
+    ("class A:\n    def run_fn(self): pass\n", ["it defines no function"]),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), MODULE_FILES)
+def test_a_wrong_module_file(refuse, tmp_path, good, text, parts):
+    (tmp_path / "mod.py").write_text(text)
+    message = refuse(good.replace("model: model_fn.networks:mnist_cnn", "module_file: mod.py"))
+    assert "mine.yaml:6  trainer.module_file: " in message
+    for part in parts:
+        assert part in message
+
+
+def test_module_files_that_are_missing_or_folders(refuse, tmp_path, good):
+    (tmp_path / "module.py").mkdir()
+    (tmp_path / "taxi_utils.py").write_text("from elsewhere import *\n")
+    with_file = good.replace("model: model_fn.networks:mnist_cnn", "module_file: FILE")
+    assert "this is a folder" in refuse(with_file.replace("FILE", "module.py"))
+    assert "did you mean `taxi_utils.py`?" in refuse(with_file.replace("FILE", "taxi_util.py"))
+    # What a star brings in cannot be known: the file is taken.
+    assert load("mine.yaml", ["trainer.module_file=taxi_utils.py"]).declaration.trainer.model is None
+
+
+def test_a_model_in_a_file_that_does_not_parse(refuse, tmp_path, good):
+    (tmp_path / "mynets.py").write_text("def net(:\n")
+    (tmp_path / "folder").mkdir()
+    assert "mynets.py:1 does not parse" in refuse(good.replace("model_fn.networks:mnist_cnn", "mynets:net"))
+    assert "folder without __init__.py" in refuse(good.replace("model_fn.networks:mnist_cnn", "folder:net"))

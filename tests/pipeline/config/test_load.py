@@ -1,0 +1,212 @@
+"""Good declarations: values, overrides, origins and paths."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline import presets
+from pipeline.config import Declaration, load
+from pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+
+def test_loads_a_file(write, good):
+    write(good)
+    loaded = load("mine.yaml")
+    assert loaded.source == "mine.yaml"
+    assert loaded.declaration.name == "mine"
+    assert loaded.declaration.trainer.train_steps == 500
+    assert loaded.declaration.data.splits.train == "train[:90%]"
+    assert loaded.declaration.trainer.checkpoint_steps == 100
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_loads(name):
+    declaration = load(name).declaration
+    assert declaration.name == name
+    assert declaration.evaluator.min_accuracy > 0.5
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_the_overrides_in_every_presets_header_load(name):
+    lines = [line.split()[1] for line in presets.header(name) if line.startswith("  --set ")]
+    assert lines
+    declaration = load(name, [line.replace("=DIR", "=~/tfds") for line in lines]).declaration
+    assert declaration != load(name).declaration
+
+
+def test_digits_needs_no_required_override():
+    header = "\n".join(presets.header("digits"))
+    assert "Required overrides: none." in header
+    assert "Expected result:" in header
+
+
+def test_origins_say_where_each_value_came_from(write, good):
+    write(good)
+    origins = load("mine.yaml", ["trainer.seed=7", "trainer.optimizer={name: sgd}"]).origins
+    assert origins["name"] == "mine.yaml:1"
+    assert origins["data.dataset"] == "mine.yaml:3"
+    assert origins["data.splits.eval"] == "mine.yaml:4"
+    assert origins["trainer.train_steps"] == "mine.yaml:7"
+    assert origins["trainer.seed"] == "--set"
+    assert origins["trainer.optimizer.name"] == "--set"
+    assert origins["trainer.global_batch_size"] == "default"
+    assert origins["trainer.save_checkpoints_steps"] == "default, derived: 100"
+    assert load("digits").origins["data.shards"].startswith("preset digits:")
+
+
+def test_every_value_has_an_origin():
+    loaded = load("cifar10", ["trainer.params={hidden: {units: [1, 2]}}"])
+    assert loaded.origins["trainer.params.hidden.units"] == "--set"
+    assert all(loaded.origins.values())
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("trainer.train_steps=7", ("trainer", "train_steps"), 7),
+        ("trainer.train_steps=1_000", ("trainer", "train_steps"), 1000),
+        ("trainer.optimizer.learning_rate=1e-3", ("trainer", "optimizer", "learning_rate"), 0.001),
+        ("trainer.optimizer.learning_rate=1", ("trainer", "optimizer", "learning_rate"), 1.0),
+        ("data.image_size=[28, 28]", ("data", "image_size"), (28, 28)),
+        ("data.splits.train=train[:10%]+train[20%:30%]", ("data", "splits", "train"), "train[:10%]+train[20%:30%]"),
+        ("data.version=2024-01-01", ("data", "version"), "2024-01-01"),
+        ("data.version='3.0'", ("data", "version"), "3.0"),
+        ("data.download=no", ("data", "download"), False),
+        ("evaluator.slices=[]", ("evaluator", "slices"), ()),
+        ("evaluator.max_accuracy_drop=null", ("evaluator", "max_accuracy_drop"), None),
+        ("evaluator.max_accuracy_drop=", ("evaluator", "max_accuracy_drop"), None),
+        ("trainer.params.deep.er=[1, two]", ("trainer", "params"), {"deep": {"er": [1, "two"]}}),
+        ("beam.options=['--direct_num_workers=1']", ("beam", "options"), ("--direct_num_workers=1",)),
+    ],
+)
+def test_an_override_is_yaml(write, good, override, path, value):
+    write(good)
+    found = load("mine.yaml", [override]).declaration.dict()
+    for key in path:
+        found = found[key]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_of_two_overrides_the_later_wins(write, good):
+    write(good)
+    assert load("mine.yaml", ["trainer.seed=1", "trainer.seed=2"]).declaration.trainer.seed == 2
+
+
+def test_an_override_repairs_a_file(write, good):
+    write(good.replace("500", "lots"))
+    assert load("mine.yaml", ["trainer.train_steps=5"]).declaration.trainer.train_steps == 5
+
+
+def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good):
+    folder = tmp_path / "far" / "away"
+    (folder / "images").mkdir(parents=True)
+    (folder / "trainer.py").write_text("def run_fn(fn_args): pass")
+    text = good.replace("mnist\n", "./images\n  data_dir: ../tfds\n", 1)
+    text = text.replace("model: model_fn.networks:mnist_cnn", "module_file: trainer.py")
+    (folder / "mine.yaml").write_text(text + "pusher: {destination: pushed}\n")
+    monkeypatch.chdir(tmp_path)
+    loaded = load("far/away/mine.yaml")
+    declaration = loaded.declaration
+    assert declaration.data.dataset == str(folder / "images")
+    assert declaration.data.data_dir == str(tmp_path / "far" / "tfds")
+    assert declaration.trainer.module_file == str(folder / "trainer.py")
+    assert declaration.pusher.destination == str(folder / "pushed")
+    assert loaded.origins["trainer.module_file"] == "mine.yaml:7, made absolute"
+    assert loaded.search_paths == (str(folder), str(tmp_path))
+
+
+def test_paths_in_overrides_and_presets_are_relative_to_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    declaration = load("mnist", ["data.data_dir=tfds", "pusher.destination=~/pushed"]).declaration
+    assert declaration.data.data_dir == str(tmp_path / "tfds")
+    assert declaration.pusher.destination == "/home/somebody/pushed"
+
+
+def test_an_override_in_a_file_far_away_is_still_relative_to_the_current_folder(tmp_path, monkeypatch, good):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "mine.yaml").write_text(good)
+    monkeypatch.chdir(tmp_path)
+    assert load("far/mine.yaml", ["data.data_dir=tfds"]).declaration.data.data_dir == str(tmp_path / "tfds")
+
+
+def test_a_bucket_is_left_as_it_is(write, good):
+    write(good)
+    declaration = load("mine.yaml", ["data.data_dir=gs://bucket/tfds"]).declaration
+    assert declaration.data.data_dir == "gs://bucket/tfds"
+
+
+def test_anchors_and_merges(write, good):
+    train = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
+    write(good + "  distribution:\n" + train + "    eval:\n      <<: *both\n      devices: {cpu: 4}\n")
+    distribution = load("mine.yaml").declaration.trainer.distribution
+    assert distribution.train.devices.cpu == 2
+    assert distribution.eval.strategy == "mirrored"
+    assert distribution.eval.devices.cpu == 4
+
+
+def test_a_section_whose_lines_are_commented_out_is_its_defaults(write, good):
+    write(good + "  optimizer:\n    # name: sgd\nbeam:\n")
+    loaded = load("mine.yaml")
+    assert loaded.declaration.trainer.optimizer.name == "momentum"
+    assert loaded.declaration.beam.runner == "direct"
+    assert loaded.origins["beam.runner"] == "default"
+
+
+def test_a_file_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path, good):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + good.replace("\n", "\r\n").encode())
+    assert load(file).declaration.name == "mine"
+
+
+def test_the_name_of_a_version_is_no_python_class(write, good):
+    write(good.replace("dataset: mnist", "dataset: fashion_mnist"))
+    assert load("mine.yaml").declaration.data.dataset == "fashion_mnist"
+
+
+def test_the_users_own_code_is_found_beside_the_declaration_and_not_imported(tmp_path, monkeypatch, good):
+    (tmp_path / "conf" / "nets").mkdir(parents=True)
+    (tmp_path / "conf" / "nets" / "__init__.py").write_text("raise RuntimeError('imported')")
+    (tmp_path / "conf" / "nets" / "small.py").write_text(
+        "raise RuntimeError('imported')\nif True:\n    def net(n): pass\nother = net\nfrom x import third as fourth\n"
+    )
+    (tmp_path / "conf" / "mine.yaml").write_text(good.replace("model_fn.networks:mnist_cnn", "nets.small:net"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("net", "other", "fourth"):
+        loaded = load("conf/mine.yaml", [f"trainer.model=nets.small:{name}"])
+        assert loaded.declaration.trainer.model == f"nets.small:{name}"
+
+
+def test_a_preset_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("digits").write_text("name: [")
+    assert load("digits").declaration.name == "digits"
+    with pytest.raises(DeclarationError, match="1 problem"):
+        load("./digits")
+
+
+def test_declarations_are_immutable_and_closed():
+    declaration = load("digits").declaration
+    with pytest.raises(TypeError, match="immutable"):
+        declaration.name = "other"
+    with pytest.raises(ValueError, match="extra fields"):
+        Declaration(**{**declaration.dict(), "more": 1})
+
+
+def test_the_whole_declaration_can_come_from_overrides(write):
+    write("name: x\n")
+    overrides = ["data.dataset=mnist", "trainer.model=model_fn.networks:mnist_cnn", "trainer.train_steps=1"]
+    assert load("mine.yaml", overrides).declaration.data.dataset == "mnist"
+
+
+def test_loading_does_not_change_the_current_folder_or_the_environment(write, good):
+    write(good)
+    before = (os.getcwd(), dict(os.environ))
+    load("mine.yaml")
+    assert (os.getcwd(), dict(os.environ)) == before
