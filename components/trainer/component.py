@@ -34,7 +34,7 @@ class Trainer(tfx_trainer.Trainer):
 
     Args:
         examples: Channel of `standard_artifacts.Examples`.
-        settings: Deadlines, strategies and the declaration; None takes the defaults.
+        transformed_examples: Old name of `examples`.
         transform_graph: Channel of `standard_artifacts.TransformGraph`.
         schema: Channel of `standard_artifacts.Schema`.
         base_model: Channel of the `standard_artifacts.Model` to start from.
@@ -45,6 +45,7 @@ class Trainer(tfx_trainer.Trainer):
         train_args: Splits and steps of training.
         eval_args: Splits and steps of evaluation.
         custom_config: Further entries of `fn_args.custom_config`.
+        settings: Deadlines, strategies and the declaration; None takes the defaults.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -54,7 +55,7 @@ class Trainer(tfx_trainer.Trainer):
     def __init__(
         self,
         examples: Optional[types.BaseChannel] = None,
-        settings: Optional[Settings] = None,
+        transformed_examples: Optional[types.BaseChannel] = None,
         transform_graph: Optional[types.BaseChannel] = None,
         schema: Optional[types.BaseChannel] = None,
         base_model: Optional[types.BaseChannel] = None,
@@ -65,9 +66,12 @@ class Trainer(tfx_trainer.Trainer):
         train_args: Optional[trainer_pb2.TrainArgs] = None,
         eval_args: Optional[trainer_pb2.EvalArgs] = None,
         custom_config: Optional[dict[str, Any]] = None,
+        *,
+        settings: Optional[Settings] = None,
     ) -> None:
         super().__init__(
             examples=examples,
+            transformed_examples=transformed_examples,
             transform_graph=transform_graph,
             schema=schema,
             base_model=base_model,

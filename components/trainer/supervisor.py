@@ -180,8 +180,10 @@ def _next_attempt(logs: str) -> int:
 def _environment() -> dict[str, str]:
     """The parent's, with what the parent can import."""
     paths = [path or os.getcwd() for path in sys.path]
+    # A cluster of somebody else's: an Estimator would wait for it.
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     return {
-        **os.environ,
+        **inherited,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),

@@ -25,4 +25,8 @@ class BeamSection(Section):
             "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
             "portable": "PortableRunner",
         }
-        return [f"--runner={runners[self.runner]}", *self.options]
+        args = [f"--runner={runners[self.runner]}", *self.options]
+        if self.runner == "direct":
+            # Without any flag of this kind TFX packs itself into an archive for remote workers, once per component.
+            args.append("--sdk_container_image=none")
+        return args
