@@ -1,0 +1,137 @@
+"""What ExampleValidator finds, and what it lets pass."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tensorflow as tf
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.example_validator.executor import Executor
+from components.image_schema_gen.executor import image_schema
+from pipeline.errors import DataValidationError
+
+pytestmark = pytest.mark.unit
+
+_IMAGE = bytes(784)
+
+
+def _example(image=_IMAGE, label=1) -> bytes:
+    example = tf.train.Example()
+    feature = example.features.feature
+    if image is not None:
+        feature["image"].bytes_list.value.extend(image if isinstance(image, list) else [image])
+    if isinstance(label, float):
+        feature["label"].float_list.value.append(label)
+    elif label is not None:
+        feature["label"].int64_list.value.extend(label if isinstance(label, list) else [label])
+    return example.SerializeToString()
+
+
+_GOOD = [_example(label=index % 10) for index in range(99)]
+
+
+@pytest.fixture
+def validate(tmp_path):
+    """Validates examples of two splits; returns each split's anomalies as they are written."""
+
+    def run(train, evaluation=_GOOD, num_classes=10):
+        from tfx_bsl.coders import example_coder
+
+        schema = image_schema(num_classes)
+        options = tfdv.StatsOptions(schema=schema)
+        statistics, written, anomalies = (
+            standard_artifacts.ExampleStatistics(),
+            standard_artifacts.Schema(),
+            standard_artifacts.ExampleAnomalies(),
+        )
+        statistics.uri, written.uri, anomalies.uri = (str(tmp_path / name) for name in "abc")
+        statistics.split_names = artifact_utils.encode_split_names(["train", "eval"])
+        decoder = example_coder.ExamplesToRecordBatchDecoder()
+        for split, records in (("train", train), ("eval", evaluation)):
+            from tensorflow_data_validation.statistics import stats_impl
+
+            result = stats_impl.generate_statistics_in_memory(decoder.DecodeBatch(records), options)
+            os.makedirs(f"{statistics.uri}/Split-{split}")
+            with open(f"{statistics.uri}/Split-{split}/FeatureStats.pb", "wb") as file:
+                file.write(result.SerializeToString())
+        os.makedirs(written.uri)
+        tfdv.write_schema_text(schema, f"{written.uri}/schema.pbtxt")
+        Executor().Do(
+            {"statistics": [statistics], "schema": [written]},
+            {"anomalies": [anomalies]},
+            {"image_bytes": 784, "exclude_splits": "[]"},
+        )
+        return anomalies
+
+    return run
+
+
+def _written(folder, split) -> anomalies_pb2.Anomalies:
+    data = (folder / "c" / f"Split-{split}" / "SchemaDiff.pb").read_bytes()
+    return anomalies_pb2.Anomalies.FromString(data)
+
+
+def test_clean_examples_have_no_anomaly(validate, tmp_path):
+    anomalies = validate(_GOOD)
+    assert anomalies.get_json_value_custom_property("blessed") == {"train": 1, "eval": 1}
+    for split in ("train", "eval"):
+        assert not _written(tmp_path, split).anomaly_info
+
+
+def test_a_split_that_lacks_a_class_is_no_anomaly(validate):
+    validate(_GOOD, [_example(label=index % 3) for index in range(30)])
+
+
+@pytest.mark.parametrize(
+    ("bad", "texts"),
+    [
+        ({"label": 10}, ["feature 'label': Out-of-range values: Unexpectedly large value: 10."]),
+        ({"label": -1}, ["feature 'label': Out-of-range values: Unexpectedly small value: -1."]),
+        ({"label": None}, ["feature 'label': Column dropped", "(missing in 1 of 100 examples)"]),
+        ({"label": [1, 2]}, ["feature 'label': Feature shape dropped"]),
+        ({"image": None}, ["feature 'image': Column dropped", "(missing in 1 of 100 examples)"]),
+        ({"image": bytes(783)}, ["Wrong image size: Images of 783 to 784 bytes, expected exactly 784."]),
+        ({"image": bytes(785)}, ["Wrong image size: Images of 784 to 785 bytes, expected exactly 784."]),
+        ({"image": b""}, ["Wrong image size: Images of 0 to 784 bytes, expected exactly 784."]),
+        ({"image": [_IMAGE, _IMAGE]}, ["feature 'image': Feature shape dropped"]),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_one_bad_example_among_a_hundred_is_found(validate, tmp_path, split, bad, texts):
+    examples = [*_GOOD, _example(**bad)]
+    with pytest.raises(DataValidationError) as caught:
+        validate(*((examples, _GOOD) if split == "train" else (_GOOD, examples)))
+    for text in texts:
+        assert text in caught.value.what
+    other = {"train": "eval", "eval": "train"}[split]
+    assert f"split {split!r}" in caught.value.what
+    assert f"split {other!r}" not in caught.value.what
+    assert list(_written(tmp_path, split).anomaly_info) == list(bad)
+
+
+def test_all_anomalies_are_listed_at_once(validate):
+    with pytest.raises(DataValidationError, match="the examples have 2 anomalies") as caught:
+        validate([*_GOOD, _example(label=77)], [*_GOOD, _example(image=bytes(5))])
+    assert "split 'train', feature 'label'" in caught.value.what
+    assert "split 'eval', feature 'image'" in caught.value.what
+
+
+def test_labels_of_another_type_are_found(validate):
+    with pytest.raises(DataValidationError, match="Expected data of type: INT but got FLOAT"):
+        validate([_example(label=1.0)] * 10)
+
+
+def test_no_image_at_all_is_found(validate):
+    with pytest.raises(DataValidationError, match="feature 'image': Column dropped: Column is completely missing"):
+        validate([_example(image=None)] * 10)
+
+
+def test_a_rare_wrong_label_among_many_classes_is_found(validate):
+    # Statistics of categories would keep the most frequent values only, and miss it.
+    examples = [_example(label=index % 2000) for index in range(6000)]
+    with pytest.raises(DataValidationError, match="Unexpectedly large value: 2000"):
+        validate([*examples, _example(label=2000)], examples, num_classes=2000)

@@ -1,0 +1,44 @@
+"""The schema that ImageSchemaGen derives."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.types import standard_artifacts
+
+from components.image_schema_gen.executor import Executor, image_schema
+from components.tfds_example_gen.properties import write_properties
+from data.sources import SourceInfo
+
+pytestmark = pytest.mark.unit
+
+
+def _run(folder, label_names) -> bytes:
+    examples, schema = standard_artifacts.Examples(), standard_artifacts.Schema()
+    write_properties(examples, SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names), "fingerprint", {"train": 1})
+    schema.uri = str(folder)
+    Executor().Do({"examples": [examples]}, {"schema": [schema]}, {})
+    return (folder / "schema.pbtxt").read_bytes()
+
+
+def test_the_labels_are_those_of_the_data_set(tmp_path):
+    schema = text_format.Parse(_run(tmp_path, ("cat", "dog", "fish")), schema_pb2.Schema())
+    features = {feature.name: feature for feature in schema.feature}
+    assert list(features) == ["image", "label"]
+    assert features["image"].type == schema_pb2.BYTES
+    assert features["label"].type == schema_pb2.INT
+    assert (features["label"].int_domain.min, features["label"].int_domain.max) == (0, 2)
+    assert all(feature.presence.min_fraction == 1 for feature in features.values())
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path):
+    assert _run(tmp_path / "a", ("x", "y")) == _run(tmp_path / "b", ("x", "y"))
+
+
+def test_transform_parses_both_features_as_one_dense_value_per_example():
+    from tensorflow_transform.tf_metadata import schema_utils
+
+    spec = schema_utils.schema_as_feature_spec(image_schema(10)).feature_spec
+    assert spec == {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}

@@ -1,0 +1,171 @@
+"""What TfdsExampleGen writes, and what it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tfx.types import standard_artifacts
+
+from components.tfds_example_gen import executor, properties
+from data.sources import open_source
+from pipeline.config.beam import BeamSection
+from pipeline.config.data import DataSection
+from pipeline.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
+
+pytestmark = pytest.mark.unit
+
+_SPLITS = {"train": "train[:2000]", "eval": "test[:300]"}
+
+
+def _run(folder: Path, data: DataSection, flags: tuple[str, ...] = ()) -> standard_artifacts.Examples:
+    examples = standard_artifacts.Examples()
+    examples.uri = str(folder)
+    context = executor.Executor.Context(
+        beam_pipeline_args=[*BeamSection().pipeline_args(), *flags], tmp_dir=str(folder)
+    )
+    properties_in = {executor.DATA_KEY: data.json(), executor.FINGERPRINT_KEY: "the fingerprint"}
+    executor.Executor(context).Do({}, {"examples": [examples]}, properties_in)
+    return examples
+
+
+def _mnist(real_data_dir: str, **changes) -> DataSection:
+    return DataSection(**{"dataset": "mnist", "data_dir": real_data_dir, "splits": _SPLITS, "shards": 3, **changes})
+
+
+@pytest.fixture(scope="module")
+def written(real_data_dir, tmp_path_factory):
+    """An Examples artifact with a part of MNIST in three shards."""
+    return _run(tmp_path_factory.mktemp("examples"), _mnist(real_data_dir))
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _examples(folder: Path) -> list[tuple[bytes, int]]:
+    import tensorflow as tf
+
+    files = sorted(map(str, folder.iterdir()))
+    pairs = []
+    for record in tf.data.TFRecordDataset(files).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        assert sorted(features) == ["image", "label"]
+        (image,), (label,) = features["image"].bytes_list.value, features["label"].int64_list.value
+        pairs.append((image, label))
+    return pairs
+
+
+def test_the_shards_hold_every_example_of_mnist_once_with_tfdss_own_pixels(real_data_dir, written):
+    import tensorflow_datasets as tfds
+
+    for split, folder in (("train[:2000]", "Split-train"), ("test[:300]", "Split-eval")):
+        expected = tfds.load("mnist", split=split, data_dir=real_data_dir, download=False, as_supervised=True)
+        assert _examples(Path(written.uri) / folder) == [
+            (image.tobytes(), label) for image, label in tfds.as_numpy(expected)
+        ]
+
+
+def test_files_and_properties(written):
+    assert sorted(_digests(Path(written.uri))) == [
+        f"Split-{split}/data_tfrecord-{index:05d}-of-00003" for split in ("eval", "train") for index in range(3)
+    ]
+    assert json.loads(written.split_names) == ["train", "eval"]
+    text = written.get_string_custom_property
+    assert (text("dataset"), text("version"), text("fingerprint")) == ("mnist", "3.0.1", "the fingerprint")
+    assert text("payload_format") == "FORMAT_TF_EXAMPLE"
+    assert "lecun2010mnist" in text("citation")
+    assert properties.image_shape(written) == (28, 28, 1)
+    assert properties.label_names(written) == tuple("0123456789")
+    assert written.get_int_custom_property("num_examples_train") == 2000
+    assert written.get_int_custom_property("num_examples_eval") == 300
+
+
+def test_the_same_input_gives_the_same_bytes(real_data_dir, tmp_path, written):
+    _run(tmp_path, _mnist(real_data_dir))
+    assert _digests(tmp_path) == _digests(Path(written.uri))
+
+
+def test_the_number_of_shards_changes_the_files_and_not_the_examples(real_data_dir, tmp_path, written):
+    _run(tmp_path, _mnist(real_data_dir, shards=7))
+    assert len(list((tmp_path / "Split-train").iterdir())) == 7
+    assert _examples(tmp_path / "Split-train") == _examples(Path(written.uri) / "Split-train")
+
+
+def test_other_processes_may_write_the_shards(real_data_dir, tmp_path, written):
+    flags = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+    _run(tmp_path, _mnist(real_data_dir), flags)
+    assert _digests(tmp_path) == _digests(Path(written.uri))
+
+
+def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):
+    data = _mnist(real_data_dir, splits={"train": "test[:5]+train[10:20]+test[9990:]", "eval": "test[:3]"})
+    _run(tmp_path, data)
+    source = open_source(data)
+    expected = [pair for part in source.resolve(data.splits.train) for pair in source.read(part)]
+    assert _examples(tmp_path / "Split-train") == [(image.tobytes(), label) for image, label in expected]
+    assert len(expected) == 25
+
+
+@pytest.mark.parametrize(
+    ("splits", "shards", "error", "text"),
+    [
+        ({"train": "train[:2]"}, 3, DataError, "holds 2 examples, fewer than data.shards = 3"),
+        ({"eval": "validation"}, 3, DataNotFoundError, "Unknown split 'validation'"),
+        ({"train": "train[:0]"}, 1, DataNotFoundError, "holds no examples"),
+    ],
+)
+def test_splits_that_cannot_be_written(real_data_dir, tmp_path, splits, shards, error, text):
+    with pytest.raises(error) as caught:
+        _run(tmp_path / "examples", _mnist(real_data_dir, splits={**_SPLITS, **splits}, shards=shards))
+    assert text in caught.value.what
+    assert _digests(tmp_path) == {}
+
+
+def _cifar_folder(folder: Path, labels: list[int]) -> Path:
+    folder.mkdir()
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        records = np.zeros((len(labels), 3073), np.uint8)
+        records[:, 0] = labels
+        (folder / name).write_bytes(records.tobytes())
+    return folder
+
+
+def test_an_error_in_a_worker_keeps_its_type_and_leaves_no_file(tmp_path):
+    folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3, 4, 99, 5])
+    with pytest.raises(DamagedDataError, match=r"data_batch_1\.bin: it has the label 99") as caught:
+        _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
+    assert caught.value.todo
+    assert _digests(tmp_path / "examples") == {}
+    assert [path.name for path in (tmp_path / "examples").iterdir()] == []
+
+
+def test_a_run_after_a_failed_one_is_whole(tmp_path):
+    folder = _cifar_folder(tmp_path / "cifar", [1, 99])
+    data = DataSection(dataset=str(folder), shards=2)
+    with pytest.raises(DamagedDataError):
+        _run(tmp_path / "examples", data)
+    records = np.zeros((2, 3073), np.uint8)
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        (folder / name).write_bytes(records.tobytes())
+    _run(tmp_path / "examples", data)
+    assert _examples(tmp_path / "examples" / "Split-train") == [(bytes(3072), 0)] * 2
+
+
+def test_a_runner_that_loses_shards_does_not_pass(tmp_path, monkeypatch):
+    import apache_beam as beam
+
+    folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
+    # As Dask's runner did: no error, and not every element.
+    create = beam.Create
+    monkeypatch.setattr(executor.beam, "Create", lambda shards: create(shards[1:]))
+    with pytest.raises(PipelineError, match="did not write 1 files"):
+        _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=3))
+    assert _digests(tmp_path / "examples") == {}
