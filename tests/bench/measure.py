@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import select
 import statistics
 import subprocess
 import sys
@@ -42,7 +44,7 @@ class Clock:
 
 
 def run_worker(task: str, **options: Any) -> dict[str, Any]:
-    """Runs `tests.bench.worker` in a fresh process.
+    """Runs a task of `tests.bench.worker` in a fresh process.
 
     Args:
         task: Name of the task.
@@ -54,30 +56,86 @@ def run_worker(task: str, **options: Any) -> dict[str, Any]:
     Raises:
         RuntimeError: It failed; the message ends with the last lines that it printed.
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONWARNINGS": "ignore"}
-    environment.pop("TF_CONFIG", None)
-    with tempfile.TemporaryDirectory(prefix="tfx-estimator-bench-") as folder:
-        result, log = Path(folder, "result.json"), Path(folder, "log")
-        command = [sys.executable, "-m", "tests.bench.worker", task, json.dumps(options), str(result)]
-        before = Clock.now()
-        with log.open("wb") as output:
-            try:
-                code = subprocess.run(
-                    command,
-                    cwd=ROOT,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    timeout=TIMEOUT_SECONDS,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = f"none after {TIMEOUT_SECONDS} s"
-        spent = Clock.now() - before
-        if code != 0:
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
-            raise RuntimeError(f"benchmark task {task} {options} ended with {code}:\n{tail}")
-        return {**json.loads(result.read_text()), "process": {"cpu": spent.cpu, "wall": spent.wall}}
+    before = Clock.now()
+    with Worker(task, **options) as worker:
+        result = worker.hear()
+        worker.wait()
+    spent = Clock.now() - before
+    return {**result, "process": {"cpu": spent.cpu, "wall": spent.wall}}
+
+
+class Worker:
+    """A fresh process that says one JSON object a line, and waits between two of them where its task does.
+
+    Args:
+        task: Name of the task, see `tests.bench.worker`.
+        options: Its arguments; what JSON can hold.
+    """
+
+    def __init__(self, task: str, **options: Any) -> None:
+        self._what = f"benchmark task {task} {options}"
+        self._log = tempfile.NamedTemporaryFile(prefix="tfx-estimator-bench-", suffix=".log")  # noqa: SIM115
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONWARNINGS": "ignore"}
+        environment.pop("TF_CONFIG", None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.worker", task, json.dumps(options)],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            bufsize=1,
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            stream.close()
+        self._log.close()
+
+    def hear(self) -> dict[str, Any]:
+        """Waits for the next thing that it says.
+
+        Returns:
+            The object.
+
+        Raises:
+            RuntimeError: It ended or said nothing for too long.
+        """
+        if not select.select([self._process.stdout], [], [], TIMEOUT_SECONDS)[0]:
+            raise RuntimeError(f"{self._what} said nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._what} ended with {self._process.wait()}:\n{self._tail()}")
+        return json.loads(line)
+
+    def go(self) -> dict[str, Any]:
+        """Lets it do its next slice.
+
+        Returns:
+            What the slice cost.
+        """
+        self._process.stdin.write("go\n")
+        return self.hear()
+
+    def wait(self) -> None:
+        """Waits for its end.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        self._process.stdin.close()
+        if self._process.wait(TIMEOUT_SECONDS):
+            raise RuntimeError(f"{self._what} ended with {self._process.returncode}:\n{self._tail()}")
+
+    def _tail(self) -> str:
+        return "\n".join(Path(self._log.name).read_text(errors="replace").splitlines()[-25:])
 
 
 def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell: Callable[[str], None]) -> dict:
@@ -100,11 +158,46 @@ def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell
     return results
 
 
-def median(results: Sequence[dict], key: str) -> float:
-    """The median of a value over the rounds.
+def alternate_slices(
+    sides: Sequence[tuple[str, Callable[[], Worker]]], slices: int, rounds: int, tell: Callable[[str], None]
+) -> dict[str, list[dict]]:
+    """Runs all sides at once, but one at a time: a slice of A, a slice of B, …, each well under some seconds.
+
+    A shared machine changes its pace from second to second; whole runs, one after the other, would not meet the same.
 
     Args:
-        results: One per round.
+        sides: Name of each, and what starts its worker.
+        slices: How many each worker does.
+        rounds: How often all of it, with fresh processes.
+        tell: Hears of every round.
+
+    Returns:
+        The slices of each side, in order.
+    """
+    results: dict[str, list[dict]] = {name: [] for name, _ in sides}
+    for number in range(1, rounds + 1):
+        with contextlib.ExitStack() as stack:
+            workers = {}
+            for name, start in sides:
+                workers[name] = stack.enter_context(start())
+                workers[name].hear()  # it is warm
+            for _ in range(slices):
+                for name, worker in workers.items():
+                    results[name].append(worker.go())
+        said = []
+        for name, values in results.items():
+            latest = values[-slices:]
+            micros = 1e6 * sum(value["cpu"] for value in latest) / sum(value["examples"] for value in latest)
+            said.append(f"{name} {micros:.1f}")
+        tell(f"round {number} of {rounds}, CPU µs per example: {', '.join(said)}")
+    return results
+
+
+def median(results: Sequence[dict], key: str) -> float:
+    """The median of a value.
+
+    Args:
+        results: One per round or slice.
         key: Name of the value.
 
     Returns:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tests.bench.measure import alternate, median, run_worker
+from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
 from tests.bench.report import Ratio
 
-# The tutorial's. Its reader works 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
+# The tutorial's. It reads 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
 TUTORIAL_BATCH = 64
-FIRST_STEP, LAST_STEP = 100, 750
-READER_EPOCHS = 5
+# 60 steps to warm up, then 11 slices, 46,080 examples in all; the reader's 12 slices of 60 batches are as many.
+TRAINING_STEPS, TRAINING_SLICES = 60, 11
+READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 
 
@@ -51,11 +52,10 @@ def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         "data_dir": setting.data_dir,
         "prepared": setting.prepared(),
         "batch_size": TUTORIAL_BATCH,
-        "first": FIRST_STEP,
-        "last": LAST_STEP,
+        "steps": TRAINING_STEPS,
     }
     sides = [(side, _worker("train", side=side, **options)) for side in ("tutorial", "ours", "constant")]
-    results = alternate(sides, setting.rounds, setting.tell)
+    results = alternate_slices(sides, TRAINING_SLICES, setting.rounds, setting.tell)
     cpu = {side: _micros(values) for side, values in results.items()}
     rate = {side: _rate(values) for side, values in results.items()}
     return [
@@ -74,14 +74,9 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     Returns:
         The claims, and all single results.
     """
-    options = {
-        "data_dir": setting.data_dir,
-        "prepared": setting.prepared(),
-        "batch_size": TUTORIAL_BATCH,
-        "epochs": READER_EPOCHS,
-    }
-    sides = [(side, _worker("read", side=side, **options)) for side in ("tutorial", "ours")]
-    results = alternate(sides, setting.rounds, setting.tell)
+    options = {"data_dir": setting.data_dir, "prepared": setting.prepared(), "batch_size": TUTORIAL_BATCH}
+    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()]
+    results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
     cpu = {side: _micros(values) for side, values in results.items()}
     return [_less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
 
@@ -107,7 +102,7 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         "batch_size": PIPELINE_BATCH,
         "steps": PIPELINE_STEPS,
     }
-    sides = [(side, _worker("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
+    sides = [(side, _run("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
     results = alternate(sides, setting.rounds, setting.tell)
     for side, values in results.items():
         if not all(value["pushed"] for value in values):
@@ -147,7 +142,11 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
 }
 
 
-def _worker(task: str, **options: Any) -> Callable[[], dict[str, Any]]:
+def _worker(task: str, **options: Any) -> Callable[[], Worker]:
+    return lambda: Worker(task, **options)
+
+
+def _run(task: str, **options: Any) -> Callable[[], dict[str, Any]]:
     return lambda: run_worker(task, **options)
 
 

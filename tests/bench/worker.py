@@ -1,24 +1,77 @@
-"""The measurements themselves: `python -m tests.bench.worker TASK OPTIONS RESULT`, always a fresh process."""
+"""The measurements themselves: `python -m tests.bench.worker TASK OPTIONS`, always a fresh process.
+
+It says one JSON object a line on its stdout. Measurements in slices say one when they are warm, then wait for a line on
+their stdin before each slice.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, TextIO
 
 from tests.bench.measure import Clock
 
 
-def main(argv: list[str]) -> None:
-    """Runs one task and writes its result.
+class Slices:
+    """Measures slices of work, each when it is told to.
 
     Args:
-        argv: Name of the task, its options as JSON, path of the result.
+        say: Where to say results.
     """
-    task, options, result = argv
-    Path(result).write_text(json.dumps(TASKS[task](**json.loads(options))))
+
+    def __init__(self, say: TextIO) -> None:
+        self._say = say
+        self._cpu = 0.0
+
+    def warm(self) -> bool:
+        """Says that slices can begin, and waits.
+
+        Returns:
+            Shall there be a slice; else the work is done.
+        """
+        print(json.dumps({"warm": True}), file=self._say, flush=True)
+        return self._wait()
+
+    def done(self, examples: int) -> bool:
+        """Says what the slice cost, and waits.
+
+        Args:
+            examples: In this slice.
+
+        Returns:
+            Shall there be another one.
+        """
+        now = Clock.now()
+        # What other threads did while this side had to wait counts as well: they prefetch.
+        spent = {"cpu": now.cpu - self._cpu, "wall": now.wall - self._start.wall, "examples": examples}
+        print(json.dumps(spent), file=self._say, flush=True)
+        self._cpu = now.cpu
+        return self._wait()
+
+    def _wait(self) -> bool:
+        self._cpu = self._cpu or Clock.now().cpu
+        told = sys.stdin.readline()
+        self._start = Clock.now()
+        return bool(told)
+
+
+def main(argv: list[str]) -> None:
+    """Runs one task.
+
+    Args:
+        argv: Name of the task, and its options as JSON.
+    """
+    task, options = argv
+    with os.fdopen(os.dup(1), "w") as say:
+        os.dup2(2, 1)  # whatever else prints, prints into the log
+        if task in SLICED:
+            SLICED[task](Slices(say), **json.loads(options))
+        else:
+            print(json.dumps(TASKS[task](**json.loads(options))), file=say, flush=True)
 
 
 def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
@@ -53,91 +106,95 @@ def write_floats(data_dir: Optional[str], folder: str) -> dict[str, Any]:
 
 
 def read(
-    side: str, data_dir: Optional[str], prepared: dict[str, Any], batch_size: int, epochs: int
-) -> dict[str, float]:
+    slices: Slices, side: str, data_dir: Optional[str], prepared: dict[str, Any], batch_size: int, batches: int
+) -> None:
     """Reads training batches, inside TensorFlow, as an Estimator does; nothing is trained.
 
     Args:
+        slices: Measures.
         side: `ours` or `tutorial`.
         data_dir: TFDS data_dir, for the tutorial.
         prepared: Our tf.Examples and graph.
         batch_size: Examples.
-        epochs: How many times the training split, for ours; the tutorial's reader ends after one.
-
-    Returns:
-        CPU and wall seconds, examples, from the first element on, filling the shuffle buffer included.
+        batches: In one slice.
     """
     import tensorflow as tf
 
-    from tests.bench import ours
-    from tests.bench.peers import tutorial
-
     mode = tf.estimator.ModeKeys.TRAIN
     if side == "tutorial":
-        batches = tutorial.make_input_fn(data_dir)(mode)
+        from tests.bench.peers import tutorial
+
+        dataset = tutorial.make_input_fn(data_dir)(mode)
     else:
-        batches = ours.trainer_spec(prepared, tempfile.mkdtemp(), batch_size, 1000)["train_spec"].input_fn(mode=mode)
-        batches = batches.take(60_000 * epochs // batch_size)
+        from tests.bench import ours
 
-    def count(examples: tf.Tensor, batch: tuple) -> tf.Tensor:
-        features, labels = batch
-        images = features["image"] if isinstance(features, dict) else features
-        # One pixel, so that nothing of the image's way can be left out.
-        return examples + tf.cast(tf.size(labels) + 0 * tf.cast(images[0, 0, 0, 0], tf.int32), tf.int64)
+        dataset = ours.trainer_spec(prepared, tempfile.mkdtemp(), batch_size, 1000)["train_spec"].input_fn(mode=mode)
+    iterator = iter(dataset)
 
-    start = Clock.now()
-    examples = int(batches.reduce(tf.constant(0, tf.int64), count).numpy())
-    spent = Clock.now() - start
-    return {"cpu": spent.cpu, "wall": spent.wall, "examples": examples}
+    @tf.function
+    def consume(count: tf.Tensor) -> tf.Tensor:
+        pixels = 0.0
+        for _ in tf.range(count):
+            features, _ = next(iterator)
+            images = features["image"] if isinstance(features, dict) else features
+            # One pixel, so that nothing of the image's way can be left out.
+            pixels += images[0, 0, 0, 0]
+        return pixels
+
+    consume(tf.constant(10))
+    going = slices.warm()
+    while going:
+        consume(tf.constant(batches))
+        going = slices.done(batches * batch_size)
 
 
 def train(
-    side: str, data_dir: Optional[str], prepared: dict[str, Any], batch_size: int, first: int, last: int
-) -> dict[str, float]:
-    """Trains with an Estimator, and measures between two steps.
+    slices: Slices, side: str, data_dir: Optional[str], prepared: dict[str, Any], batch_size: int, steps: int
+) -> None:
+    """Trains with an Estimator.
 
     Args:
+        slices: Measures.
         side: `ours`, `tutorial`, or `constant`: our model_fn on one batch that stays in memory.
         data_dir: TFDS data_dir, for the tutorial.
         prepared: Our tf.Examples and graph.
         batch_size: Examples.
-        first: Step at which measuring starts.
-        last: Step at which it ends, and training too.
-
-    Returns:
-        CPU and wall seconds, examples, and the last loss.
+        steps: In one slice; as many before the first, to warm up.
     """
     import tensorflow as tf
 
-    from tests.bench import ours
-    from tests.bench.peers import tutorial
-
     class Hook(tf.estimator.SessionRunHook):
-        """Reads the clocks at two steps."""
+        """Measures between two steps."""
 
         def begin(self) -> None:
             self.step = 0
-            self.marks: dict[int, Clock] = {}
 
         def after_run(self, run_context: Any, run_values: Any) -> None:
             self.step += 1
-            if self.step in (first, last):
-                self.marks[self.step] = Clock.now()
+            if self.step % steps:
+                return
+            going = slices.warm() if self.step == steps else slices.done(steps * batch_size)
+            if not going:
+                run_context.request_stop()
 
-    hook = Hook()
+    hooks = [Hook()]
     model_dir = tempfile.mkdtemp()
     if side == "tutorial":
-        tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=[hook], max_steps=last)
-    else:
-        spec = ours.trainer_spec(prepared, model_dir, batch_size, last)
-        input_fn = spec["train_spec"].input_fn
-        if side == "constant":
-            batch = _first_batch(input_fn)
-            spec["estimator"].train(lambda: tf.data.Dataset.from_tensors(batch).repeat(), hooks=[hook], max_steps=last)
-        else:
-            spec["estimator"].train(input_fn, hooks=[hook], max_steps=last)
-    spent = hook.marks[last] - hook.marks[first]
-    return {"cpu": spent.cpu, "wall": spent.wall, "examples": (last - first) * batch_size}
+        from tests.bench.peers import tutorial
+
+        tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=hooks)
+        return
+    from tests.bench import ours
+
+    spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
+    input_fn = spec["train_spec"].input_fn
+    if side == "constant":
+        batch = _first_batch(input_fn)
+
+        def input_fn() -> tf.data.Dataset:
+            return tf.data.Dataset.from_tensors(batch).repeat()
+
+    spec["estimator"].train(input_fn, hooks=hooks)
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:
@@ -190,13 +247,8 @@ def _first_batch(input_fn: Any) -> Any:
         return session.run(iterator.get_next())
 
 
-TASKS = {
-    "prepare": prepare,
-    "write_floats": write_floats,
-    "read": read,
-    "train": train,
-    "run_pipeline": run_pipeline,
-}
+TASKS = {"prepare": prepare, "write_floats": write_floats, "run_pipeline": run_pipeline}
+SLICED = {"read": read, "train": train}
 
 if __name__ == "__main__":
     main(sys.argv[1:])
