@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from typing import IO, Any, Optional
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 
 from data.features import LABEL
@@ -87,7 +89,8 @@ class _View:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status: Optional[Any] = None
+        self._live: Optional[Live] = None
+        self._spinner = Spinner("dots")
         self._title = ""
         self._printed = 0.0
         self.current = ""
@@ -121,8 +124,8 @@ class _View:
 
     def progress(self, text: str) -> None:
         """Shows progress inside a component."""
-        if self._status:
-            self._status.update(f"{self._title}: {text}")
+        if self._live:
+            self._spinner.update(text=f"{self._title}: {text}")
         elif time.monotonic() - self._printed >= _PROGRESS_SECONDS:
             self._printed = time.monotonic()
             self._console.print(f"          {self.current}: {text}")
@@ -134,13 +137,17 @@ class _View:
 
     def _show(self, text: str) -> None:
         if self._console.is_terminal:
-            self._status = self._console.status(text)
-            self._status.start()
+            self._spinner.update(text=text)
+            # Not redirecting: what libraries print belongs into the log.
+            self._live = Live(
+                self._spinner, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._live.start()
 
     def _hide(self) -> None:
-        if self._status:
-            self._status.stop()
-            self._status = None
+        if self._live:
+            self._live.stop()
+            self._live = None
 
 
 class _ProgressHandler(logging.Handler):
