@@ -6,7 +6,7 @@
     │   ├── DataNotFoundError                       no such data set, folder, split or version; no network
     │   ├── DamagedDataError                        truncated, corrupt or contradictory files
     │   └── DataValidationError                     ExampleValidator found anomalies
-    ├── UserCodeError                 exit code 4   a model_fn, module file or preprocessing_fn does not keep its contract
+    ├── UserCodeError                 exit code 4   a model_fn or a module file does not keep its contract
     ├── TrainingError                 exit code 5   a training task failed
     │   ├── TaskFailedError                         a task ended with an error of its own
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline

@@ -33,7 +33,7 @@ def encode_images(images: tf.Tensor) -> tf.Tensor:
 
 
 def serving_receiver_fn(
-    feature_spec: dict[str, Any], transform: Transform, image_shape: tuple[int, ...]
+    feature_spec: dict[str, Any], transform: Transform, image_shape: tuple[int, int, int]
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
     """Makes the receiver of serving: serialized tf.Examples, or uint8 images, through the same Transform graph.
 

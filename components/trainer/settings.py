@@ -25,7 +25,7 @@ class Settings:
     start_timeout: float = 300.0
     stall_timeout: float = 600.0
     declaration: Optional[dict[str, Any]] = None
-    image_shape: tuple[int, ...] = ()
+    image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
 
@@ -36,4 +36,5 @@ class Settings:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Reads what `to_dict` wrote."""
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**restored)
