@@ -20,13 +20,15 @@ def write_file(name: str, text: str, *, force: bool) -> None:
         DeclarationError: The name cannot be used.
         TfxEstimatorError: The file cannot be written.
     """
-    file = Path(name).expanduser()
-    if file.is_dir():
+    file = Path(os.path.expanduser(name))
+    if not name or "\0" in name:
+        raise DeclarationError(f"{name!r} is no file's name", expected="a file's name", todo="name one")
+    if os.path.isdir(file):
         raise DeclarationError(f"{name} is a folder", expected="a file's name", todo=f"name a file in it: {name}/...")
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):
         todo = f"create it: mkdir -p {file.parent}"
         raise DeclarationError(f"there is no folder {file.parent}", expected="a folder that exists", todo=todo)
-    if file.exists() and not force:
+    if os.path.exists(file) and not force:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
     partial = file.with_name(f".{file.name}.{os.getpid()}")
@@ -34,6 +36,7 @@ def write_file(name: str, text: str, *, force: bool) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(file)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        if os.path.exists(partial):
+            partial.unlink()
         what = f"{name} cannot be written: {error.strerror}"
         raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,9 +38,8 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
         todo = f"check the name, or put the module into one of these folders: {searched}; or install it"
         return [Problem(path, problem, form, todo, value=target)]
     if module.file is None:
-        return [
-            Problem(path, f"`{module_name}` is a folder without __init__.py", form, "name a module in it", value=target)
-        ]
+        kind = "a folder without __init__.py" if module.folders else "built into Python"
+        return [Problem(path, f"`{module_name}` is {kind}", form, "name a module of your own", value=target)]
     if not is_source(module):
         return []
     names, problem = _read(module.file)
@@ -61,13 +61,16 @@ def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Probl
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
     place = Path(file)
-    if "\0" in file or not place.exists():
-        there = sorted(p.name for p in place.parent.glob("*.py")) if "\0" not in file and place.parent.is_dir() else []
-        near = nearest(place.name, there)
+    # os.path takes any text; pathlib raises on a name that is too long, or holds a zero byte.
+    if not os.path.exists(file):
+        folder = os.path.dirname(file)
+        there = [name for name in os.listdir(folder) if name.endswith(".py")] if os.path.isdir(folder) else []
+        near = nearest(os.path.basename(file), sorted(there))
         todo = f"did you mean `{near}`?" if near else "check the path: it is relative to the declaration's folder"
         return [Problem(path, "there is no such file", expected, todo, value=file)]
-    if not place.is_file():
-        return [Problem(path, "this is a folder", expected, "name a file in it", value=file)]
+    if not os.path.isfile(file):
+        what = "this is a folder" if os.path.isdir(file) else "this is no regular file"
+        return [Problem(path, what, expected, "name a Python file", value=file)]
     names, problem = _read(place)
     if names is None:
         return [Problem(path, problem, expected, "correct the file", value=file)]

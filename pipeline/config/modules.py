@@ -112,17 +112,16 @@ def defined_names(tree: ast.Module) -> Names:
 
 def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:
     namespace = []
-    for folder in folders:
-        package, file = folder / name / "__init__.py", folder / f"{name}.py"
-        if package.is_file():
-            return Module(name, package.resolve(), (package.parent.resolve(),))
-        if file.is_file():
-            return Module(name, file.resolve())
-        for extension in _EXTENSIONS:
-            if (compiled := folder / f"{name}{extension}").is_file():
-                return Module(name, compiled.resolve())
-        if (folder / name).is_dir():
-            namespace.append((folder / name).resolve())
+    for folder in map(str, folders):
+        place = os.path.join(folder, name)
+        files = (os.path.join(place, "__init__.py"), f"{place}.py", *(f"{place}{suffix}" for suffix in _EXTENSIONS))
+        # os.path, as pathlib raises on a name that is too long.
+        file = next((file for file in files if os.path.isfile(file)), None)
+        if file is not None:
+            found = Path(file).resolve()
+            return Module(name, found, (found.parent,) if file == files[0] else ())
+        if os.path.isdir(place):
+            namespace.append(Path(place).resolve())
     return Module(name, None, tuple(dict.fromkeys(namespace))) if namespace else None
 
 

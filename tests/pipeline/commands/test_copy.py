@@ -44,6 +44,14 @@ def test_a_folder_is_no_file(tmp_path, capsys):
     assert "is a folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 300])
+def test_what_is_no_name_is_refused(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    assert main(["copy", "digits", name]) in (1, 2)
+    assert "to do:" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(capsys):
     assert main(["copy", "digits", "/proc/mine.yaml"]) == 1
     assert "/proc/mine.yaml cannot be written" in capsys.readouterr().err

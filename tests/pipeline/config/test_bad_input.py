@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from random import Random
 
 import pytest
 
+from pipeline import presets
 from pipeline.config import load
 from pipeline.errors import DeclarationError
 
@@ -324,6 +326,48 @@ def test_a_huge_file_is_not_read(tmp_path):
         load(file)
 
 
+def test_damage_anywhere_is_a_typed_error_or_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pieces = [
+        b"&a ",
+        b"*a",
+        b"<<: ",
+        b"!!int ",
+        b"{",
+        b"]",
+        b": ",
+        b"- ",
+        b"|\n",
+        b"\t",
+        b"\0",
+        b"\xff",
+        b"1e999",
+        b"'",
+        b"\n",
+    ]
+    overrides = [
+        "trainer={}",
+        "trainer.params={1: 2}",
+        "trainer.module_file=" + "x" * 5000,
+        "data.dataset=~/" + "." * 300,
+    ]
+    overrides += ["trainer.model=sys:x", "trainer.model=" + "a" * 300 + ":b", 'pusher.destination="\\0"', "name=[[]]"]
+    random = Random(1)
+    outcomes = set()
+    for _ in range(200):
+        text = bytearray(presets.path("mnist").read_bytes())
+        for _ in range(random.randint(0, 3)):
+            place = random.randrange(len(text))
+            text[place : place + random.choice([0, 0, 10])] = random.choice(pieces)
+        (tmp_path / "mine.yaml").write_bytes(text)
+        try:
+            load("mine.yaml", random.sample(overrides, random.randint(0, 2)))
+            outcomes.add("loaded")
+        except DeclarationError as error:
+            outcomes.add("refused" if "mine.yaml" in str(error) else f"no place named: {error}")
+    assert outcomes == {"loaded", "refused"}
+
+
 MODULE_FILES = [
     ("def other(): pass\ndef _hidden(): pass\n", ["it defines _hidden, other", "define trainer_fn or run_fn"]),
     ("def runfn(fn_args): pass\n", ["it defines runfn", "rename `runfn`"]),
@@ -357,4 +401,5 @@ def test_a_model_in_a_file_that_does_not_parse(refuse, tmp_path, good):
     (tmp_path / "mynets.py").write_text("def net(:\n")
     (tmp_path / "folder").mkdir()
     assert "mynets.py:1 does not parse" in refuse(good.replace("model_fn.networks:mnist_cnn", "mynets:net"))
+    assert "`sys` is built into Python" in refuse(good.replace("model_fn.networks:mnist_cnn", "sys:net"))
     assert "folder without __init__.py" in refuse(good.replace("model_fn.networks:mnist_cnn", "folder:net"))
