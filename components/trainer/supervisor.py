@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, Optional
 
 from components.trainer.job import Job, TaskFiles
@@ -20,6 +21,11 @@ from components.trainer.outcome import Outcome
 from components.trainer.progress import ProgressReader
 from pipeline import errors
 
+_PROJECT = str(Path(__file__).resolve().parents[2])
+# Not `-m`, which puts the current folder first: a user's own `data.py` there would hide the project's `data`.
+_TASK = (
+    f"import sys; sys.path[0] = {_PROJECT!r}; from components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
+)
 _POLL_SECONDS = 0.1
 _LOG_LINES = 15
 
@@ -53,7 +59,7 @@ class Supervisor:
         self._job.save(path)
         with open(self._files.log, "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "components.trainer.task", path, self._files.task, str(self._files.attempt)],
+                [sys.executable, "-c", _TASK, path, self._files.task, str(self._files.attempt)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

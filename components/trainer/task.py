@@ -1,4 +1,4 @@
-"""One training task: `python -m components.trainer.task JOB TASK ATTEMPT`, always a fresh process.
+"""One training task, always a fresh process.
 
 Fresh, because collectives and logical devices must be set up before any TensorFlow op runs, and a local TFX runner has
 long since run some.
@@ -10,7 +10,6 @@ import ctypes
 import json
 import os
 import signal
-import sys
 import traceback
 
 from components.trainer.job import Job, TaskFiles
@@ -72,7 +71,3 @@ def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename] or list(frames)
     return "".join(traceback.format_list(own[-3:])).rstrip()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

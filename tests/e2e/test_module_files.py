@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 DECLARATION = """
 name: modules
 data: {dataset: digits, splits: {train: "train[:80%]", eval: "train[80%:]"}, shards: 2}
-transform: {module_file: my_transform.py}
+transform: {module_file: transform/my_transform.py}
 trainer: {module_file: my_trainer.py, train_steps: 80}
 evaluator: {min_accuracy: 0.7, prediction_key: scores}
 """
@@ -68,7 +68,9 @@ def trainer_fn(fn_args, schema):
 
 
 def test_existing_module_files_run_unchanged(workdir, tmp_path: Path):
-    for name, text in {"m.yaml": DECLARATION, "my_transform.py": TRANSFORM, "my_trainer.py": TRAINER}.items():
+    # In folders of their own: TFX packs, and hashes, all modules beside a module file.
+    (tmp_path / "transform").mkdir()
+    for name, text in {"m.yaml": DECLARATION, "transform/my_transform.py": TRANSFORM, "my_trainer.py": TRAINER}.items():
         (tmp_path / name).write_text(text)
     workdir.run(str(tmp_path / "m.yaml"))
     results = workdir.summary("modules")

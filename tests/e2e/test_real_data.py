@@ -39,16 +39,16 @@ def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_
     assert served_accuracy(results["pushed"], workdir.path, "mnist") == pytest.approx(results["accuracy"], abs=1e-6)
 
 
-def test_cifar10_learns_in_three_epochs(workdir, real_data_dir):
+def test_cifar10_learns_in_two_epochs(workdir, real_data_dir):
     workdir.run(
         "cifar10",
         *("--set", f"data.data_dir={real_data_dir}"),
-        *("--set", "trainer.train_steps=1170"),
+        *("--set", "trainer.train_steps=780"),
         *("--set", "evaluator.min_accuracy=0.99"),
     )
     results = workdir.summary("cifar10")
     assert results["examples"] == {"train": 50_000, "eval": 10_000}
-    assert results["accuracy"] >= 0.6
+    assert results["accuracy"] >= 0.55
     assert results["blessed"] is False
     assert results["pushed"] is None
     assert "below 0.9900" in results["reasons"][0]
