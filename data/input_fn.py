@@ -10,6 +10,10 @@ import tensorflow as tf
 
 from data.features import LABEL
 
+# More of them cost more CPU than they save time.
+_PARALLEL_READS = 2
+_BLOCK = 64
+
 Features = dict[str, tf.Tensor]
 Transform = Callable[[Features], Features]
 
@@ -28,7 +32,8 @@ class ExampleReader:
         transform: Applies the Transform graph to a batch of parsed features.
         train_batch_size: Global batch size, in examples.
         eval_batch_size: Global batch size of evaluation, in examples.
-        shuffle_buffer: In examples.
+        shuffle_buffer: In examples; for training files that are not kept in memory.
+        resident_bytes: Training files of up to this size together are kept in memory, and shuffled as a whole.
         seed: Of the order of files and examples.
         start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
             it stopped: a checkpoint does not hold the input's position.
@@ -43,6 +48,7 @@ class ExampleReader:
     eval_batch_size: int
     shuffle_buffer: int
     seed: int
+    resident_bytes: int = 0
     start_step: Callable[[], int] = lambda: 0
     label: str = LABEL
 
@@ -65,28 +71,53 @@ class ExampleReader:
 
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = context.get_per_replica_batch_size(self.train_batch_size) if context else self.train_batch_size
-        files = tf.data.Dataset.from_tensor_slices(sorted(self.train_files))
-        files = _shard(files, context).shuffle(len(self.train_files), seed=self.seed)
-        records = tf.data.TFRecordDataset(files)
-        records = records.shuffle(self.shuffle_buffer, seed=self.seed).repeat()
-        start = self.start_step()
-        if start:
-            pipelines = context.num_input_pipelines if context else 1
-            records = records.skip(start * self.train_batch_size // pipelines)
-        return self._batches(records, batch_size, drop_remainder=True)
+        pipelines = context.num_input_pipelines if context else 1
+        start = self.start_step() * self.train_batch_size // pipelines
+        files = _shard(tf.data.Dataset.from_tensor_slices(sorted(self.train_files)), context)
+        if sum(tf.io.gfile.stat(path).length for path in self.train_files) <= self.resident_bytes:
+            batches = self._resident(files, start, batch_size)
+        else:
+            batches = self._streamed(files, start, batch_size)
+        return self._parsed(batches)
+
+    def _streamed(self, files: tf.data.Dataset, start: int, batch_size: int) -> tf.data.Dataset:
+        """Reads the files over and over, in another order each time, through a shuffle buffer."""
+        records = _records(files.shuffle(len(self.train_files), seed=self.seed))
+        records = records.shuffle(self.shuffle_buffer, seed=self.seed).repeat().skip(start)
+        return records.batch(batch_size, drop_remainder=True)
+
+    def _resident(self, files: tf.data.Dataset, start: int, batch_size: int) -> tf.data.Dataset:
+        """Reads the files once; each epoch is a permutation of all examples, and skipping costs next to nothing."""
+
+        def batches(records: tf.Tensor) -> tf.data.Dataset:
+            size = tf.size(records, out_type=tf.int64)
+            order = tf.data.Dataset.range(size).shuffle(size, seed=self.seed).repeat().skip(start)
+            return order.batch(batch_size, drop_remainder=True).map(lambda chosen: tf.gather(records, chosen))
+
+        return _records(files).batch(tf.int64.max).flat_map(batches)
 
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = context.get_per_replica_batch_size(self.eval_batch_size) if context else self.eval_batch_size
         files = _shard(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files)), context)
-        return self._batches(tf.data.TFRecordDataset(files), batch_size, drop_remainder=False)
+        return self._parsed(_records(files).batch(batch_size))
 
-    def _batches(self, records: tf.data.Dataset, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+    def _parsed(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         def parse(serialized: tf.Tensor) -> tuple[Features, tf.Tensor]:
             features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
             return features, features.pop(self.label)
 
-        batches = records.batch(batch_size, drop_remainder=drop_remainder)
         return batches.map(parse, num_parallel_calls=2, deterministic=True).prefetch(2)
+
+
+def _records(files: tf.data.Dataset) -> tf.data.Dataset:
+    """Reads several files at a time; the order is the same each time."""
+    return files.interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=_PARALLEL_READS,
+        block_length=_BLOCK,
+        num_parallel_calls=_PARALLEL_READS,
+        deterministic=True,
+    )
 
 
 def _shard(files: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:

@@ -40,9 +40,11 @@ def preprocessing_fn(inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]
         `image`: float32, [batch, height, width, channels]; `label`: int64, [batch].
     """
     height, width, channels = custom_config["image_shape"]
-    images = tf.cast(decode_images(inputs[IMAGE], (height, width, channels)), tf.float32) / 255.0
+    images = tf.cast(decode_images(inputs[IMAGE], (height, width, channels)), tf.float32)
+    scaled = images / 255.0
     # Per-image moments first: the analyzers then reduce a few numbers per image, not its pixels.
-    mean = tft.mean(tf.reduce_mean(images, axis=[1, 2]), reduce_instance_dims=False)
-    second_moment = tft.mean(tf.reduce_mean(tf.square(images), axis=[1, 2]), reduce_instance_dims=False)
-    variance = tf.maximum(second_moment - tf.square(mean), _MIN_VARIANCE)
-    return {IMAGE: (images - mean) * tf.math.rsqrt(variance), LABEL: tf.reshape(inputs[LABEL], [-1])}
+    mean = tft.mean(tf.reduce_mean(scaled, axis=[1, 2]), reduce_instance_dims=False)
+    second_moment = tft.mean(tf.reduce_mean(tf.square(scaled), axis=[1, 2]), reduce_instance_dims=False)
+    factor = tf.math.rsqrt(tf.maximum(second_moment - tf.square(mean), _MIN_VARIANCE))
+    # (scaled - mean) * factor, in two passes over the pixels instead of three.
+    return {IMAGE: images * (factor / 255.0) - mean * factor, LABEL: tf.reshape(inputs[LABEL], [-1])}

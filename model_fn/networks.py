@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from model_fn.layers import PooledConv2D
 from model_fn.resnet import cifar_resnet
 
 __all__ = ["cifar_cnn", "cifar_resnet", "mnist_cnn"]
@@ -28,8 +29,7 @@ def mnist_cnn(num_classes: int) -> tf.keras.Model:
     # No input_shape: in an Estimator a model that is built early refers to a placeholder that nobody feeds.
     return tf.keras.Sequential(
         [
-            layers.Conv2D(32, 3, activation="relu", name="conv1"),
-            layers.MaxPooling2D(name="pool1"),
+            PooledConv2D(32, 3, name="conv1"),
             layers.Flatten(name="flatten"),
             layers.Dense(64, activation="relu", name="dense1"),
             layers.Dense(num_classes, name="logits"),
@@ -50,10 +50,8 @@ def cifar_cnn(num_classes: int) -> tf.keras.Model:
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
-            layers.Conv2D(32, 3, activation="relu", name="conv1"),
-            layers.MaxPooling2D(name="pool1"),
-            layers.Conv2D(64, 3, activation="relu", name="conv2"),
-            layers.MaxPooling2D(name="pool2"),
+            PooledConv2D(32, 3, name="conv1"),
+            PooledConv2D(64, 3, name="conv2"),
             layers.Flatten(name="flatten"),
             layers.Dense(64, activation="relu", name="dense1"),
             layers.Dense(num_classes, name="logits"),

@@ -67,6 +67,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         eval_batch_size=section.eval_batch_size,
         shuffle_buffer=section.shuffle_buffer,
         seed=section.seed,
+        resident_bytes=section.resident_megabytes << 20,
         start_step=functools.partial(_global_step, fn_args.model_run_dir),
     )
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)

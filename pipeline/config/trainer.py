@@ -41,7 +41,13 @@ class TrainerSection(Section):
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"
     )
-    shuffle_buffer: conint(ge=1, le=_MAX_STEPS) = Field(default=10_000, description="examples")  # type: ignore[valid-type]
+    shuffle_buffer: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
+        default=10_000, description="examples; for training files that are not kept in memory"
+    )
+    resident_megabytes: conint(ge=0, le=1_000_000) = Field(  # type: ignore[valid-type]
+        default=512,
+        description="training files of up to this size together are kept in memory, and shuffled as a whole",
+    )
     save_checkpoints_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="steps; null is a tenth of train_steps, between 100 and 1,000"
     )

@@ -32,8 +32,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return sorted(str(path) for path in folder.iterdir())
 
 
-@pytest.fixture
-def reader(files):
+@pytest.fixture(params=[0, 1 << 20], ids=["streamed", "resident"])
+def reader(files, request: pytest.FixtureRequest):
     import tensorflow as tf
 
     from data.input_fn import ExampleReader
@@ -52,6 +52,7 @@ def reader(files):
             "eval_batch_size": 16,
             "shuffle_buffer": 64,
             "seed": 7,
+            "resident_bytes": request.param,
             **values,
         }
         return ExampleReader(**settings)
@@ -73,8 +74,8 @@ def context(pipelines: int, index: int):
     return tf.distribute.InputContext(pipelines, index, num_replicas_in_sync=pipelines)
 
 
-def test_evaluation_reads_every_example_exactly_once_in_order(reader):
-    assert flat(labels(reader().input_fn("eval"))) == list(range(TOTAL))
+def test_evaluation_reads_every_example_exactly_once(reader):
+    assert sorted(flat(labels(reader().input_fn("eval")))) == list(range(TOTAL))
 
 
 def test_images_are_those_of_their_labels(reader):
@@ -127,3 +128,13 @@ def test_each_input_pipeline_gets_its_part_of_the_global_batch(reader, pipelines
 
 def test_training_batches_are_all_full(reader):
     assert {len(batch) for batch in labels(reader().input_fn("train"), 40)} == {16}
+
+
+def test_files_in_memory_are_shuffled_as_a_whole(files, reader):
+    one_file = reader(train_files=files[:1], train_batch_size=SIZES[0], shuffle_buffer=1)
+    seen = labels(one_file.input_fn("train"), 2)
+    if one_file.resident_bytes:
+        assert seen[0] != sorted(seen[0])
+        assert seen[0] != seen[1]
+    else:
+        assert seen[0] == sorted(seen[0])
