@@ -64,14 +64,15 @@ def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console)
     table = Table(title="CPU seconds per component, medians")
     for column in ("component", "TFX's MNIST example", "ours", "ratio"):
         table.add_column(column, justify="left" if column == "component" else "right")
-    pairs = {**{name: _PEERS.get(name, name) for name in ours}}
+    pairs = {name: _PEERS.get(name, name) for name in ours}
     for name, other in pairs.items():
         table.add_row(name, _seconds(peer.get(other)), _seconds(ours[name]), _times(peer.get(other), ours[name]))
     for name in peer:
         if name not in pairs.values():
             table.add_row(name, _seconds(peer[name]), "", "")
     table.add_section()
-    table.add_row("together", _seconds(sum(peer.values())), _seconds(sum(ours.values())))
+    together = sum(peer.values()), sum(ours.values())
+    table.add_row("together", *map(_seconds, together), _times(*together))
     console.print(table)
 
 
