@@ -1,0 +1,25 @@
+"""What is blessed, compared with what was blessed before."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+
+
+def test_a_model_that_is_worse_than_the_blessed_one_is_not_pushed(workdir):
+    quick = ("--set", "evaluator.min_accuracy=0.2")
+    workdir.run("digits", *quick, "--set", "trainer.train_steps=150")
+    good = workdir.summary("digits")
+    assert good["blessed"] is True
+
+    said = workdir.run("digits", *quick, "--set", "trainer.train_steps=5")
+    bad = workdir.summary("digits")
+    assert 0.2 < bad["accuracy"] < good["accuracy"] - 0.01
+    assert bad["blessed"] is False
+    assert bad["pushed"] is None
+    (reason,) = bad["reasons"]
+    change = bad["accuracy"] - good["accuracy"]
+    assert reason == f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"
+    assert reason in said
+    assert [str(path) for path in (workdir.path / "digits" / "serving").iterdir()] == [good["pushed"]]
