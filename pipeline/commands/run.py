@@ -18,8 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
     from pipeline.config import load
+    from pipeline.config.paths import check_workdir
 
     loaded = load(args.source, args.overrides)
+    check_workdir(args.workdir)
 
     from pipeline.runners.console import run_declaration
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.config.code_checks import check_module_file, check_target
 from pipeline.config.declaration import Declaration
 from pipeline.config.distribution import Strategy
-from pipeline.config.paths import looks_like_folder
+from pipeline.config.paths import looks_like_folder, reject_folder
 from pipeline.config.problems import Problem
 from pipeline.config.splits import EXAMPLES, reject_split, split_names
 
@@ -30,6 +30,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *_strategy(declaration, "train", "global_batch_size"),
         *_strategy(declaration, "eval", "eval_batch_size"),
         *_evaluator(declaration),
+        *_pusher(declaration),
         *_beam(declaration),
     ]
 
@@ -147,6 +148,15 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
             yield Problem("evaluator.slices", f"`{name}` is no feature's name", "for example label", "correct it")
         elif slices.count(name) > 1:
             yield Problem("evaluator.slices", f"`{name}` is named more than once", "each feature once", "keep one")
+
+
+def _pusher(declaration: Declaration) -> Iterator[Problem]:
+    destination = declaration.pusher.destination
+    if destination is None or "://" in destination:
+        return
+    if reason := reject_folder(destination) if destination else "it is empty":
+        expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"
+        yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
 
 
 def _beam(declaration: Declaration) -> Iterator[Problem]:

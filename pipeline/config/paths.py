@@ -1,4 +1,4 @@
-"""Makes the declaration's relative paths absolute."""
+"""Paths: relative ones made absolute, and folders checked before anything is written into them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from pipeline.config.yaml_text import Path
+from pipeline.errors import DeclarationError
 
 # These are always paths; data.dataset is one where it looks like one.
 PATHS: tuple[Path, ...] = (
@@ -14,6 +15,9 @@ PATHS: tuple[Path, ...] = (
     ("transform", "module_file"),
     ("pusher", "destination"),
 )
+# Made by the kernel alone, whatever their permissions say.
+_KERNEL_FOLDERS = ("/proc", "/sys")
+_GLOB_CHARACTERS = "*?["
 
 
 def looks_like_folder(dataset: str) -> bool:
@@ -44,3 +48,55 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
             values[path[0]][path[1]] = absolute
             changed.add(path)
     return changed
+
+
+def reject_folder(path: str) -> str:
+    """Says why no files can be written into a folder, which need not be there yet. Creates nothing.
+
+    Args:
+        path: An absolute local path.
+
+    Returns:
+        The reason, or an empty text where the folder is there and can be written, or can be made.
+    """
+    place = path
+    while True:
+        try:
+            # Not `exists`: a link to nowhere is in the way too.
+            os.lstat(place)
+            break
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            place = os.path.dirname(place)
+        except OSError as error:
+            return f"the path cannot be used: {error.strerror}"
+        except ValueError:
+            return "the path holds a zero byte"
+    if not os.path.isdir(place):
+        return "this is no folder" if place == path else f"{place} is no folder"
+    real = os.path.realpath(place)
+    is_kernels = any(real == folder or real.startswith(f"{folder}/") for folder in _KERNEL_FOLDERS)
+    if is_kernels or not os.access(place, os.W_OK | os.X_OK):
+        return "this folder cannot be written" if place == path else f"it cannot be made: {place} cannot be written"
+    return ""
+
+
+def check_workdir(workdir: str) -> None:
+    """Checks that a run can keep its results in a folder. Creates nothing.
+
+    Args:
+        workdir: The folder of all runs; relative to the current one.
+
+    Raises:
+        DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
+    """
+    path = os.path.abspath(workdir)
+    expected, todo = "a folder that is there and can be written, or can be made", "name another --workdir"
+    if found := [character for character in _GLOB_CHARACTERS if character in path]:
+        # TFX looks for its files by patterns made of this path.
+        raise DeclarationError(
+            f"--workdir {workdir}: the path {path} holds `{found[0]}`, a wildcard where TFX looks for its files",
+            expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
+            todo=todo,
+        )
+    if reason := reject_folder(path):
+        raise DeclarationError(f"--workdir {workdir}: {reason}", expected=expected, todo=todo)

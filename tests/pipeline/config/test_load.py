@@ -123,10 +123,10 @@ def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good)
 
 def test_paths_in_overrides_and_presets_are_relative_to_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", str(tmp_path / "somebody"))
     declaration = load("mnist", ["data.data_dir=tfds", "pusher.destination=~/pushed"]).declaration
     assert declaration.data.data_dir == str(tmp_path / "tfds")
-    assert declaration.pusher.destination == "/home/somebody/pushed"
+    assert declaration.pusher.destination == str(tmp_path / "somebody" / "pushed")
 
 
 def test_an_override_in_a_file_far_away_is_still_relative_to_the_current_folder(tmp_path, monkeypatch, good):

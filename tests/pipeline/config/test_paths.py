@@ -1,0 +1,97 @@
+"""Folders that a run would write into: refused before anything starts, and never created by the check."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import load
+from pipeline.config.paths import check_workdir, reject_folder
+from pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """A folder with a file, a link to nowhere and a folder in it."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["folder", "new", "new/and/deep", "folder/new"])
+def test_a_folder_that_can_be_made_passes_and_is_not_made(places, name):
+    before = sorted(places.rglob("*"))
+    assert reject_folder(str(places / name)) == ""
+    assert check_workdir(str(places / name)) is None
+    assert sorted(places.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("file", "this is no folder"),
+        ("file/in/it", "file is no folder"),
+        ("link", "this is no folder"),
+        ("link/new", "link is no folder"),
+        ("/proc", "this folder cannot be written"),
+        ("/proc/nope", "it cannot be made: /proc cannot be written"),
+        ("/sys/kernel/nope", "it cannot be made: /sys/kernel cannot be written"),
+        ("a" * 300, "the path cannot be used: File name too long"),
+        ("a\0b", "the path holds a zero byte"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_refused(places, name, reason):
+    assert reject_folder(os.path.join(places, name)).endswith(reason)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_refused(places):
+    (places / "folder").chmod(0o555)
+    assert "cannot be written" in reject_folder(str(places / "folder" / "new"))
+
+
+@pytest.mark.parametrize("character", ["*", "?", "["])
+def test_a_workdir_that_is_a_file_pattern_is_refused(places, monkeypatch, character):
+    folder = places / f"exp{character}1"
+    folder.mkdir()
+    for workdir in (str(folder), str(folder / "runs")):
+        with pytest.raises(DeclarationError, match=r"--workdir .* holds `.`, a wildcard .*\n  expected: .*\n  to do: "):
+            check_workdir(workdir)
+    # A relative one lies in the current folder, whose name counts.
+    monkeypatch.chdir(folder)
+    with pytest.raises(DeclarationError, match="--workdir runs: the path"):
+        check_workdir("runs")
+
+
+def test_a_workdir_that_is_a_file_is_refused(places):
+    with pytest.raises(
+        DeclarationError, match=r"this is no folder\n  expected: .*\n  to do:    name another --workdir"
+    ):
+        check_workdir(str(places / "file"))
+
+
+@pytest.mark.parametrize(
+    ("destination", "reason"),
+    [
+        ("/proc/nope", "it cannot be made: /proc cannot be written"),
+        ("file", "this is no folder"),
+        ("file/serving", "file is no folder"),
+        ('""', "it is empty"),
+    ],
+)
+def test_a_push_destination_is_checked(places, refuse, good, destination, reason):
+    message = refuse(good + f"pusher: {{destination: {destination}}}\n")
+    assert "mine.yaml:8  pusher.destination" in message
+    assert reason in message
+    assert "`serving` in the work folder" in message
+
+
+@pytest.mark.parametrize("destination", ["gs://bucket/serving", "folder", "folder/new"])
+def test_a_push_destination_that_can_be_written_or_is_remote_passes(places, write, good, destination):
+    write(good + f"pusher: {{destination: {destination!r}}}\n")
+    assert load("mine.yaml").declaration.pusher.destination.endswith(destination)
