@@ -144,9 +144,7 @@ def _strategy(declaration: Declaration, which: str, batch_key: str) -> Iterator[
 def _evaluator(declaration: Declaration) -> Iterator[Problem]:
     slices = declaration.evaluator.slices
     for name in dict.fromkeys(slices):
-        if not name.isidentifier():
-            yield Problem("evaluator.slices", f"`{name}` is no feature's name", "for example label", "correct it")
-        elif slices.count(name) > 1:
+        if slices.count(name) > 1:
             yield Problem("evaluator.slices", f"`{name}` is named more than once", "each feature once", "keep one")
 
 

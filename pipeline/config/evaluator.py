@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Literal, Optional
 
 from pydantic.v1 import Field, confloat
 
@@ -20,4 +20,6 @@ class EvaluatorSection(Section):
     prediction_key: str = Field(
         default="probabilities", description="output of the serving signature that holds class scores"
     )
-    slices: tuple[str, ...] = Field(default=("label",), description="features whose values are evaluated apart")
+    slices: tuple[Literal["label"], ...] = Field(
+        default=("label",), description="features whose values are evaluated apart"
+    )

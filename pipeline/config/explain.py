@@ -94,8 +94,9 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
 
 def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Problem:
     field = find_field(tuple(dotted.split(".")))
-    choices = get_args(field.outer_type_) if field and get_origin(field.outer_type_) is Literal else ()
-    refused = known.VALUES.get(dotted, {})
+    choices = _choices(field.outer_type_) if field else ()
+    # An item of a list has its number at the end.
+    refused = known.VALUES.get(re.sub(r"\.\d+$", "", dotted), {})
     if reason := refused.get(value, ""):
         todo = f"choose one of: {', '.join(choices)}"
         return Problem(dotted, f"`{value}`: {reason}; known here: {', '.join(choices)}", expected, todo, where, value)
@@ -104,6 +105,13 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Proble
     if near in refused:
         todo += f" (`{near}`: {refused[near]})"
     return Problem(dotted, "unknown value", expected, todo, where, inline(value))
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """The values that a field takes, or each item of its list."""
+    if get_origin(annotation) is tuple:
+        annotation = get_args(annotation)[0]
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def _retype(value: Any, field: Optional[ModelField]) -> str:
@@ -132,7 +140,10 @@ def _to_name(text: str) -> str:
 
 def _get(values: Any, path: Path) -> Any:
     for key in path:
-        if not isinstance(values, dict) or key not in values:
-            return values if not isinstance(values, dict) else None
-        values = values[key]
+        if isinstance(values, (list, tuple)) and key.isdigit() and int(key) < len(values):
+            values = values[int(key)]
+        elif isinstance(values, dict) and key in values:
+            values = values[key]
+        else:
+            return None if isinstance(values, dict) else values
     return values

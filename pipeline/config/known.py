@@ -21,6 +21,7 @@ VALUES: dict[str, dict[str, str]] = {
         "nccl": f"{_LATER}: it needs GPUs of one kind",
         "auto": "TensorFlow's own choice hangs in an Estimator on CPU",
     },
+    "evaluator.slices": {"image": "every image would be a slice of its own"},
     "beam.runner": {"dataflow": _LATER, "flink": _LATER, "spark": _LATER, "dask": _DASK},
 }
 

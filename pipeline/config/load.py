@@ -209,15 +209,16 @@ def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> l
 def _repair(values: dict[str, Any], path: Path) -> None:
     """Puts a default, or a stand-in, where a value is wrong."""
     target: Any = values
-    for key in path[:-1]:
-        if not isinstance(target, dict) or not isinstance(target.get(key), dict):
+    for depth, key in enumerate(path[:-1], 1):
+        if not isinstance(target.get(key), dict):
+            # One item of a list: the whole list goes.
+            path = path[:depth]
             break
         target = target[key]
-    else:
-        target.pop(path[-1], None)
-        model_field = find_field(path)
-        if model_field is not None and model_field.required:
-            target[path[-1]] = copy.deepcopy(_STAND_INS[path])
+    target.pop(path[-1], None)
+    model_field = find_field(path)
+    if model_field is not None and model_field.required:
+        target[path[-1]] = copy.deepcopy(_STAND_INS[path])
 
 
 def _is_part(path: str, bad: str) -> bool:

@@ -53,7 +53,7 @@ def declarations(draw) -> Declaration:
                 "params": draw(st.dictionaries(keys, values, max_size=4)),
                 "optimizer": optimizer,
             },
-            "evaluator": {"slices": draw(st.lists(st.text(max_size=10), max_size=3))},
+            "evaluator": {"slices": draw(st.lists(st.just("label"), max_size=3))},
             "beam": {"options": draw(st.lists(st.text(max_size=10), max_size=3))},
         }
     )
