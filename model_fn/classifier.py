@@ -78,10 +78,11 @@ def _train(
     # Divided by the global batch, so that the sum over replicas is the loss on one device. The gradients are our own:
     # v1 `minimize` would divide by the number of replicas once more, without an error.
     loss = tf.reduce_sum(per_example) / params["global_batch_size"]
-    if section.weight_decay:
-        loss += _weight_decay(model, section.weight_decay) / _replicas()
+    if penalties := [*model.losses, *_weight_decay(model, section.weight_decay)]:
+        loss += tf.add_n(penalties) / tf.distribute.get_strategy().num_replicas_in_sync
     variables = model.trainable_variables
-    gradients = tf.gradients(loss, variables)
+    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
+    gradients = tf.gradients(loss, variables, gate_gradients=True)
     optimizer = make_optimizer(section, rate)
     updates = model.get_updates_for(None) + model.get_updates_for(images)  # moving averages of batch normalisation
     with tf.control_dependencies(updates):
@@ -103,10 +104,6 @@ def _evaluate(per_example: tf.Tensor, logits: tf.Tensor, labels: tf.Tensor) -> t
     )
 
 
-def _weight_decay(model: tf.keras.Model, factor: float) -> tf.Tensor:
-    kernels = [v for v in model.trainable_variables if "kernel" in v.name]
-    return factor * tf.add_n([tf.nn.l2_loss(kernel) for kernel in kernels])
-
-
-def _replicas() -> int:
-    return tf.distribute.get_strategy().num_replicas_in_sync
+def _weight_decay(model: tf.keras.Model, factor: float) -> list[tf.Tensor]:
+    kernels = [variable for variable in model.trainable_variables if "kernel" in variable.name]
+    return [factor * tf.nn.l2_loss(kernel) for kernel in kernels] if factor else []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import tensorflow_model_analysis as tfma
 from tfx.components.evaluator.component import Evaluator
@@ -22,53 +20,16 @@ from components.example_validator import ExampleValidator
 from components.image_schema_gen import ImageSchemaGen
 from components.tfds_example_gen import TfdsExampleGen
 from components.trainer import Trainer
-from components.trainer.settings import Settings
+from components.trainer.settings import Settings, announce, keyed
 from data.features import LABEL
 from data.sources import open_source
 from pipeline.config import Declaration
 from pipeline.config.evaluator import EvaluatorSection
 from pipeline.config.source import fingerprint_source
+from pipeline.places import Places
 
 _PREPROCESSING_FN = "data.preprocessing:preprocessing_fn"
 _TRAINER_FN = "components.trainer.trainer_fn:trainer_fn"
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a pipeline keeps what it makes.
-
-    Args:
-        workdir: Folder of all runs.
-        name: The pipeline's name.
-    """
-
-    workdir: str
-    name: str
-
-    @property
-    def home(self) -> str:
-        """Folder of this pipeline."""
-        return os.path.join(os.path.abspath(self.workdir), self.name)
-
-    @property
-    def root(self) -> str:
-        """TFX's pipeline_root: the artifacts."""
-        return os.path.join(self.home, "artifacts")
-
-    @property
-    def metadata(self) -> str:
-        """The ML Metadata database."""
-        return os.path.join(self.home, "metadata.sqlite")
-
-    @property
-    def serving(self) -> str:
-        """Where blessed models are pushed."""
-        return os.path.join(self.home, "serving")
-
-    @property
-    def logs(self) -> str:
-        """Logs of the runs."""
-        return os.path.join(self.home, "logs")
 
 
 def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequence[str] = ()) -> Pipeline:
@@ -85,6 +46,7 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
     Raises:
         DataError: The data set cannot be opened.
     """
+    announce(declaration)
     source = open_source(declaration.data)
     image_shape = source.info.image_shape
     trainer, transform = declaration.trainer, declaration.transform
@@ -124,10 +86,8 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
         train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps),
         eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
         settings=Settings(
-            start_timeout=trainer.start_timeout,
-            stall_timeout=trainer.stall_timeout,
             # What does not change the model must not miss the cache.
-            declaration=declaration.dict(include={"name", "data", "transform", "trainer"}),
+            declaration=keyed(declaration),
             image_shape=image_shape,
             label_names=source.info.label_names,
             source=_trainer_source(declaration, search_paths),

@@ -1,4 +1,4 @@
-"""The latest blessed model other than the candidate itself."""
+"""The latest blessed model that the candidate can be compared with."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any, Optional
 from tfx import types
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 
+from components.baseline_resolver.comparable import comparable
+
 CANDIDATE = "candidate"
 
 
 class BaselineStrategy(LatestBlessedModelStrategy):
-    """TFX's LatestBlessedModelStrategy, without the candidate among the models.
+    """TFX's LatestBlessedModelStrategy, among the other models that answer the same question.
 
     TFX's own strategy finds, when nothing has changed, the candidate that was blessed last time: it is compared with
-    itself, and the Evaluator and the Pusher, having a new input, miss the cache.
+    itself, and the Evaluator and the Pusher, having a new input, miss the cache. And it finds models of another data
+    set, image size or output, on which the Evaluator fails, and models whose files are gone.
 
         Resolver(
             strategy_class=BaselineStrategy,
@@ -39,5 +42,9 @@ class BaselineStrategy(LatestBlessedModelStrategy):
         candidates = input_dict[CANDIDATE]
         ids = {artifact.id for artifact in candidates}
         others = {key: value for key, value in input_dict.items() if key != CANDIDATE}
-        others["model"] = [model for model in others["model"] if model.id not in ids]
+        others["model"] = [
+            model
+            for model in others["model"]
+            if model.id not in ids and all(comparable(model, candidate) for candidate in candidates)
+        ]
         return {**(super().resolve_artifacts(store, others) or {}), CANDIDATE: candidates}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import Any, Optional
 
 from tfx import types
@@ -11,6 +13,7 @@ from tfx.proto import trainer_pb2
 
 from components.trainer.executor import Executor
 from components.trainer.settings import SETTINGS_KEY, Settings
+from pipeline.config.source import fingerprint_source
 
 
 class Trainer(tfx_trainer.Trainer):
@@ -69,6 +72,11 @@ class Trainer(tfx_trainer.Trainer):
         *,
         settings: Optional[Settings] = None,
     ) -> None:
+        settings = settings or Settings()
+        dotted = trainer_fn or run_fn
+        if not settings.source and isinstance(dotted, str):
+            module, _, name = dotted.rpartition(".")
+            settings = dataclasses.replace(settings, source=fingerprint_source(f"{module}:{name}", sys.path))
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,
@@ -81,5 +89,5 @@ class Trainer(tfx_trainer.Trainer):
             trainer_fn=trainer_fn,
             train_args=train_args,
             eval_args=eval_args,
-            custom_config={**(custom_config or {}), SETTINGS_KEY: (settings or Settings()).to_dict()},
+            custom_config={**(custom_config or {}), SETTINGS_KEY: settings.to_dict()},
         )

@@ -14,6 +14,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
+from components.baseline_resolver import write_comparable
 from components.trainer import export, training_folder
 from components.trainer.job import Job
 from components.trainer.supervisor import Supervisor
@@ -50,11 +51,12 @@ class Executor(base_executor.BaseExecutor):
             exec_properties=exec_properties,
             training_dir=training_dir,
             supervisor_pid=os.getpid(),
-        )
+        ).resolved()
         _write_declaration(job)
         with _logs_folder(training_dir) as logs:
             outcome = Supervisor(job, logs).run()
-        export.publish(training_dir, model.uri)
+        outputs = export.publish(training_dir, model.uri)
+        write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
         training_folder.publish(training_dir, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)

@@ -11,7 +11,8 @@ from tfx.utils import io_utils, path_utils
 from pipeline.errors import ExportError
 
 _EXPORTS = "exported"
-_ALTERNATIVE = ":serving_default"
+_DEFAULT = "serving_default"
+_ALTERNATIVE = f":{_DEFAULT}"
 
 
 def exports_dir(training_dir: str) -> str:
@@ -57,11 +58,14 @@ def rename_signatures(saved_model: str) -> None:
     fileio.rename(f"{path}.tmp", path, overwrite=True)
 
 
-def check(saved_model: str) -> None:
+def check(saved_model: str) -> list[str]:
     """Checks that a SavedModel is there and whole.
 
     Args:
         saved_model: Its folder.
+
+    Returns:
+        Names of the outputs of `serving_default`, sorted.
 
     Raises:
         ExportError: It is missing or damaged.
@@ -82,22 +86,27 @@ def check(saved_model: str) -> None:
     data = fileio.glob(os.path.join(saved_model, "variables", "variables.data-*"))
     if fileio.exists(os.path.dirname(index)) and not (fileio.exists(index) and data):
         raise ExportError(f"{saved_model} lacks its variables", expected=f"{index} and its data files", todo=todo)
+    return sorted({name for meta_graph in proto.meta_graphs for name in meta_graph.signature_def[_DEFAULT].outputs})
 
 
-def publish(training_dir: str, model_uri: str) -> None:
+def publish(training_dir: str, model_uri: str) -> list[str]:
     """Moves what a training exported into the model artifact.
 
     Args:
         training_dir: The training folder.
         model_uri: The model artifact's folder.
 
+    Returns:
+        Names of the outputs of `serving_default`, sorted.
+
     Raises:
         ExportError: The serving model is missing or damaged.
     """
     exports = exports_dir(training_dir)
-    check(path_utils.serving_model_dir(exports))
+    outputs = check(path_utils.serving_model_dir(exports))
     fileio.makedirs(model_uri)
     for locate in (path_utils.serving_model_dir, path_utils.eval_model_dir):
         if fileio.exists(locate(exports)):
             adopt(locate(exports), locate(model_uri))
     fileio.rmtree(exports)
+    return outputs

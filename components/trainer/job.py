@@ -28,6 +28,13 @@ class Job:
     training_dir: str
     supervisor_pid: int
 
+    def resolved(self) -> Job:
+        """Returns the job with the whole declaration of the process that starts it."""
+        config = json.loads(self.exec_properties.get("custom_config") or "null") or {}
+        config[SETTINGS_KEY] = self.settings.resolved().to_dict()
+        properties = {**self.exec_properties, "custom_config": json.dumps(config)}
+        return dataclasses.replace(self, exec_properties=properties)
+
     @property
     def settings(self) -> Settings:
         """The Trainer's settings."""

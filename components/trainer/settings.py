@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 from typing import Any, Optional
+
+from pipeline.config import Declaration
 
 # Under this key the settings travel in TFX's `custom_config`.
 SETTINGS_KEY = "tfx_estimator"
+# TFX's cache key covers all that a component is told, so what must not miss the cache goes through the environment.
+RESOLVED = "TFX_ESTIMATOR_RESOLVED"
+_OPERATIONAL = {"start_timeout", "stall_timeout", "log_every_steps", "keep_checkpoint_max"}
+_WHERE = {"data_dir", "download"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +24,8 @@ class Settings:
     Args:
         start_timeout: Seconds until a task's first sign of progress.
         stall_timeout: Seconds without any progress.
-        declaration: The resolved declaration; None where the Trainer stands in a pipeline of somebody else's.
+        declaration: What decides the model in the resolved declaration: see `keyed`; None where the Trainer stands in
+            a pipeline of somebody else's.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the trained source code. TFX's own cache key sees only the name of a dotted path.
@@ -38,3 +47,34 @@ class Settings:
         """Reads what `to_dict` wrote."""
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
+
+    def resolved(self) -> Settings:
+        """Returns the settings with the whole declaration, where the environment holds the one they come from."""
+        text = os.environ.get(RESOLVED)
+        if not text or not self.declaration:
+            return self
+        whole = Declaration.from_json(text)
+        if json.dumps(keyed(whole)) != json.dumps(self.declaration):
+            return self
+        return dataclasses.replace(
+            self,
+            declaration=whole.dict(),
+            start_timeout=whole.trainer.start_timeout,
+            stall_timeout=whole.trainer.stall_timeout,
+        )
+
+
+def keyed(declaration: Declaration) -> dict[str, Any]:
+    """Returns the part of a declaration that decides what is trained: no deadlines, logging, places or thresholds."""
+    values = json.loads(declaration.to_json())
+    return {
+        "name": values["name"],
+        "data": {key: value for key, value in values["data"].items() if key not in _WHERE},
+        "transform": values["transform"],
+        "trainer": {key: value for key, value in values["trainer"].items() if key not in _OPERATIONAL},
+    }
+
+
+def announce(declaration: Declaration) -> None:
+    """Puts the whole declaration into the environment, for the components of this process."""
+    os.environ[RESOLVED] = declaration.to_json()

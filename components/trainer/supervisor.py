@@ -6,6 +6,7 @@ where its log is. (One task here; the words are torchrun's: https://docs.pytorch
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -198,7 +199,8 @@ def _environment() -> dict[str, str]:
 
 def _kill(process: subprocess.Popen) -> None:
     """Ends a task and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks."""
-    if process.poll() is None:
+    # Also after its end: what it started is in its group.
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

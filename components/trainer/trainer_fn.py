@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -14,11 +15,13 @@ from components.trainer import receivers
 from components.trainer.export import rename_signatures
 from components.trainer.settings import SETTINGS_KEY, Settings
 from components.trainer.user_code import find_function, is_model_fn
+from data.features import IMAGE, LABEL
 from data.input_fn import ExampleReader
 from model_fn.classifier import make_model_fn
 from model_fn.run_config import make_run_config
 from model_fn.strategies import make_strategy
 from pipeline.config import Declaration
+from pipeline.errors import UserCodeError
 
 
 def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
@@ -45,19 +48,19 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
     feature_spec = transform_output.raw_feature_spec()
     transform = transform_output.transform_raw_features
-    estimator = tf.estimator.Estimator(
-        _model_fn(section.model or "", section.params),
-        config=config,
-        params={
-            "num_classes": len(settings.label_names),
-            "image_shape": settings.image_shape,
-            "train_steps": section.train_steps,
-            "global_batch_size": section.global_batch_size,
-            "optimizer": section.optimizer.dict(),
-            "seed": section.seed,
-            **section.params,
-        },
-    )
+    model_fn = _model_fn(section.model or "", section.params, transform_output.transformed_feature_spec())
+    params = {
+        "num_classes": len(settings.label_names),
+        "image_shape": settings.image_shape,
+        "train_steps": section.train_steps,
+        "global_batch_size": section.global_batch_size,
+        "optimizer": section.optimizer.dict(),
+        "seed": section.seed,
+        **section.params,
+    }
+    # An Estimator refuses params for a model_fn that does not take them.
+    takes_params = "params" in inspect.signature(model_fn).parameters
+    estimator = tf.estimator.Estimator(model_fn, config=config, params=params if takes_params else None)
     reader = ExampleReader(
         train_files=_expand(fn_args.train_files),
         eval_files=_expand(fn_args.eval_files),
@@ -91,10 +94,18 @@ class _Exporter(tf.estimator.FinalExporter):
         return path
 
 
-def _model_fn(target: str, params: dict[str, Any]) -> Callable:
+def _model_fn(target: str, params: dict[str, Any], transformed: dict[str, Any]) -> Callable:
     """The user's model_fn, or ours around the declared network."""
     function = find_function(target)
-    if is_model_fn(function):
+    whole = is_model_fn(function)
+    missing = ({LABEL} if whole else {LABEL, IMAGE}) - set(transformed)
+    if missing:
+        raise UserCodeError(
+            f"the preprocessing_fn returns {', '.join(sorted(transformed))}, but no {' and no '.join(sorted(missing))}",
+            expected=f"`{LABEL}`, and `{IMAGE}` where trainer.model is a network",
+            todo="return it from the preprocessing_fn",
+        )
+    if whole:
         return function
     return make_model_fn(functools.partial(function, **params))
 

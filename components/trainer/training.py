@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 from tfx.components.trainer import executor as tfx_executor
 from tfx.components.trainer import fn_args_utils
 from tfx.components.util import udf_utils
+from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
@@ -134,19 +136,31 @@ def _train_and_evaluate(
         )
     train_spec = train_spec._replace(hooks=(*train_spec.hooks, TrainingProgressHook(progress)))
     eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress)))
-    metrics, exported = tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec) or (None, None)
+    metrics, _ = tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec) or (None, None)
     if not metrics:
         # Training had ended in an earlier run, which then died: TensorFlow neither evaluates nor exports again.
         metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
-        exported = [_export(estimator, exporter, metrics) for exporter in eval_spec.exporters]
-    values = {name: float(value) for name, value in metrics.items() if name != "global_step"}
+        for exporter in eval_spec.exporters:
+            _export(estimator, exporter, metrics)
+    # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
+    scalars = {name: value for name, value in metrics.items() if np.ndim(value) == 0 and name != "global_step"}
+    values = {name: float(value) for name, value in scalars.items()}
     progress.write("evaluated", step=int(metrics["global_step"]), metrics=values)
-    written = [path for path in exported or [] if path]
-    return tf.compat.as_str(written[0]) if written else os.path.join(estimator.model_dir, "export")
+    return _exported(estimator, eval_spec.exporters)
 
 
-def _export(estimator: tf.estimator.Estimator, exporter: tf.estimator.Exporter, metrics: dict[str, Any]) -> Any:
-    return exporter.export(
+def _exported(estimator: tf.estimator.Estimator, exporters: Sequence[tf.estimator.Exporter]) -> str:
+    """The newest export of the first exporter that has one: a BestExporter's need not come from the last evaluation."""
+    for exporter in exporters:
+        folder = os.path.join(estimator.model_dir, "export", exporter.name)
+        names = [name.rstrip("/") for name in fileio.listdir(folder)] if fileio.exists(folder) else []
+        if versions := [name for name in names if name.isdigit()]:
+            return os.path.join(folder, max(versions, key=int))
+    return os.path.join(estimator.model_dir, "export")
+
+
+def _export(estimator: tf.estimator.Estimator, exporter: tf.estimator.Exporter, metrics: dict[str, Any]) -> None:
+    exporter.export(
         estimator=estimator,
         export_path=os.path.join(estimator.model_dir, "export", exporter.name),
         checkpoint_path=estimator.latest_checkpoint(),

@@ -9,6 +9,9 @@ from typing import Any
 
 from tfx import types
 from tfx.dsl.io import fileio
+from tfx.types import standard_component_specs
+
+from components.trainer.settings import SETTINGS_KEY
 
 _FOLDER = "training"
 
@@ -24,16 +27,24 @@ def locate(model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_pro
     Returns:
         The folder's path. The same for a retry, another as soon as anything differs.
     """
+    properties = {**exec_properties, standard_component_specs.CUSTOM_CONFIG_KEY: _without_deadlines(exec_properties)}
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
-    text = json.dumps([artifacts, exec_properties], sort_keys=True, default=str)
+    text = json.dumps([artifacts, properties], sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     return os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER, key)
 
 
 def publish(folder: str, model_run_uri: str) -> None:
-    """Moves a finished training into the `model_run` artifact."""
-    fileio.makedirs(model_run_uri)
-    for name in fileio.listdir(folder):
-        name = name.rstrip("/")  # object stores mark folders so
-        fileio.rename(os.path.join(folder, name), os.path.join(model_run_uri, name), overwrite=True)
-    fileio.rmtree(folder)
+    """Makes a finished training the `model_run` artifact: in one move, so that a kill leaves it here or there."""
+    if fileio.exists(model_run_uri):
+        fileio.rmtree(model_run_uri)
+    fileio.makedirs(os.path.dirname(model_run_uri))
+    fileio.rename(folder, model_run_uri)
+
+
+def _without_deadlines(exec_properties: dict[str, Any]) -> dict[str, Any]:
+    """A retry with a longer deadline is the same training."""
+    config = json.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or "null") or {}
+    settings = config.get(SETTINGS_KEY, {})
+    kept = {key: value for key, value in settings.items() if not key.endswith("_timeout")}
+    return {**config, SETTINGS_KEY: kept}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import datetime
-import fcntl
 import json
 import logging
 import os
@@ -23,7 +22,9 @@ from rich.table import Table
 from data.features import LABEL
 from pipeline.config import Loaded
 from pipeline.config.render import render
-from pipeline.errors import PipelineError, TfxEstimatorError
+from pipeline.errors import PipelineError
+from pipeline.places import Places, only_run
+from pipeline.runners.explain import explain
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
@@ -42,46 +43,52 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
     Raises:
         TfxEstimatorError: The run failed.
     """
-    name = loaded.declaration.name
-    home = os.path.join(os.path.abspath(workdir), name)
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    logs = os.path.join(home, "logs", stamp)
-    try:
-        os.makedirs(logs, exist_ok=True)
-    except OSError as error:
-        raise PipelineError(
-            f"cannot write to {logs}: {error.strerror}",
-            expected="a folder that can be written",
-            todo="name another --workdir",
-        ) from error
+    places = Places(workdir, loaded.declaration.name)
+    with only_run(places), _terminated_as_exit():
+        try:
+            logs = _make_logs(loaded, places)
+            log = os.path.join(logs, "pipeline.log")
+            with _quiet(log) as terminal:
+                _run(loaded, places, logs, Console(file=terminal, highlight=False, soft_wrap=True))
+        except OSError as error:
+            raise PipelineError(
+                f"{error.filename or places.home}: {error.strerror or error}",
+                expected="a work folder that can be written",
+                todo="make room, or name another --workdir",
+            ) from error
+    return 0
+
+
+def _make_logs(loaded: Loaded, places: Places) -> str:
+    """Makes the folder for the logs of this run, with the resolved declaration in it."""
+    logs = os.path.join(places.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+    os.makedirs(logs, exist_ok=True)
     with open(os.path.join(logs, "declaration.yaml"), "w", encoding="utf-8") as file:
         file.write(render(loaded.declaration.dict(), loaded.origins))
-    log = os.path.join(logs, "pipeline.log")
-    with _only_run(home), _terminated_as_exit(), _quiet(log) as terminal:
-        console = Console(file=terminal, highlight=False, soft_wrap=True)
-        console.print(f"[bold]{name}[/bold]  {loaded.source}  →  {home}")
-        view = _View(console)
-        try:
-            with view.waiting("starting TensorFlow and TFX"):
-                from pipeline.build import Places
-                from pipeline.runners.local import LocalRunner, prepare
-                from pipeline.runners.results import collect
+    return logs
 
-                places = Places(workdir, name)
-                pipeline = prepare(loaded, places)
-            LocalRunner(view).run(pipeline)
-        except TfxEstimatorError:
-            raise
-        except Exception as error:
-            raise _explain(error, view.current, log) from error
-        finally:
-            view.close()
+
+def _run(loaded: Loaded, places: Places, logs: str, console: Console) -> None:
+    log = os.path.join(logs, "pipeline.log")
+    console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {places.home}")
+    view = _View(console)
+    try:
+        with view.waiting("starting TensorFlow and TFX"):
+            from pipeline.runners.local import LocalRunner, prepare
+            from pipeline.runners.results import collect
+
+            pipeline = prepare(loaded, places)
+        LocalRunner(view).run(pipeline)
+        view.current = "results"
         results = collect(places, view.runs)
-        summary = os.path.join(logs, "summary.json")
-        with open(summary, "w", encoding="utf-8") as file:
-            json.dump(results.to_dict(), file, indent=2)
-        _print_summary(console, results, logs)
-    return 0
+    except Exception as error:
+        logging.getLogger(__name__).exception("the run failed")  # the whole of it, into the log
+        raise explain(error, view.current, log) from error
+    finally:
+        view.close()
+    with open(os.path.join(logs, "summary.json"), "w", encoding="utf-8") as file:
+        json.dump(results.to_dict(), file, indent=2, allow_nan=False)
+    _print_summary(console, results, logs)
 
 
 class _View:
@@ -187,7 +194,8 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
             facts[f"by {name}"] = _by_slice(name, values, results.label_names)
     if results.blessed is not None:
         facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
-    facts["pushed model"] = results.pushed or "none"
+    gone = "" if not results.pushed or os.path.exists(results.pushed) else " (deleted since)"
+    facts["pushed model"] = f"{results.pushed or 'none'}{gone}"
     facts["TensorBoard"] = f"tensorboard --logdir {results.model_run}" if results.model_run else "none"
     facts["logs"] = logs
     for title, text in facts.items():
@@ -202,32 +210,6 @@ def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tupl
 
     order = sorted(values, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
     return ", ".join(f"{title(value)} {values[value][0]:.3f}" for value in order)
-
-
-def _explain(error: BaseException, component: str, log: str) -> TfxEstimatorError:
-    """Finds the project's own error behind what TFX or Beam made of it."""
-    cause: Optional[BaseException] = error
-    while cause is not None:
-        if isinstance(cause, TfxEstimatorError):
-            return cause
-        cause = cause.__cause__ or cause.__context__
-    where = f"component {component}" if component else "building the pipeline"
-    return PipelineError(f"{where} failed: {type(error).__name__}: {error}", todo=f"see {log}")
-
-
-@contextlib.contextmanager
-def _only_run(home: str) -> Iterator[None]:
-    """Refuses a second run in the same folder: both would write one database."""
-    with open(os.path.join(home, ".lock"), "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PipelineError(
-                f"another run is using {home}",
-                expected="one run at a time",
-                todo="wait for it, or name another --workdir",
-            ) from error
-        yield
 
 
 @contextlib.contextmanager

@@ -26,9 +26,10 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
 from data.sources import open_source
-from pipeline.build import Places, create_pipeline
+from pipeline.build import create_pipeline
 from pipeline.config import Loaded, load
 from pipeline.errors import TfxEstimatorError
+from pipeline.places import Places, only_run
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def main() -> int:
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
         places = Places(os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"), loaded.declaration.name)
-        LocalRunner().run(prepare(loaded, places))
+        with only_run(places):
+            LocalRunner().run(prepare(loaded, places))
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ from tfx.types import Artifact
 from tfx.types.artifact_utils import deserialize_artifact
 
 from components.tfds_example_gen.properties import label_names
-from pipeline.build import Places
+from pipeline.places import Places
 from pipeline.runners.local import NodeRun
 
 
@@ -52,8 +53,16 @@ class Results:
     training: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold."""
-        return asdict(self)
+        """Returns what JSON can hold: what is not a number is null."""
+        return _finite(asdict(self))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def collect(places: Places, runs: Iterable[NodeRun]) -> Results:

@@ -51,7 +51,8 @@ def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.pipeline import RunOptions
 
-    from pipeline.build import Places, create_pipeline
+    from pipeline.build import create_pipeline
+    from pipeline.places import Places
 
     declared = declaration("bench-input", data_dir, 64, 1000, {})
     places = Places(workdir, declared.name)

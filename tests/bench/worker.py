@@ -219,7 +219,8 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
             pipeline = tfx_mnist.create_pipeline(floats, folder, steps, batch_size)
             serving = Path(folder, "serving")
         else:
-            from pipeline.build import Places, create_pipeline
+            from pipeline.build import create_pipeline
+            from pipeline.places import Places
             from tests.bench import ours
 
             optimizer = {"name": "momentum", "learning_rate": 0.05, "momentum": 0.9, "schedule": "constant"}

@@ -24,8 +24,9 @@ NODES = [
 
 
 def build(tmp_path, *overrides: str, places=None):
-    from pipeline.build import Places, create_pipeline
+    from pipeline.build import create_pipeline
     from pipeline.config import load
+    from pipeline.places import Places
 
     loaded = load("digits", overrides)
     return create_pipeline(loaded.declaration, places or Places(str(tmp_path), "digits"), loaded.search_paths)
@@ -48,9 +49,8 @@ def settings(pipeline) -> dict:
 
 
 def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
-    told = settings(build(tmp_path, "trainer.train_steps=7", "trainer.stall_timeout=9"))
+    told = settings(build(tmp_path, "trainer.train_steps=7"))
     assert told["declaration"]["trainer"]["train_steps"] == 7
-    assert told["stall_timeout"] == 9
     assert told["image_shape"] == [28, 28, 1]
     assert told["label_names"] == [str(digit) for digit in range(10)]
 
@@ -60,6 +60,11 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
     [
         ("evaluator.min_accuracy=0.5", False),
         ("pusher.destination=elsewhere", False),
+        ("trainer.stall_timeout=9", False),
+        ("trainer.start_timeout=9", False),
+        ("trainer.log_every_steps=9", False),
+        ("trainer.keep_checkpoint_max=9", False),
+        ("data.download=false", False),
         ("trainer.optimizer.learning_rate=0.5", True),
         ("trainer.model=model_fn.networks:cifar_cnn", True),
     ],

@@ -7,15 +7,33 @@ import pytest
 pytestmark = pytest.mark.unit
 
 
-def resolve(models: dict[int, bool], candidate: int) -> dict[str, list[int]]:
-    """Resolves among models, id to blessed; returns the ids by channel."""
+@pytest.fixture
+def resolve(tmp_path):
+    def run(models: dict[int, bool], candidate: int, **others) -> dict[str, list[int]]:
+        return _resolve(tmp_path, models, candidate, **others)
+
+    return run
+
+
+def _resolve(tmp_path, models, candidate, data=None, outputs=None, gone=()) -> dict[str, list[int]]:
+    """Resolves among models, id to blessed; returns the ids by channel.
+
+    `data` and `outputs` give some models another data set, or other outputs; the files of those in `gone` are gone.
+    """
     from tfx.types import standard_artifacts
 
-    from components.baseline_resolver import BaselineStrategy
+    from components.baseline_resolver import BaselineStrategy, write_comparable
 
     def model(number: int):
         artifact = standard_artifacts.Model()
         artifact.id = number
+        artifact.uri = str(tmp_path / str(number))
+        if number not in gone:
+            (tmp_path / str(number) / "Format-Serving").mkdir(parents=True, exist_ok=True)
+        examples = standard_artifacts.Examples()
+        for name, value in {"dataset": "mnist", "image_shape": "[28,28,1]", **(data or {}).get(number, {})}.items():
+            examples.set_string_custom_property(name, value)
+        write_comparable(artifact, [examples], (outputs or {}).get(number, ["probabilities"]))
         return artifact
 
     def blessing(number: int, blessed: bool):
@@ -35,7 +53,7 @@ def resolve(models: dict[int, bool], candidate: int) -> dict[str, list[int]]:
     return {key: [artifact.id for artifact in artifacts] for key, artifacts in resolved.items()}
 
 
-def test_the_latest_blessed_model_is_found():
+def test_the_latest_blessed_model_is_found(resolve):
     assert resolve({1: True, 2: True, 3: False}, candidate=4) == {
         "model": [2],
         "model_blessing": [102],
@@ -43,10 +61,24 @@ def test_the_latest_blessed_model_is_found():
     }
 
 
-def test_the_candidate_is_not_compared_with_itself():
+def test_the_candidate_is_not_compared_with_itself(resolve):
     assert resolve({1: True, 2: True}, candidate=2)["model"] == [1]
 
 
-def test_there_is_no_baseline_before_the_first_blessing():
+def test_there_is_no_baseline_before_the_first_blessing(resolve):
     for models in ({}, {1: False}, {1: True}):
         assert resolve(models, candidate=1) == {"model": [], "model_blessing": [], "candidate": [1]}
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"data": {2: {"dataset": "fashion_mnist"}}},
+        {"data": {2: {"image_shape": "[32,32,1]"}}},
+        {"data": {2: {"label_names": '["a","b"]'}}},
+        {"outputs": {2: ["scores"]}},
+        {"gone": (2,)},
+    ],
+)
+def test_a_model_of_another_kind_is_passed_over(resolve, difference):
+    assert resolve({1: True, 2: True}, candidate=3, **difference)["model"] == [1]
