@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,29 @@ def test_every_preset_loads(name):
     assert declaration.evaluator.min_accuracy > 0.5
 
 
+def overrides_in_header(name: str) -> list[list[str]]:
+    """The overrides that a preset's header suggests, those of one line together."""
+    lines = [re.findall(r"--set (\S+)", line) for line in presets.header(name)]
+    return [[override.replace("=DIR", "=~/tfds") for override in line] for line in lines if line]
+
+
 @pytest.mark.parametrize("name", presets.names())
 def test_the_overrides_in_every_presets_header_load(name):
-    lines = [line.split()[1] for line in presets.header(name) if line.startswith("  --set ")]
-    assert lines
-    declaration = load(name, [line.replace("=DIR", "=~/tfds") for line in lines]).declaration
-    assert declaration != load(name).declaration
+    lines = overrides_in_header(name)
+    assert len(lines) > 2
+    for line in lines:
+        # A strategy and its devices stand in two lines.
+        with_strategy = ["trainer.distribution.train.strategy=mirrored", *line] if "devices" in line[0] else line
+        assert load(name, with_strategy).declaration != load(name).declaration
+    assert load(name, [override for line in lines for override in line]).declaration != load(name).declaration
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_headers_name_another_pipeline_for_another_data_set(name):
+    for line in overrides_in_header(name):
+        if any(override.startswith("data.dataset=") for override in line):
+            declaration = load(name, line).declaration
+            assert declaration.name == declaration.data.dataset.replace("_", "-") != name
 
 
 def test_digits_needs_no_required_override():
