@@ -66,6 +66,24 @@ def test_weight_decay_pulls_kernels_only(tmp_path):
     assert norms[1] < norms[0]
 
 
+def test_a_networks_own_regularisation_counts(tmp_path):
+    import tensorflow as tf
+
+    def regularised(num_classes: int):
+        layers = tf.keras.layers
+        dense = layers.Dense(num_classes, kernel_regularizer=tf.keras.regularizers.L2(0.25), name="linear")
+        return tf.keras.Sequential([layers.Flatten(), dense], name="net")
+
+    # Keras's L2(0.25) is 0.25 * sum of squares; the declared weight decay is half of its factor times that sum.
+    own = estimator(regularised, tmp_path / "a").train(input_fn, steps=5)
+    unregularised = lambda n: tf.keras.Sequential(  # noqa: E731
+        [tf.keras.layers.Flatten(), tf.keras.layers.Dense(n, name="linear")], name="net"
+    )
+    declared = estimator(unregularised, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
+    kernels = [e.get_variable_value("net/linear/kernel") for e in (own, declared)]
+    np.testing.assert_allclose(kernels[0], kernels[1], atol=1e-6)
+
+
 def test_evaluation_is_the_true_mean_over_uneven_batches(tmp_path):
     import tensorflow as tf
 

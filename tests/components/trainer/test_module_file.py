@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline import errors
@@ -112,6 +114,57 @@ def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
     assert tf.train.latest_checkpoint(f"{model_run.uri}/Format-Serving").endswith("model.ckpt-40")
     assert model_run.get_float_custom_property("last_step") == 40
     assert model_run.get_float_custom_property("eval_accuracy") > 0.4
+
+
+def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_file):
+    from components.trainer.settings import Settings
+
+    # The first evaluation comes after 20 steps, the last after 40; the best is the one with the highest loss.
+    text = TRAINER_FN.replace(
+        "EXPORTERS",
+        'tf.estimator.BestExporter("own", serving_receiver, compare_fn=lambda best_eval_result, current_eval_result:'
+        ' current_eval_result["loss"] > best_eval_result["loss"])',
+    )
+    text = text.replace("steps=3,", "steps=3, throttle_secs=0, start_delay_secs=0,")
+    text = text.replace(
+        "    def serving_receiver",
+        "    estimator = tf.estimator.add_metrics(estimator, lambda labels, predictions: {'curve':"
+        " tf.compat.v1.metrics.precision_at_thresholds(labels > 4, predictions['probabilities'][:, 0], [.2, .8])})\n\n"
+        "    def serving_receiver",
+    )
+    model, model_run = training.run(Settings(), steps=40, module_file=module_file(text))
+    versions = sorted((Path(model_run.uri) / "Format-Serving" / "export" / "own").iterdir())
+    exported = (versions[-1] / "variables" / "variables.index").read_bytes()
+    assert (model / "Format-Serving" / "variables" / "variables.index").read_bytes() == exported
+    assert model_run.get_float_custom_property("last_step") == 40
+    assert model_run.get_float_custom_property("eval_curve") == 0.0  # not reported
+    assert "eval_curve" not in model_run.mlmd_artifact.custom_properties
+
+
+def test_what_a_run_fn_starts_and_leaves_is_ended(training, module_file, tmp_path):
+    from components.trainer.settings import Settings
+
+    pid = tmp_path / "pid"
+    text = f"""
+import os, subprocess
+def run_fn(fn_args):
+    child = subprocess.Popen(["sleep", "600"])
+    open({str(pid)!r}, "w").write(str(child.pid))
+    os._exit(7)
+"""
+    with pytest.raises(errors.TaskFailedError, match="ended with exit code 7"):
+        training.run(Settings(), module_file=module_file(text))
+    deadline = time.monotonic() + 10
+    while (left := _alive(int(pid.read_text()))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_run_fn_trains_its_keras_model(training, module_file):

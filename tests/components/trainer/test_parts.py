@@ -49,6 +49,7 @@ def test_a_trainer_without_settings_has_the_defaults():
 def test_the_training_folder_is_that_of_inputs_and_properties():
     from tfx.types import standard_artifacts
 
+    from components.trainer.settings import SETTINGS_KEY, Settings
     from components.trainer.training_folder import locate
 
     def folder(uri: str = "/root/Examples/1", run: int = 1, **properties) -> str:
@@ -57,6 +58,9 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
         return locate(f"/root/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties})
 
     assert folder() == folder(run=2)
+    # A retry with a longer deadline goes on.
+    one, other = (json.dumps({SETTINGS_KEY: Settings(stall_timeout=value).to_dict()}) for value in (1.0, 2.0))
+    assert folder(custom_config=one) == folder(custom_config=other)
     assert folder().startswith("/root/Trainer/training/")
     assert len({folder(), folder(uri="/root/Examples/2"), folder(custom_config='{"source": "x"}')}) == 3
 
@@ -160,3 +164,35 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
     assert sorted(trainer.outputs) == ["model", "model_run"]
     with pytest.raises(ValueError, match="Exactly one of"):
         Trainer(examples=Channel(type=standard_artifacts.Examples))
+
+
+def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(tmp_path, monkeypatch):
+    from tfx.types import Channel, standard_artifacts
+
+    from components.trainer import Trainer
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def properties(text: str) -> dict:
+        (tmp_path / "dotted_run.py").write_text(text)
+        return Trainer(examples=Channel(type=standard_artifacts.Examples), run_fn="dotted_run.run_fn").exec_properties
+
+    once = properties("def run_fn(fn_args): pass\n")
+    assert properties("def run_fn(fn_args): pass\n") == once
+    assert properties("def run_fn(fn_args): return 1\n") != once
+
+
+def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch):
+    from components.trainer.settings import RESOLVED, Settings, announce, keyed
+    from pipeline.config import load
+
+    declaration = load("digits", ["trainer.stall_timeout=77", "trainer.log_every_steps=3"]).declaration
+    settings = Settings(declaration=keyed(declaration))
+    assert settings.resolved() == settings  # nothing announced
+    monkeypatch.setenv(RESOLVED, "")
+    announce(declaration)
+    whole = settings.resolved()
+    assert whole.stall_timeout == 77
+    assert whole.declaration == declaration.dict()
+    announce(load("digits", ["trainer.train_steps=1"]).declaration)
+    assert settings.resolved() == settings  # another declaration's
