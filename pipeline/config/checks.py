@@ -71,7 +71,7 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
     if trainer.model is not None:
         yield from check_target("trainer.model", trainer.model, search_paths)
     if trainer.module_file is not None:
-        yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
+        yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"), search_paths)
     both = ("transform.preprocessing_fn", "transform.module_file")
     if transform.preprocessing_fn is not None and transform.module_file is not None:
         todo = "set one of them to null: --set transform.preprocessing_fn=null"
@@ -80,7 +80,9 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
     if transform.preprocessing_fn is not None:
         yield from check_target("transform.preprocessing_fn", transform.preprocessing_fn, search_paths)
     if transform.module_file is not None:
-        yield from check_module_file("transform.module_file", transform.module_file, ("preprocessing_fn",))
+        yield from check_module_file(
+            "transform.module_file", transform.module_file, ("preprocessing_fn",), search_paths
+        )
 
 
 def _schedule(declaration: Declaration) -> Iterator[Problem]:

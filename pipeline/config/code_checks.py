@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.config.modules import Names, defined_names, find_module, is_source
+from pipeline.config.own_names import check_own_names
 from pipeline.config.problems import Problem, nearest
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
@@ -24,11 +25,13 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
         what: What the name stands for: `function` or `class`.
 
     Returns:
-        The problem, if there is one.
+        The problems.
     """
     form = f"`package.module:{what}`"
     if not _TARGET.match(target):
         return [Problem(path, "this is not of the right form", form, _form_hint(target), value=target)]
+    if hidden := check_own_names(path, target, search_paths):
+        return hidden
     module_name, _, name = target.partition(":")
     module = find_module(module_name, search_paths)
     if module is None:
@@ -48,16 +51,17 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     return [] if name in names else [_no_such_name(path, target, name, names, module.file)]
 
 
-def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Problem]:
+def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths: Sequence[str]) -> list[Problem]:
     """Checks a TFX module file.
 
     Args:
         path: Dotted path in the declaration.
         file: The file.
         wanted: Function names, one of which it must define.
+        search_paths: Folders where the modules that it imports are looked for.
 
     Returns:
-        The problem, if there is one.
+        The problems.
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
     place = Path(file)
@@ -71,6 +75,8 @@ def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Probl
     if not os.path.isfile(file):
         what = "this is a folder" if os.path.isdir(file) else "this is no regular file"
         return [Problem(path, what, expected, "name a Python file", value=file)]
+    if file.endswith(".py") and (hidden := check_own_names(path, file, search_paths)):
+        return hidden
     names, problem = _read(place)
     if names is None:
         return [Problem(path, problem, expected, "correct the file", value=file)]

@@ -132,7 +132,8 @@ class _Draft:
             return None
         for problem in check(declaration, self.search_paths):
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
-                self._note(dataclasses.replace(problem, where=self.where(tuple(problem.path.split(".")))))
+                where = self.where(tuple(problem.path.split(".")))
+                self.problems.append(dataclasses.replace(problem, where=where))
         return declaration
 
     def _note(self, problem: Problem) -> None:

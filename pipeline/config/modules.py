@@ -62,25 +62,39 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     Returns:
         The module, or None.
     """
-    first, *rest = name.split(".")
+    first = name.partition(".")[0]
     own = [PROJECT_ROOT] if first in PROJECT_PACKAGES else []
-    # As for `import`, the first folder that has the top-level name must have its submodules too.
     module = _in_folders(first, [*own, *map(Path, search_paths), *(Path(path or os.getcwd()) for path in sys.path)])
-    module = module or _by_finders(first)
-    for part in rest:
-        if module is None:
-            return None
-        found = _in_folders(part, module.folders)
-        module = found and Module(f"{module.name}.{part}", found.file, found.folders)
-    return module
+    return _submodule(module or _by_finders(first), name)
+
+
+def find_beside(name: str, folders: Iterable[str]) -> Module | None:
+    """Finds a module in these folders alone, as if this project's own packages were not there.
+
+    Args:
+        name: Dotted name.
+        folders: Where to look; this project's own folder is left out.
+
+    Returns:
+        The module, or None.
+    """
+    places = [place for place in map(Path, folders) if place.resolve() != PROJECT_ROOT]
+    return _submodule(_in_folders(name.partition(".")[0], places), name)
+
+
+def is_project(module: Module) -> bool:
+    """Tells whether a module is one of this project's own."""
+    top = module.name.partition(".")[0]
+    places = [module.file] if module.file else list(module.folders)
+    return top in PROJECT_PACKAGES and any(place.is_relative_to(PROJECT_ROOT / top) for place in places)
 
 
 def is_installed(module: Module) -> bool:
     """Tells third-party and standard modules from the user's own and this project's."""
+    if is_project(module):
+        return False
     top = module.name.partition(".")[0]
     places = [module.file] if module.file else list(module.folders)
-    if top in PROJECT_PACKAGES and any(place.is_relative_to(PROJECT_ROOT / top) for place in places):
-        return False
     if top in sys.stdlib_module_names:
         return True
     return any(part in ("site-packages", "dist-packages") for place in places for part in place.parts)
@@ -108,6 +122,32 @@ def defined_names(tree: ast.Module) -> Names:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
     return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions)
+
+
+def find_arguments(tree: ast.Module, name: str) -> ast.arguments | None:
+    """Returns the arguments of a module's function; None where its text cannot tell them.
+
+    It cannot where the name is assigned or imported, is a class, has a decorator, or is defined more than once.
+    """
+    names = defined_names(tree)
+    found = [
+        node
+        for node in _top_level(tree.body)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+    ]
+    if len(found) != 1 or found[0].decorator_list or name in names.others:
+        return None
+    return found[0].args
+
+
+def _submodule(module: Module | None, name: str) -> Module | None:
+    """Goes from a top-level module to the one of a dotted name: as for `import`, the first folder counts."""
+    for part in name.split(".")[1:]:
+        if module is None:
+            return None
+        found = _in_folders(part, module.folders)
+        module = found and Module(f"{module.name}.{part}", found.file, found.folders)
+    return module
 
 
 def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:

@@ -40,9 +40,13 @@ def fingerprint_source(target: str, search_paths: Sequence[str] = ()) -> str:
 
 def collect_sources(target: str, search_paths: Sequence[str] = ()) -> dict[str, bytes]:
     """Returns the files that `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
+    return {module.name: data for module, data in follow_imports(target, search_paths)}
+
+
+def follow_imports(target: str, search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
+    """Yields the modules that `fingerprint_source` hashes, with their bytes. Arguments and errors are the same."""
     module, paths = _root(target, search_paths)
     waiting = [module, *_parents(module.name, paths)]
-    sources: dict[str, bytes] = {}
     seen: set[str] = set()
     while waiting:
         module = waiting.pop()
@@ -51,14 +55,41 @@ def collect_sources(target: str, search_paths: Sequence[str] = ()) -> dict[str, 
         seen.add(module.name)
         if module.file is None:
             continue
-        sources[module.name] = _read(module.file)
-        if not is_source(module):
-            continue
-        for name in _imported_names(sources[module.name], module):
-            found = find_module(name, paths)
-            if found is not None and found.name not in seen and _is_hashed(found):
-                waiting.append(found)
-    return sources
+        data = _read(module.file)
+        yield module, data
+        for base, names in imports(data, module) if is_source(module) else ():
+            for name in (*_with_parents(base), *(f"{base}.{name}" if base else name for name in names)):
+                found = find_module(name, paths)
+                if found is not None and found.name not in seen and _is_hashed(found):
+                    waiting.append(found)
+
+
+def imports(data: bytes, module: Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields what a module's text may import, anywhere in it.
+
+    Args:
+        data: The text.
+        module: Where it stands.
+
+    Yields:
+        A module's absolute dotted name, and the names that `from` takes out of it; none for a plain `import`.
+    """
+    try:
+        tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    package = module.name if module.folders else module.name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, package)
+            if base is not None:
+                yield base, tuple(alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and _is_import_module(node.func) and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
+                yield first.value, ()
 
 
 def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, ...]]:
@@ -81,30 +112,6 @@ def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, 
 def _is_hashed(module: Module) -> bool:
     # The declaration is part of every cache key itself; the wording of an error does not change a model.
     return not is_installed(module) and module.name.partition(".")[0] != "pipeline"
-
-
-def _imported_names(data: bytes, module: Module) -> Iterator[str]:
-    """Every dotted name that a module's text may import, parents first."""
-    try:
-        tree = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    package = module.name if module.folders else module.name.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _with_parents(alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            if base is None:
-                continue
-            yield from _with_parents(base)
-            for alias in node.names:
-                yield f"{base}.{alias.name}" if base else alias.name
-        elif isinstance(node, ast.Call) and _is_import_module(node.func) and node.args:
-            first = node.args[0]
-            if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
-                yield from _with_parents(first.value)
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:
