@@ -91,6 +91,7 @@ class FileSource(ImageSource):
         return of_files(paths, facts)
 
     def _read_file(self, file: ExampleFile, start: int, stop: int) -> Iterator[tuple[np.ndarray, int]]:
+        index = start
         for images, labels in self.read_batches(file, start, stop, _BATCH):
             if self._resize:
                 images = resize_uint8(images, self._resize).numpy()
@@ -98,10 +99,11 @@ class FileSource(ImageSource):
                 if label >= self.info.num_classes:
                     raise damaged(
                         file.label_path or file.path,
-                        f"it has the label {label}",
+                        f"example {index:,} has the label {label}",
                         f"labels from 0 to {self.info.num_classes - 1}",
                     )
                 yield image, label
+                index += 1
 
     @abc.abstractmethod
     def read_batches(
@@ -113,8 +115,8 @@ class FileSource(ImageSource):
         """Raises DamagedDataError where a file's contents are not what its length and header promise."""
 
 
-def damaged(path: Any, what: str, expected: str) -> DamagedDataError:
+def damaged(
+    path: Any, what: str, expected: str, todo: str = "fetch the file again, or remove it from the folder"
+) -> DamagedDataError:
     """Returns the error for a file that is not what it should be."""
-    return DamagedDataError(
-        f"damaged file {path}: {what}", expected=expected, todo="fetch the file again, or remove it from the folder"
-    )
+    return DamagedDataError(f"damaged file {path}: {what}", expected=expected, todo=todo)

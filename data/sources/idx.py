@@ -30,8 +30,9 @@ _NAMES_FILE = "label_names.txt"
 class IdxSource(FileSource):
     """A folder of IDX files, plain or gzipped, with MNIST's names.
 
-    Images are unsigned bytes, (N, H, W) or (N, H, W, C). The splits are `train` and `test`. Classes are named by
-    number, or by the lines of a `label_names.txt` beside the files.
+    Images are unsigned bytes, (N, H, W) or (N, H, W, C). The splits are `train` and `test`. The classes are the lines
+    of a `label_names.txt` beside the files, or else the labels of the training file, 0 to the last without a gap: one
+    wrong label must not become a class of its own.
 
     Args:
         section: the declaration's `data` section.
@@ -44,7 +45,6 @@ class IdxSource(FileSource):
     def __init__(self, section: DataSection, folder: Any) -> None:
         files: dict[str, list[ExampleFile]] = {}
         shapes: dict[Any, tuple[int, ...]] = {}
-        num_classes = 0
         for split, paths in sorted(_find(folder).items(), reverse=True):  # train before test
             for kind, other in (("images", "labels"), ("labels", "images")):
                 if kind not in paths:
@@ -55,18 +55,20 @@ class IdxSource(FileSource):
                 raise damaged(labels, f"it holds {label_dims[0]:,} labels", f"{dims[0]:,}, one for each of {images}")
             files[split] = [ExampleFile(images, dims[0], labels)]
             shapes[images] = dims[1:] if len(dims) == 4 else (*dims[1:], 1)
-            num_classes = max(num_classes, *(int(batch.max()) + 1 for batch in _values(labels, 0, dims[0], 1 << 16)))
         if len(set(shapes.values())) > 1:
             text = ", ".join(f"{path.name} {shape}" for path, shape in shapes.items())
             raise damaged(folder, f"its images differ in shape: {text}", "one shape")
         height, width, channels = next(iter(shapes.values()))
         names = folder / _NAMES_FILE
-        label_names = names.read_text().split("\n") if names.exists() else map(str, range(num_classes))
+        if names.exists():
+            label_names = [line.strip() for line in names.read_text().split("\n") if line.strip()]
+        else:
+            label_names = [str(label) for label in range(_count_classes(files))]
         info = SourceInfo(
             name=folder.resolve().name,
             version="",
             image_shape=(height, width, channels),
-            label_names=tuple(name.strip() for name in label_names if name.strip()),
+            label_names=tuple(label_names),
             description=f"{sum(file.count for part in files.values() for file in part):,} images in IDX files",
         )
         super().__init__(section, info, files)
@@ -105,6 +107,41 @@ def _find(folder: Any) -> dict[str, dict[str, Any]]:
             split = "train" if match[1] == "train" else "test"
             found.setdefault(split, {})[match[2]] = path
     return found
+
+
+def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
+    """Returns the number of classes that the labels of the first split have, which is `train` where there is one.
+
+    Raises:
+        DamagedDataError: its labels leave a gap, or another split has a label that is none of them.
+    """
+    todo = f"correct the labels, or state the classes in a {_NAMES_FILE} beside the files, one name a line"
+    num_classes = 0
+    for split, (file,) in files.items():
+        first = _first_of_each(file)
+        if not num_classes:
+            num_classes = len(first)
+            label = next((label for rank, label in enumerate(sorted(first)) if label != rank), None)
+            if label is not None:
+                gap = next(missing for missing in range(label) if missing not in first)
+                what = f"example {first[label]:,} has the label {label}, but none has the label {gap}"
+                raise damaged(file.label_path, what, "every class, from 0 to the last, to occur in it", todo)
+        for label, index in first.items():
+            if label >= num_classes:
+                what = f"example {index:,} of split {split!r} has the label {label}"
+                raise damaged(file.label_path, what, f"labels that the training file has, 0 to {num_classes - 1}", todo)
+    return num_classes
+
+
+def _first_of_each(file: ExampleFile) -> dict[int, int]:
+    """Returns the index of the first example with each label that occurs."""
+    first: dict[int, int] = {}
+    size = 1 << 16
+    for number, batch in enumerate(_values(file.label_path, 0, file.count, size)):
+        labels, indices = np.unique(batch, return_index=True)
+        for label, index in zip(labels.tolist(), indices.tolist()):
+            first.setdefault(label, number * size + index)
+    return first
 
 
 def _dims(path: Any, allowed: tuple[int, ...]) -> tuple[int, ...]:

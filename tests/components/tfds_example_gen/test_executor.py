@@ -140,7 +140,7 @@ def _cifar_folder(folder: Path, labels: list[int]) -> Path:
 
 def test_an_error_in_a_worker_keeps_its_type_and_leaves_no_file(tmp_path):
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3, 4, 99, 5])
-    with pytest.raises(DamagedDataError, match=r"data_batch_1\.bin: it has the label 99") as caught:
+    with pytest.raises(DamagedDataError, match=r"data_batch_1\.bin: example 4 has the label 99") as caught:
         _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
     assert caught.value.todo
     assert _digests(tmp_path / "examples") == {}

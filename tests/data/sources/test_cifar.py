@@ -76,7 +76,7 @@ def test_a_file_of_the_wrong_length_is_named(cifar10):
 def test_a_label_out_of_range_is_named(cifar10):
     (cifar10 / "test_batch.bin").write_bytes(_batch(_images(1, 0), [10]))
     source = _open(cifar10)
-    with pytest.raises(DamagedDataError, match=r"test_batch\.bin: it has the label 10"):
+    with pytest.raises(DamagedDataError, match=r"test_batch\.bin: example \d+ has the label 10"):
         list(source.read(ExampleRange("test", 0, 1)))
 
 

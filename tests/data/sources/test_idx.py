@@ -161,8 +161,41 @@ def test_a_flipped_byte_in_a_gzip_file_is_found(idx_folder):
 def test_a_label_beyond_the_named_classes_is_refused(idx_folder):
     (idx_folder / "label_names.txt").write_text("\n".join("abcdefghi"))
     source = _open(idx_folder)
-    with pytest.raises(DamagedDataError, match="the label 9"):
+    with pytest.raises(DamagedDataError, match="example 9 has the label 9"):
         _read_all(source)
+
+
+def test_one_wrong_label_does_not_make_classes(idx_folder, idx_images, write_idx):
+    labels = idx_images["train"][1].copy()
+    labels[[321, 400]] = 200
+    path = next(idx_folder.glob("train-labels*"))
+    write_idx(path, labels)
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder)
+    assert "example 321 has the label 200, but none has the label 10" in caught.value.what
+    assert "label_names.txt" in caught.value.todo
+
+
+def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_images, write_idx):
+    labels = idx_images["test"][1].copy()
+    labels[[7, 9]] = 10
+    path = next(idx_folder.glob("t10k-labels*"))
+    write_idx(path, labels)
+    with pytest.raises(DamagedDataError, match=path.name) as caught:
+        _open(idx_folder)
+    assert "example 7 of split 'test' has the label 10" in caught.value.what
+    assert "0 to 9" in caught.value.expected
+    (idx_folder / "label_names.txt").write_text("\n".join("abcdefghijk"))
+    assert _read_all(_open(idx_folder), "test")[1][7] == 10
+
+
+def test_the_first_label_of_a_large_file_is_found_beyond_the_first_block(tmp_path, write_idx):
+    labels = np.zeros(70_000, np.uint8)
+    labels[69_990:] = 2
+    write_idx(tmp_path / "train-images-idx3-ubyte", np.zeros((70_000, 1, 1), np.uint8))
+    write_idx(tmp_path / "train-labels-idx1-ubyte", labels)
+    with pytest.raises(DamagedDataError, match="example 69,990 has the label 2, but none has the label 1"):
+        _open(tmp_path)
 
 
 def test_files_carry_no_version(idx_folder):
