@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.config.code_checks import check_module_file, check_target
 from pipeline.config.declaration import Declaration
 from pipeline.config.distribution import Strategy
+from pipeline.config.network_checks import check_network
 from pipeline.config.paths import looks_like_folder, reject_folder
 from pipeline.config.problems import Problem
 from pipeline.config.splits import EXAMPLES, reject_split, split_names
@@ -26,6 +27,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
     return [
         *_data(declaration),
         *_code(declaration, search_paths),
+        *check_network(declaration, search_paths),
         *_schedule(declaration),
         *_strategy(declaration, "train", "global_batch_size"),
         *_strategy(declaration, "eval", "eval_batch_size"),
