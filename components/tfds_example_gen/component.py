@@ -8,7 +8,7 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
-from components.tfds_example_gen import executor
+from components.tfds_example_gen import executor, parameters
 from data.sources import open_source
 from pipeline.config.data import DataSection
 
@@ -19,8 +19,9 @@ class TfdsExampleGenSpec(component_spec.ComponentSpec):
     INPUTS: dict = {}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
     PARAMETERS = {
-        executor.DATA_KEY: component_spec.ExecutionParameter(type=str),
-        executor.FINGERPRINT_KEY: component_spec.ExecutionParameter(type=str),
+        parameters.DATA_KEY: component_spec.ExecutionParameter(type=str),
+        parameters.LOCATION_KEY: component_spec.ExecutionParameter(type=str),
+        parameters.FINGERPRINT_KEY: component_spec.ExecutionParameter(type=str),
     }
 
 
@@ -37,22 +38,26 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
 
     Args:
         data: What to ingest.
-        fingerprint: Hash of the data, part of the cache key; None computes it from the data set as it is now. A data
-            set that is still to be downloaded has another fingerprint afterwards: prepare it first where the next
-            run's cache matters.
+        fingerprint: Hash of the data; in the cache key it stands for the data set, wherever that lies. None computes
+            it from the data set as it is now. A data set that is still to be downloaded has another fingerprint
+            afterwards: prepare it first where the next run's cache matters.
 
     Raises:
-        DataError: The data set cannot be opened.
+        DataError: The data set cannot be opened, or evaluation would see training examples.
     """
 
     SPEC_CLASS = TfdsExampleGenSpec
+    DRIVER_CLASS = parameters.Driver
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.Executor)
 
     def __init__(self, data: DataSection, fingerprint: Optional[str] = None) -> None:
         if fingerprint is None:
-            fingerprint = open_source(data).fingerprint([data.splits.train, data.splits.eval])
+            source = open_source(data)
+            if source.is_prepared:
+                source.resolve_disjoint(data.splits.train, data.splits.eval)
+            fingerprint = source.fingerprint([data.splits.train, data.splits.eval])
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),
-            **{executor.DATA_KEY: data.json(sort_keys=True), executor.FINGERPRINT_KEY: fingerprint},
+            **parameters.to_properties(data, fingerprint),
         )
         super().__init__(spec=spec)

@@ -14,15 +14,14 @@ from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
+from components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
 from components.tfds_example_gen.properties import EVAL, SPLITS, TRAIN, write_properties
 from components.tfds_example_gen.shard import Shard, WriteShard
-from data.sources import ImageSource, open_source
+from components.unkeyed import unkeyed_property
+from data.sources import ExampleRange, ImageSource, open_source
 from data.sources.splits import cut
 from pipeline import errors
 from pipeline.config.data import DataSection
-
-DATA_KEY = "data"
-FINGERPRINT_KEY = "fingerprint"
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -43,19 +42,22 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         Args:
             input_dict: Empty.
             output_dict: `examples`.
-            exec_properties: `data`, the declaration's section as JSON; `fingerprint`.
+            exec_properties: See `parameters.py`.
 
         Raises:
-            DataError: The data set cannot be had, or is damaged. No file of a split is then left.
+            DataError: The data set cannot be had, or is damaged, or its splits overlap. No file of a split is then
+                left.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(output_dict["examples"])
-        data = DataSection.parse_raw(exec_properties[DATA_KEY])
+        node = self._context.pipeline_node if self._context else None
+        data = to_section(exec_properties[DATA_KEY], unkeyed_property(node, exec_properties, LOCATION_KEY))
         source = open_source(data)
         source.prepare()
+        train, evaluation = source.resolve_disjoint(data.splits.train, data.splits.eval)
         shards = {
-            TRAIN: _shards(source, data.splits.train, data.shards, _split_uri(examples, TRAIN)),
-            EVAL: _shards(source, data.splits.eval, data.shards, _split_uri(examples, EVAL)),
+            TRAIN: _shards(source, data.splits.train, train, data.shards, _split_uri(examples, TRAIN)),
+            EVAL: _shards(source, data.splits.eval, evaluation, data.shards, _split_uri(examples, EVAL)),
         }
         scratch = os.path.join(examples.uri, ".unfinished")
         try:
@@ -89,8 +91,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             raise _first_error(scratch) or error from error
 
 
-def _shards(source: ImageSource, expression: str, count: int, folder: str) -> list[Shard]:
-    ranges = source.resolve(expression)
+def _shards(
+    source: ImageSource, expression: str, ranges: tuple[ExampleRange, ...], count: int, folder: str
+) -> list[Shard]:
     size = sum(len(part) for part in ranges)
     if size < count:
         raise errors.DataError(

@@ -58,6 +58,11 @@ class FileSource(ImageSource):
         """See ImageSource."""
         return self._info
 
+    @property
+    def is_prepared(self) -> bool:
+        """See ImageSource."""
+        return True
+
     def prepare(self) -> None:
         """Reads what cannot be checked without reading it all: see `check`."""
         for files in self._files.values():

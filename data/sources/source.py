@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from data.sources.splits import resolve_split
+from data.sources.splits import reject_overlap, resolve_split
 from pipeline.config.data import DataSection
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class ImageSource(abc.ABC):
     def info(self) -> SourceInfo:
         """What is known before any example is read."""
 
+    @property
+    @abc.abstractmethod
+    def is_prepared(self) -> bool:
+        """Whether the examples are readable now."""
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Makes the examples readable: downloads and converts where that is needed."""
@@ -94,6 +99,23 @@ class ImageSource(abc.ABC):
             DataNotFoundError: no such split, no such slice, or an empty one.
         """
         return resolve_split(self.info.name, self.shard_lengths(), expression)
+
+    def resolve_disjoint(
+        self, train: str, evaluation: str
+    ) -> tuple[tuple[ExampleRange, ...], tuple[ExampleRange, ...]]:
+        """Returns the example ranges of training and evaluation, which share no example.
+
+        Args:
+            train: split expression.
+            evaluation: split expression.
+
+        Raises:
+            DataNotFoundError: see `resolve`.
+            DataError: some examples are in both.
+        """
+        ranges = self.resolve(train), self.resolve(evaluation)
+        reject_overlap(self.info.name, (train, evaluation), *ranges)
+        return ranges
 
     @abc.abstractmethod
     def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:

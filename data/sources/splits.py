@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from pipeline.errors import DataNotFoundError
+from pipeline.errors import DataError, DataNotFoundError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,32 @@ def resolve_split(
             todo="change data.splits in the declaration",
         )
     return ranges
+
+
+def reject_overlap(
+    dataset: str, expressions: tuple[str, str], train: Sequence[ExampleRange], evaluation: Sequence[ExampleRange]
+) -> None:
+    """Refuses to evaluate on training examples: the accuracy would be that of a memory.
+
+    Args:
+        dataset: name for messages.
+        expressions: of the training and the evaluation split, for messages.
+        train: examples of the training split.
+        evaluation: examples of the evaluation split.
+
+    Raises:
+        DataError: some examples are in both.
+    """
+    for one in train:
+        for other in evaluation:
+            start, stop = max(one.start, other.start), min(one.stop, other.stop)
+            if one.split == other.split and start < stop:
+                raise DataError(
+                    f"splits train: {expressions[0]!r} and eval: {expressions[1]!r} of data set {dataset!r} overlap: "
+                    f"both hold {one.split}[{start}:{stop}], {stop - start:,} examples",
+                    expected="evaluation on examples that the model was not trained on",
+                    todo="change data.splits, for example to train: `train[:90%]` and eval: `train[90%:]`",
+                )
 
 
 def cut(ranges: Sequence[ExampleRange], parts: int) -> tuple[tuple[ExampleRange, ...], ...]:

@@ -44,6 +44,11 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         return describe(self._builder, self.section)
 
+    @property
+    def is_prepared(self) -> bool:
+        """See ImageSource."""
+        return is_prepared(self._builder.data_path)
+
     def prepare(self) -> None:
         """Downloads and prepares the data set where it is not.
 
@@ -51,7 +56,7 @@ class TfdsSource(ImageSource):
             DataNotFoundError: that is forbidden, or there is no network.
             DamagedDataError: a download is not what TFDS expects.
         """
-        if is_prepared(self._builder.data_path):
+        if self.is_prepared:
             return
         from data.sources.tfds_prepare import prepare_builder
 
@@ -64,7 +69,7 @@ class TfdsSource(ImageSource):
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
-        if not is_prepared(self._builder.data_path):
+        if not self.is_prepared:
             raise DataNotFoundError(
                 f"data set {self.info.name} {self.info.version} is not prepared in {self._builder.data_dir}",
                 expected="a prepared data set",
@@ -93,8 +98,11 @@ class TfdsSource(ImageSource):
         }
         if self._found.cls is not None and hasattr(self._found.cls, "content_fingerprint"):
             return of_files([], {**facts, "content": self._found.cls.content_fingerprint()})
-        if not is_prepared(self._builder.data_path):
-            return of_files([], facts)
+        if not self.is_prepared:
+            # Nothing but the class tells data sets of one name apart.
+            return of_files(
+                [], {**facts, "builder": f"{type(self._builder).__module__}:{type(self._builder).__name__}"}
+            )
         from etils import epath
 
         used = {part.split for expression in expressions for part in self.resolve(expression)}

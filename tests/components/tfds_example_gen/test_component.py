@@ -7,7 +7,7 @@ from tfx.types import standard_artifacts
 
 from components.tfds_example_gen import TfdsExampleGen
 from pipeline.config.data import DataSection
-from pipeline.errors import DataNotFoundError
+from pipeline.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +32,11 @@ def test_the_cache_key_follows_the_declaration_and_the_data(real_data_dir):
     assert fingerprint == first[1]
     _, fingerprint = _key(dataset="mnist", data_dir=real_data_dir, splits={"train": "train[:90%]"})
     assert fingerprint != first[1]
+
+
+def test_evaluation_on_training_examples_is_refused_before_the_pipeline_starts(real_data_dir):
+    with pytest.raises(DataError, match=r"both hold train\[54000:60000\]"):
+        _key(dataset="mnist", data_dir=real_data_dir, splits={"train": "train", "eval": "train[90%:]"})
 
 
 def test_a_fingerprint_may_be_given():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tfx.types import standard_artifacts
 
-from components.tfds_example_gen import executor, properties
+from components.tfds_example_gen import executor, parameters, properties
 from data.sources import open_source
 from pipeline.config.beam import BeamSection
 from pipeline.config.data import DataSection
@@ -27,8 +27,7 @@ def _run(folder: Path, data: DataSection, flags: tuple[str, ...] = ()) -> standa
     context = executor.Executor.Context(
         beam_pipeline_args=[*BeamSection().pipeline_args(), *flags], tmp_dir=str(folder)
     )
-    properties_in = {executor.DATA_KEY: data.json(), executor.FINGERPRINT_KEY: "the fingerprint"}
-    executor.Executor(context).Do({}, {"examples": [examples]}, properties_in)
+    executor.Executor(context).Do({}, {"examples": [examples]}, parameters.to_properties(data, "the fingerprint"))
     return examples
 
 
@@ -106,7 +105,7 @@ def test_other_processes_may_write_the_shards(real_data_dir, tmp_path, written):
 
 
 def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):
-    data = _mnist(real_data_dir, splits={"train": "test[:5]+train[10:20]+test[9990:]", "eval": "test[:3]"})
+    data = _mnist(real_data_dir, splits={"train": "test[:5]+train[10:20]+test[9990:]", "eval": "test[5:8]"})
     _run(tmp_path, data)
     source = open_source(data)
     expected = [pair for part in source.resolve(data.splits.train) for pair in source.read(part)]
@@ -120,6 +119,7 @@ def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):
         ({"train": "train[:2]"}, 3, DataError, "holds 2 examples, fewer than data.shards = 3"),
         ({"eval": "validation"}, 3, DataNotFoundError, "Unknown split 'validation'"),
         ({"train": "train[:0]"}, 1, DataNotFoundError, "holds no examples"),
+        ({"eval": "train[1900:2100]"}, 3, DataError, "both hold train[1900:2000], 100 examples"),
     ],
 )
 def test_splits_that_cannot_be_written(real_data_dir, tmp_path, splits, shards, error, text):

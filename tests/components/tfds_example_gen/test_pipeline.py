@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import tensorflow as tf
 from ml_metadata import proto
@@ -67,6 +69,27 @@ def test_digits_pass_are_cached_and_run_again_when_a_split_changes(run, tmp_path
         for folder in (tmp_path / "artifacts" / "TfdsExampleGen").rglob("Split-train")
     )
     assert sizes == [898, 1438]
+
+
+def test_another_place_of_the_same_data_is_no_change(run, tmp_path):
+    splits = {"train": "train[:50]", "eval": "train[50:80]"}
+    data = {"dataset": "digits", "data_dir": str(tmp_path / "data"), "shards": 2, "splits": splits}
+    assert run(**data) == (4, 0)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    data["data_dir"] = str(tmp_path / "elsewhere")
+    assert run(**data) == (4, 4)
+    assert run(**data, download=False) == (4, 8)
+    # By its path, another source of the same files: a copy is as good.
+    data["dataset"] = str(tmp_path / "elsewhere" / "digits")
+    complete, cached = run(**data)
+    assert (complete, cached) == (8, 8)
+    shutil.move(tmp_path / "elsewhere", tmp_path / "third")
+    data["dataset"] = str(tmp_path / "third" / "digits")
+    assert run(**data) == (8, 12)
+    assert run(**{**data, "shards": 3})[0] > 8
+    # What ran read from where the data was by then.
+    third = sorted((tmp_path / "artifacts" / "TfdsExampleGen").rglob("Split-train/*-of-00003"))
+    assert sum(1 for _ in tf.data.TFRecordDataset(list(map(str, third)))) == 50
 
 
 def test_an_anomaly_stops_the_pipeline(run, tmp_path):

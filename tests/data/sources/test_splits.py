@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from data.sources import ExampleRange
-from data.sources.splits import cut, resolve_split
-from pipeline.errors import DataNotFoundError
+from data.sources.splits import cut, reject_overlap, resolve_split
+from pipeline.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -59,3 +59,26 @@ def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
     assert flat == [(part.split, index) for part in ranges for index in range(part.start, part.stop)]
     sizes = [sum(map(len, piece)) for piece in pieces]
     assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation", "shared"),
+    [
+        ("train[:90%]", "train[90%:]", ""),
+        ("train", "test", ""),
+        ("train[10:20]+train[40:]", "test+train[:10]+train[20:40]", ""),
+        ("train", "train[90%:]", "train[91:101], 10 examples"),
+        ("train[:50]", "test+train[49:]", "train[49:50], 1 examples"),
+        ("all", "test", "test[0:10], 10 examples"),
+    ],
+)
+def test_evaluation_on_training_examples_is_refused(train, evaluation, shared):
+    ranges = [resolve_split("tiny", _LENGTHS, expression) for expression in (train, evaluation)]
+    if not shared:
+        reject_overlap("tiny", (train, evaluation), *ranges)
+        return
+    with pytest.raises(DataError, match="overlap") as caught:
+        reject_overlap("tiny", (train, evaluation), *ranges)
+    assert shared in caught.value.what
+    assert repr(train) in caught.value.what
+    assert repr(evaluation) in caught.value.what
