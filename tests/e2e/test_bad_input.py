@@ -6,6 +6,7 @@ import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -41,7 +42,22 @@ def test_an_unknown_data_set_ends_with_3(workdir, declare):
     assert "mnist" in said
 
 
-def test_a_truncated_idx_file_is_named_and_leaves_no_artifact(workdir, declare, tmp_path):
+def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifact(workdir, declare, tmp_path):
+    folder = tmp_path / "cifar"
+    folder.mkdir()
+    records = np.zeros((40, 3073), np.uint8)
+    (folder / "test_batch.bin").write_bytes(records.tobytes())
+    # In the second shard: the first is written by then. Neither length nor header tell.
+    records[33, 0] = 99
+    (folder / "data_batch_1.bin").write_bytes(records.tobytes())
+    said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    assert "data_batch_1.bin: example 33 has the label 99" in said
+    # The executor was reached, and nothing after it.
+    assert workdir.executions("bad") == {"TfdsExampleGen": {"FAILED": 1}}
+    assert not list((workdir.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
+
+
+def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, tmp_path):
     folder = tmp_path / "idx"
     folder.mkdir()
     for split in ("train", "t10k"):
@@ -50,15 +66,32 @@ def test_a_truncated_idx_file_is_named_and_leaves_no_artifact(workdir, declare, 
         )
         (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 40) + bytes(40))
     said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
-    assert "-images-idx3-ubyte" in said
-    assert not list((workdir.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
+    assert "train-images-idx3-ubyte" in said
+    assert not (workdir.path / "bad" / "artifacts").exists()
 
 
 def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(workdir, declare, tmp_path):
-    (tmp_path / "wrong.py").write_text("def network(num_classes):\n    return lambda images, training: images\n")
+    # Five poolings of a 28x28 image leave nothing to pool.
+    network = "from model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
+    network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
+    (tmp_path / "wrong.py").write_text(network)
     said = workdir.run(declare(trainer={"model": "wrong:network"}), code=5)
-    assert "chief-0" in said
+    assert "task chief-0 failed: ValueError" in said
+    assert "Negative dimension size" in said
     assert "chief-0.attempt-1.log" in said
+
+
+def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(workdir, declare, tmp_path):
+    (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
+    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    assert "component Transform failed in your code: ValueError: my own mistake" in said
+    assert f'File "{tmp_path}/own.py", line 2' in said
+
+
+def test_a_preprocessing_fn_without_a_label_is_refused(workdir, declare, tmp_path):
+    (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    return {'image': inputs['image']}\n")
+    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    assert "no label" in said
 
 
 def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):

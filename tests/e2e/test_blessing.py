@@ -23,3 +23,12 @@ def test_a_model_that_is_worse_than_the_blessed_one_is_not_pushed(workdir):
     assert reason == f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"
     assert reason in said
     assert [str(path) for path in (workdir.path / "digits" / "serving").iterdir()] == [good["pushed"]]
+
+
+def test_a_model_of_other_images_is_not_compared_with(workdir):
+    quick = ("--set", "evaluator.min_accuracy=0.2", "--set", "trainer.train_steps=60")
+    workdir.run("digits", *quick)
+    workdir.run("digits", *quick, "--set", "data.image_size=[32, 32]")
+    results = workdir.summary("digits")
+    assert results["blessed"] is True
+    assert len(list((workdir.path / "digits" / "serving").iterdir())) == 2
