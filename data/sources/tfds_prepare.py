@@ -6,18 +6,25 @@ import contextlib
 import fcntl
 import hashlib
 import io
+import logging
 import os
 import stat
 import tempfile
+import time
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from data.sources.tfds_lookup import is_prepared
 from pipeline.config.data import DataSection
 from pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
 
 _CONNECT_SECONDS = 5.0
+# For the other process's download and conversion; beyond, it rather hangs.
+_LOCK_SECONDS = 1800.0
+_LOCK_POLL_SECONDS = 0.5
+
+_log = logging.getLogger("tfx_estimator.data")
 
 
 def prepare_builder(builder: Any, section: DataSection) -> None:
@@ -26,7 +33,7 @@ def prepare_builder(builder: Any, section: DataSection) -> None:
     Raises:
         DataNotFoundError: `download` is false, or the network or a manual download is missing.
         DamagedDataError: a downloaded file has another checksum than TFDS registered.
-        DataError: preparation failed for another reason.
+        DataError: preparation failed for another reason, or the other process does not end.
     """
     # What is embedded in a package, like the digits, needs no fetching.
     if not section.download and not hasattr(builder, "content_fingerprint"):
@@ -121,8 +128,27 @@ def _lock(data_dir: str) -> Iterator[None]:
     name = hashlib.sha256(os.path.abspath(data_dir).encode()).hexdigest()[:16]
     path = os.path.join(tempfile.gettempdir(), f"tfx-estimator-{os.getuid()}-{name}.lock")
     with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _acquire(file, data_dir)
         yield
+
+
+def _acquire(file: IO[str], data_dir: str) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    told = False
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if not told:
+            _log.info("Another process is preparing %s; waiting for up to %d minutes", data_dir, _LOCK_SECONDS // 60)
+            told = True
+        if time.monotonic() >= deadline:
+            raise DataError(
+                f"another process has been preparing {data_dir} for over {_LOCK_SECONDS / 60:.0f} minutes",
+                expected="that it ends, or fails",
+                todo=f"look what it does (`fuser {file.name}` names it), end it where it hangs, and try again",
+            )
+        time.sleep(_LOCK_POLL_SECONDS)
 
 
 def _not_found(builder: Any, why: str) -> DataNotFoundError:

@@ -125,3 +125,38 @@ def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir)
         _open(dataset, data_dir).prepare()
     assert caught.value.__cause__ is not None
     assert _versions(data_dir) == []
+
+
+def _hold(source):
+    """Holds the lock of a process that prepares this data set."""
+    from data.sources import tfds_prepare
+
+    return tfds_prepare._lock(source._builder.data_dir)
+
+
+def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
+    source = _open(make_builder(), data_dir)
+    caplog.set_level("INFO", "tfx_estimator.data")
+    with _hold(source):
+        other = threading.Thread(target=source.prepare)
+        other.start()
+        deadline = time.monotonic() + 30
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _versions(data_dir) == []
+    other.join(60)
+    assert caplog.messages == [f"Another process is preparing {_versions(data_dir)[0]}; waiting for up to 30 minutes"]
+    assert source.split_sizes()["train"] == 12
+
+
+def test_waiting_ends(make_builder, data_dir, monkeypatch):
+    from data.sources import tfds_prepare
+
+    monkeypatch.setattr(tfds_prepare, "_LOCK_SECONDS", 1.0)
+    source = _open(make_builder(), data_dir)
+    with _hold(source), pytest.raises(DataError, match="another process") as caught:
+        source.prepare()
+    assert "fuser" in caught.value.todo
+    assert _versions(data_dir) == []
+    source.prepare()
+    assert source.split_sizes()["train"] == 12
