@@ -8,13 +8,13 @@ import os
 from typing import Any, Optional
 
 from pipeline.config import Declaration
+from pipeline.config.trainer import TrainerSection
 
 # Under this key the settings travel in TFX's `custom_config`.
 SETTINGS_KEY = "tfx_estimator"
 # TFX's cache key covers all that a component is told, so what must not miss the cache goes through the environment.
 RESOLVED = "TFX_ESTIMATOR_RESOLVED"
 _OPERATIONAL = {"start_timeout", "stall_timeout", "log_every_steps", "keep_checkpoint_max"}
-_WHERE = {"data_dir", "download"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Settings:
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
+
+    @property
+    def trainer(self) -> Optional[TrainerSection]:
+        """The declared `trainer` section; None where the Trainer stands in a pipeline of somebody else's."""
+        return TrainerSection.parse_obj(self.declaration["trainer"]) if self.declaration else None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold."""
@@ -65,14 +70,12 @@ class Settings:
 
 
 def keyed(declaration: Declaration) -> dict[str, Any]:
-    """Returns the part of a declaration that decides what is trained: no deadlines, logging, places or thresholds."""
-    values = json.loads(declaration.to_json())
-    return {
-        "name": values["name"],
-        "data": {key: value for key, value in values["data"].items() if key not in _WHERE},
-        "transform": values["transform"],
-        "trainer": {key: value for key, value in values["trainer"].items() if key not in _OPERATIONAL},
-    }
+    """Returns the part of a declaration that decides what is trained: no deadlines, no logging.
+
+    The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
+    """
+    trainer = json.loads(declaration.to_json())["trainer"]
+    return {"trainer": {key: value for key, value in trainer.items() if key not in _OPERATIONAL}}
 
 
 def announce(declaration: Declaration) -> None:

@@ -111,9 +111,9 @@ class _Watch:
         self._seen: Optional[str] = None
         self._steps: list[tuple[float, int]] = []
         self._metrics: dict[str, float] = {}
-        trainer = (self._settings.declaration or {}).get("trainer", {})
-        self._batch: int = trainer.get("global_batch_size", 0)
-        self._total: Optional[int] = trainer.get("train_steps") or _num_steps(job)
+        section = self._settings.trainer
+        self._batch = section.global_batch_size if section else 0
+        self._total = section.train_steps if section else _num_steps(job)
 
     def look(self) -> None:
         """Passes on what is new.

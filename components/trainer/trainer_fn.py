@@ -20,7 +20,6 @@ from data.input_fn import ExampleReader
 from model_fn.classifier import make_model_fn
 from model_fn.run_config import make_run_config
 from model_fn.strategies import make_strategy
-from pipeline.config import Declaration
 from pipeline.errors import UserCodeError
 
 
@@ -37,7 +36,13 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         `estimator`, `train_spec`, `eval_spec` and `eval_input_receiver_fn`.
     """
     settings = Settings.from_dict(fn_args.custom_config[SETTINGS_KEY])
-    section = Declaration.parse_obj(settings.declaration).trainer
+    section = settings.trainer
+    if section is None:
+        raise UserCodeError(
+            "the built-in trainer_fn has no declaration to train",
+            expected="Settings(declaration=…)",
+            todo="name your own trainer_fn, run_fn or module_file",
+        )
     # Before any TensorFlow op.
     config = make_run_config(
         section,

@@ -20,7 +20,6 @@ from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHoo
 from components.trainer.job import Job
 from components.trainer.progress import ProgressWriter
 from model_fn.strategies import configure_devices
-from pipeline.config import Declaration
 from pipeline.errors import UserCodeError
 
 
@@ -35,9 +34,8 @@ def run(job: Job, progress: ProgressWriter) -> None:
         UserCodeError: A module file does not keep its contract.
         ExportError: There is no whole model at the end.
     """
-    if job.settings.declaration:
-        distribution = Declaration.parse_obj(job.settings.declaration).trainer.distribution
-        configure_devices(distribution.train, distribution.eval)
+    if section := job.settings.trainer:
+        configure_devices(section.distribution.train, section.distribution.eval)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
     progress.write("started")

@@ -28,6 +28,7 @@ from tfx.proto.orchestration import pipeline_pb2
 from data.sources import open_source
 from pipeline.build import create_pipeline
 from pipeline.config import Loaded, load
+from pipeline.config.paths import check_workdir
 from pipeline.errors import TfxEstimatorError
 from pipeline.places import Places, only_run
 
@@ -157,7 +158,9 @@ def main() -> int:
     """
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
-        places = Places(os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"), loaded.declaration.name)
+        workdir = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
+        check_workdir(workdir)
+        places = Places(workdir, loaded.declaration.name)
         with only_run(places):
             LocalRunner().run(prepare(loaded, places))
     except TfxEstimatorError as error:
