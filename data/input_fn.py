@@ -110,7 +110,9 @@ class ExampleReader:
             return features, features.pop(self.label)
 
         parsed = chunks.map(parse, num_parallel_calls=2, deterministic=True)
-        return parsed.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2)
+        options = tf.data.Options()
+        options.autotune.enabled = False  # there is nothing to tune, and the tuner's own cost shows
+        return parsed.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2).with_options(options)
 
 
 def _chunk(batch_size: int) -> int:
