@@ -16,7 +16,7 @@ from tests.e2e.conftest import PROJECT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
 
-STEPS = ("--set", "trainer.train_steps=2000", "--set", "trainer.save_checkpoints_steps=50")
+STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints_steps=50")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
@@ -41,7 +41,7 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, numbe
     workdir.run("digits", *STEPS)
     results = workdir.summary("digits")
     assert results["training"]["first_step"] >= step
-    assert results["training"]["last_step"] == 2000
+    assert results["training"]["last_step"] == 1000
     assert results["blessed"] is True
 
 

@@ -27,6 +27,9 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(workdir, served_acc
     assert len(results["slices"]["label"]) == 10
     assert sum(count for _, count in results["slices"]["label"].values()) == 359
     assert list(Path(results["model_run"]).glob("events.out.tfevents.*"))
+    stored = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
+    assert stored["trainer"]["train_steps"] == 600
+    assert stored["evaluator"]["min_accuracy"] == 0.95
 
 
 def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_dir, served_accuracy):
