@@ -14,7 +14,7 @@ from pipeline.config.trainer import TrainerSection
 SETTINGS_KEY = "tfx_estimator"
 # TFX's cache key covers all that a component is told, so what must not miss the cache goes through the environment.
 RESOLVED = "TFX_ESTIMATOR_RESOLVED"
-_OPERATIONAL = {"start_timeout", "stall_timeout", "log_every_steps", "keep_checkpoint_max"}
+_OPERATIONAL = {"start_timeout", "stall_timeout", "log_every_steps", "keep_checkpoint_max", "intra_op_threads"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from components.trainer.job import Job, TaskFiles
 from components.trainer.outcome import Outcome
 from components.trainer.progress import ProgressReader
 from pipeline import errors
+from pipeline.config.trainer import TrainerSection
 
 _PROJECT = str(Path(__file__).resolve().parents[2])
 # Not `-m`, which puts the current folder first: a user's own `data.py` there would hide the project's `data`.
@@ -64,7 +65,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=_environment(self._job.settings.trainer),
                 # Ctrl-C is for the supervisor, which then ends its tasks.
                 start_new_session=True,
             )
@@ -184,11 +185,14 @@ def _next_attempt(logs: str) -> int:
     return 1 + sum(name.endswith(".log") for name in os.listdir(logs))
 
 
-def _environment() -> dict[str, str]:
-    """The parent's, with what the parent can import."""
+def _environment(section: Optional[TrainerSection]) -> dict[str, str]:
+    """The parent's, with what the parent can import, and the declared threads."""
     paths = [path or os.getcwd() for path in sys.path]
     # A cluster of somebody else's: an Estimator would wait for it.
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    if section and section.intra_op_threads:
+        # A session's own setting comes too late for the pool of threads that the process shares.
+        inherited["TF_NUM_INTRAOP_THREADS"] = str(section.intra_op_threads)
     return {
         **inherited,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),

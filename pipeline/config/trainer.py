@@ -57,6 +57,10 @@ class TrainerSection(Section):
     log_every_steps: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
         default=100, description="steps between two reports of loss and examples/s"
     )
+    intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="threads inside one TensorFlow op; null is one a core. For small networks 1 costs less CPU",
+    )
     start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
         default=300.0, description="seconds until the first sign of progress"
     )

@@ -161,6 +161,9 @@ def train(
         batch_size: Examples.
         steps: In one slice; as many before the first, to warm up.
     """
+    if side != "tutorial":
+        # As the preset `mnist` declares it, and the supervisor sets it.
+        os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     import tensorflow as tf
 
     class Hook(tf.estimator.SessionRunHook):

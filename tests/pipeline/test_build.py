@@ -63,6 +63,7 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
         ("trainer.stall_timeout=9", False),
         ("trainer.start_timeout=9", False),
         ("trainer.log_every_steps=9", False),
+        ("trainer.intra_op_threads=1", False),
         ("trainer.keep_checkpoint_max=9", False),
         ("data.download=false", False),
         ("trainer.optimizer.learning_rate=0.5", True),

@@ -196,3 +196,14 @@ def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch
     assert whole.declaration == declaration.dict()
     announce(load("digits", ["trainer.train_steps=1"]).declaration)
     assert settings.resolved() == settings  # another declaration's
+
+
+def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):
+    from components.trainer.supervisor import _environment
+    from pipeline.config import load
+
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    assert "TF_CONFIG" not in _environment(None)
+    assert "TF_NUM_INTRAOP_THREADS" not in _environment(load("digits").declaration.trainer)
+    assert _environment(load("mnist").declaration.trainer)["TF_NUM_INTRAOP_THREADS"] == "1"
