@@ -15,7 +15,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
-from components.trainer import export
+from components.trainer import export, tensorflow_fixes
 from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
 from components.trainer.job import Job
 from components.trainer.progress import ProgressWriter
@@ -36,6 +36,7 @@ def run(job: Job, progress: ProgressWriter) -> None:
     """
     if section := job.settings.trainer:
         configure_devices(section.distribution.train, section.distribution.eval)
+    tensorflow_fixes.apply()
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
     progress.write("started")

@@ -187,8 +187,10 @@ def train(
 
         tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=hooks)
         return
+    from components.trainer import tensorflow_fixes
     from tests.bench import ours
 
+    tensorflow_fixes.apply()  # as a training task does
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
     input_fn = spec["train_spec"].input_fn
     if side == "constant":
