@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import tensorflow as tf
 
 from pipeline.config.trainer import TrainerSection
 
 
-def make_run_config(
-    section: TrainerSection,
-    model_dir: str,
-    train_distribute: Optional[tf.distribute.Strategy],
-    eval_distribute: Optional[tf.distribute.Strategy],
-) -> tf.estimator.RunConfig:
-    """Builds the RunConfig.
+def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:
+    """Builds the RunConfig; the strategies are added to whichever RunConfig a trainer_fn builds.
 
     Args:
         section: The declared trainer.
         model_dir: Folder of checkpoints and TensorBoard events.
-        train_distribute: Strategy of training.
-        eval_distribute: Strategy of evaluation.
 
     Returns:
         The RunConfig.
@@ -33,7 +24,5 @@ def make_run_config(
         save_checkpoints_steps=section.checkpoint_steps,
         keep_checkpoint_max=section.keep_checkpoint_max,
         log_step_count_steps=section.log_every_steps,
-        train_distribute=train_distribute,
-        eval_distribute=eval_distribute,
         session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True),
     )

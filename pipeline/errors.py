@@ -10,7 +10,8 @@
     ├── TrainingError                 exit code 5   a training task failed
     │   ├── TaskFailedError                         a task ended with an error of its own
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
-    │   └── ExportError                             training ended without a whole SavedModel
+    │   ├── ExportError                             training ended without a whole SavedModel
+    │   └── StoppedError              exit code 130, 143   SIGINT or SIGTERM ended training, at a checkpoint
     └── PipelineError                 exit code 6   a pipeline component failed for another reason
 
 Each message says what was wrong, where, what was expected, and what to do next.
@@ -99,6 +100,21 @@ class TaskStalledError(TrainingError):
 
 class ExportError(TrainingError):
     """Training ended without a whole SavedModel."""
+
+
+class StoppedError(TrainingError):
+    """A signal ended training, after a checkpoint where there was time for one.
+
+    Args:
+        what: Where training stands.
+        expected: What was expected instead.
+        todo: What to do next.
+        exit_code: 128 and the signal's number.
+    """
+
+    def __init__(self, what: str, *, expected: str = "", todo: str = "", exit_code: int = 143) -> None:
+        super().__init__(what, expected=expected, todo=todo)
+        self.exit_code = exit_code
 
 
 class PipelineError(TfxEstimatorError):

@@ -55,11 +55,15 @@ class Executor(base_executor.BaseExecutor):
         _write_declaration(job)
         with _logs_folder(training_dir) as logs:
             outcome = Supervisor(job, logs).run()
+        if not outcome.publishes:
+            # A worker in somebody else's cluster: the chief publishes.
+            return
         outputs = export.publish(training_dir, model.uri)
         write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
         training_folder.publish(training_dir, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
+        model_run.set_string_custom_property("history", outcome.history())
 
 
 def _write_declaration(job: Job) -> None:

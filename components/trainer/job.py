@@ -81,6 +81,16 @@ class TaskFiles:
         return self._path("progress.jsonl")
 
     @property
+    def alive(self) -> str:
+        """Touched every second as long as the task's interpreter runs."""
+        return self._path("alive")
+
+    @property
+    def orders(self) -> str:
+        """What the task is told: see `components.trainer.cluster.orders`."""
+        return self._path("task.json")
+
+    @property
     def error(self) -> str:
         """The task's own error, where it had time to write it."""
         return self._path("error.json")

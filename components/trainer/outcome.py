@@ -3,6 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from typing import Optional
+
+
+@dataclasses.dataclass
+class Restart:
+    """One restart: why, and what it cost.
+
+    Args:
+        cause: The task and what happened to it.
+        what: Which tasks were started again.
+        step: Global step at which it happened; -1 before the first.
+        lost_steps: Steps done again; None until training goes on.
+        seconds: From the failure until training went on; None until it does.
+    """
+
+    cause: str
+    what: str
+    step: int
+    lost_steps: Optional[int] = None
+    seconds: Optional[float] = None
+
+    def __str__(self) -> str:
+        lost = "" if self.lost_steps is None else f", {self.lost_steps} steps lost"
+        seconds = "" if self.seconds is None else f", {self.seconds:.0f} s"
+        return f"{self.cause} at step {max(self.step, 0)}; {self.what}{lost}{seconds}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,6 +41,8 @@ class Outcome:
         seconds: Wall time, start of the processes included.
         examples_per_second: While steps were done; 0 where the batch size is not known.
         metrics: Of the last evaluation, by name.
+        restarts: What went wrong on the way.
+        publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
     """
 
     first_step: int
@@ -22,13 +50,21 @@ class Outcome:
     seconds: float
     examples_per_second: float
     metrics: dict[str, float]
+    restarts: tuple[Restart, ...] = ()
+    publishes: bool = True
 
     def properties(self) -> dict[str, float]:
-        """Returns what the model run's artifact carries."""
+        """Returns the numbers that the model run's artifact carries."""
         facts = {
             "first_step": float(self.first_step),
             "last_step": float(self.last_step),
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
+            "restarts": float(len(self.restarts)),
+            "lost_steps": float(sum(restart.lost_steps or 0 for restart in self.restarts)),
         }
         return {**facts, **{f"eval_{name}": value for name, value in self.metrics.items()}}
+
+    def history(self) -> str:
+        """Returns the restarts as JSON, for the model run's artifact."""
+        return json.dumps([dataclasses.asdict(restart) for restart in self.restarts])

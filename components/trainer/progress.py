@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import threading
 import time
 from typing import Any
+
+_BEAT_SECONDS = 1.0
 
 
 class ProgressWriter:
@@ -22,7 +26,7 @@ class ProgressWriter:
         """Appends one event.
 
         Args:
-            event: `started`, `step`, `evaluating`, `evaluated` or `exported`.
+            event: `started`, `step`, `evaluating`, `evaluated`, `exported`, `stopped` and the like.
             **fields: What belongs to it.
         """
         line = json.dumps({"event": event, "time": time.time(), **fields}) + "\n"
@@ -52,3 +56,21 @@ class ProgressReader:
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
         return [json.loads(line) for line in whole.splitlines()]
+
+
+def beat(path: str) -> None:
+    """Touches a file every second, from a thread, as long as the process runs and is not stopped.
+
+    That a task beats is not progress; that it does not beat tells a stopped one from one that waits for it.
+
+    Args:
+        path: The file.
+    """
+
+    def go_on() -> None:
+        file = pathlib.Path(path)
+        while True:
+            file.touch()
+            time.sleep(_BEAT_SECONDS)
+
+    threading.Thread(target=go_on, name="heartbeat", daemon=True).start()

@@ -8,6 +8,7 @@ import os
 from typing import Any, Optional
 
 from pipeline.config import Declaration
+from pipeline.config.distribution import Distribution
 from pipeline.config.trainer import TrainerSection
 
 # Under this key the settings travel in TFX's `custom_config`.
@@ -26,6 +27,7 @@ class Settings:
         stall_timeout: Seconds without any progress.
         declaration: What decides the model in the resolved declaration: see `keyed`; None where the Trainer stands in
             a pipeline of somebody else's.
+        distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the trained source code. TFX's own cache key sees only the name of a dotted path.
@@ -34,6 +36,7 @@ class Settings:
     start_timeout: float = 300.0
     stall_timeout: float = 600.0
     declaration: Optional[dict[str, Any]] = None
+    distribution_section: Optional[dict[str, Any]] = None
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
@@ -42,6 +45,13 @@ class Settings:
     def trainer(self) -> Optional[TrainerSection]:
         """The declared `trainer` section; None where the Trainer stands in a pipeline of somebody else's."""
         return TrainerSection.parse_obj(self.declaration["trainer"]) if self.declaration else None
+
+    @property
+    def distribution(self) -> Distribution:
+        """Strategies and the supervisor's contract: of the declaration, or of the Trainer's own parameter."""
+        if section := self.trainer:
+            return section.distribution
+        return Distribution.parse_obj(self.distribution_section or {})
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold."""

@@ -1,41 +1,50 @@
-"""Supervises training tasks: fresh processes, logs, progress, deadlines, and the real error when one fails.
+"""Supervises training tasks: fresh processes, progress, deadlines, restarts, and the real error when all is in vain.
 
-The contract: a wait has a deadline, a child does not outlive its parent, and an error names the task, what it said and
-where its log is. (One task here; the words are torchrun's: https://docs.pytorch.org/docs/stable/elastic/run.html.)
+The contract is torchrun's, in its words: any task of a synchronous cluster that dies, stalls or never starts has all
+of them killed and started again from the last checkpoint, at most `max_restarts` times. A wait has a deadline, a child
+does not outlive its parent, and an error names the task, what it said and where its log is.
+
+Source: https://docs.pytorch.org/docs/stable/elastic/run.html.
 """
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import json
 import logging
+import math
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Optional
 
-from components.trainer.job import Job, TaskFiles
-from components.trainer.outcome import Outcome
-from components.trainer.progress import ProgressReader
-from pipeline import errors
-from pipeline.config.trainer import TrainerSection
+from tfx.utils import path_utils
 
-_PROJECT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which puts the current folder first: a user's own `data.py` there would hide the project's `data`.
-_TASK = (
-    f"import sys; sys.path[0] = {_PROJECT!r}; from components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
-)
+from components.trainer import checkpoints, export
+from components.trainer.cluster import plan
+from components.trainer.cluster.failure import Failure
+from components.trainer.cluster.group import Group
+from components.trainer.cluster.network import cluster_network
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, Orders, ask_to_stop
+from components.trainer.cluster.process import TaskProcess
+from components.trainer.cluster.signals import Signals
+from components.trainer.cluster.tf_config import TfConfig, resolve
+from components.trainer.job import Job
+from components.trainer.outcome import Outcome, Restart
+from components.trainer.report import Report
+from pipeline import errors
+
 _POLL_SECONDS = 0.1
-_LOG_LINES = 15
+# All tasks of a cluster must hear of a stop before the step that it names.
+_STOP_NOTICE_SECONDS = 2.0
+_STOP_SECONDS = 60.0
 
 logger = logging.getLogger("tfx_estimator.trainer")
 
 
 class Supervisor:
-    """Starts the tasks of one training and waits for their end.
+    """Starts the tasks of one training and sees them to their end.
 
     Args:
         job: What to train.
@@ -44,8 +53,19 @@ class Supervisor:
 
     def __init__(self, job: Job, logs: str) -> None:
         self._job = job
-        self._files = TaskFiles(logs, "chief-0", _next_attempt(logs))
-        self._watch = _Watch(job, self._files)
+        self._logs = logs
+        self._settings = job.settings
+        self._distribution = self._settings.distribution
+        section = self._settings.trainer
+        self._threads = section.intra_op_threads if section else None
+        self._report = Report(
+            section.global_batch_size if section else 0, section.train_steps if section else _num_steps(job)
+        )
+        self._attempt = _last_attempt(logs)
+        self._job_path = os.path.join(logs, "job.json")
+        self._stop_file = os.path.join(logs, "stop")
+        self._restarts = 0
+        self._network: tuple[int, ...] = ()
 
     def run(self) -> Outcome:
         """Trains.
@@ -54,162 +74,160 @@ class Supervisor:
             What the training came to.
 
         Raises:
-            TaskFailedError: The task ended with an error; or the error of this project that the task itself raised.
-            TaskStalledError: The task missed a deadline.
+            TaskFailedError: A task ended with an error, and no restart was left, or could help; or the error of this
+                project that the task itself raised.
+            TaskStalledError: The same for a missed deadline.
+            StoppedError: A signal ended training.
         """
-        path = os.path.join(self._files.folder, "job.json")
-        self._job.save(path)
-        with open(self._files.log, "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _TASK, path, self._files.task, str(self._files.attempt)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(self._job.settings.trainer),
-                # Ctrl-C is for the supervisor, which then ends its tasks.
-                start_new_session=True,
-            )
-        try:
-            while process.poll() is None:
-                self._watch.look()
+        place = resolve(os.environ)
+        self._job.save(self._job_path)
+        if os.path.exists(self._stop_file):
+            os.remove(self._stop_file)
+        checkpoints.drop_damaged(self._job.training_dir)
+        with Signals() as signals:
+            if place is not None:
+                self._in_cluster_of_others(place, signals)
+            elif not self._distribution.train.is_cluster:
+                self._attempts(plan.single_task, signals)
+            else:
+                self._own_cluster(signals)
+        if self._distribution.train.is_cluster and self._report.publishes:
+            checkpoints.remove_worker_copies(self._job.training_dir)
+        return self._report.outcome()
+
+    def _own_cluster(self, signals: Signals) -> None:
+        with cluster_network(self._job, self._distribution) as network:
+            self._network = network
+            self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
+            self._network = ()
+        if not self._distribution.evaluator:
+            self._attempts(plan.exporter_task, signals)
+
+    def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
+        """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it."""
+        self._report.publishes = place.task.type == CHIEF
+        logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
+        self._attempts(lambda attempt: plan.own_place(place, self._distribution, attempt), signals, restarts=0)
+        if place.task.type == CHIEF and not self._distribution.evaluator:
+            self._attempts(plan.exporter_task, signals)
+        elif place.task.type == CHIEF:
+            self._wait_for_export(signals)
+
+    def _attempts(
+        self, make_orders: Callable[[int], list[Orders]], signals: Signals, restarts: Optional[int] = None
+    ) -> None:
+        """Starts tasks, again and again, until they are done."""
+        allowed = self._distribution.max_restarts if restarts is None else restarts
+        while True:
+            group = Group(self._start, self._settings.start_timeout, self._settings.stall_timeout, self._report.hear)
+            try:
+                group.start(make_orders(self._next_attempt()))
+                failure = self._watch(group, signals, allowed)
+            finally:
+                group.kill()
+            if failure is None:
+                return
+            self._note_restart(failure, group, allowed, "all tasks were started again")
+            checkpoints.drop_damaged(self._job.training_dir)
+
+    def _watch(self, group: Group, signals: Signals, allowed: int) -> Optional[Failure]:
+        """Watches tasks, and starts one of them again where that is enough.
+
+        Returns:
+            The failure after which all must be started again; None when all is done.
+        """
+        alone: set[str] = set()
+        while not group.done():
+            if signals.received:
+                self._stop(group, signals)
+            failure = group.look()
+            if failure is None:
                 time.sleep(_POLL_SECONDS)
-            self._watch.look()
-        finally:
-            _kill(process)
-        if process.returncode:
-            raise self._failure(process.returncode)
-        return self._watch.outcome()
+                continue
+            # One that failed again before it got to work needs the others to start again as well.
+            again = failure.task in alone and not group.has_started(failure.task)
+            if not self._can_restart_alone(failure.task) or again or not failure.retryable:
+                return failure
+            alone.add(failure.task)
+            self._note_restart(failure, group, allowed, f"{failure.task} was started again")
+            group.restart(failure.task, self._next_attempt())
+        group.look()
+        return None
 
-    def _failure(self, code: int) -> errors.TfxEstimatorError:
-        """The task's own error, or what its log ends with."""
-        if os.path.exists(self._files.error):
-            with open(self._files.error, encoding="utf-8") as file:
-                said: dict[str, Any] = json.load(file)
-            kind = getattr(errors, said["type"], None)
-            if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
-                return kind(said["what"], expected=said["expected"], todo=said["todo"] or f"see {self._files.log}")
-            return errors.TaskFailedError(
-                f"task {self._files.task} failed: {said['type']}: {said['what']}\n{said['where']}",
-                todo=f"mend the code above, or see the whole log: {self._files.log}",
-            )
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return errors.TaskFailedError(
-            f"task {self._files.task} {how}; its log ends with:\n{_tail(self._files.log)}",
-            todo=f"see the whole log: {self._files.log}; the next run resumes from the last checkpoint",
-        )
+    def _can_restart_alone(self, name: str) -> bool:
+        """Parameter-server clusters take a task back; a synchronous one does not, but its evaluator is not in it."""
+        return self._distribution.train.strategy == "parameter_server" or name.startswith(EVALUATOR)
 
+    def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
+        """Records a restart, or raises the failure where none is left."""
+        if not failure.retryable or self._restarts >= allowed:
+            error = failure.error
+            if failure.retryable and allowed:
+                error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
+            raise error
+        self._restarts += 1
+        self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step))
 
-class _Watch:
-    """Reads the task's progress, passes it on, and knows the deadlines."""
-
-    def __init__(self, job: Job, files: TaskFiles) -> None:
-        self._settings = job.settings
-        self._files = files
-        self._reader = ProgressReader(files.progress)
-        self._started = time.monotonic()
-        self._alive = self._started
-        self._log_size = 0
-        self._seen: Optional[str] = None
-        self._steps: list[tuple[float, int]] = []
-        self._metrics: dict[str, float] = {}
-        section = self._settings.trainer
-        self._batch = section.global_batch_size if section else 0
-        self._total = section.train_steps if section else _num_steps(job)
-
-    def look(self) -> None:
-        """Passes on what is new.
+    def _stop(self, group: Group, signals: Signals) -> None:
+        """Ends training at a checkpoint, as a signal asked for.
 
         Raises:
-            TaskStalledError: A deadline has passed.
+            StoppedError: Always.
         """
-        events = self._reader.read()
-        for event in events:
-            self._take(event)
-        size = os.path.getsize(self._files.log)
-        now = time.monotonic()
-        # A run_fn reports nothing of its own: that its log grows counts as life.
-        if events or (self._seen == "running" and size != self._log_size):
-            self._alive = now
-        self._log_size = size
-        waited, limit, name = now - self._alive, self._settings.stall_timeout, "stall_timeout"
-        if self._seen in (None, "started"):
-            waited, limit, name = now - self._started, self._settings.start_timeout, "start_timeout"
-        if waited > limit:
-            said = _tail(self._files.log)
-            raise errors.TaskStalledError(
-                f"task {self._files.task} made no progress for {waited:.0f} s; its log ends with:\n{said}",
-                expected=f"progress within {limit:g} s (trainer.{name})",
-                todo=f"raise trainer.{name}, or see the whole log: {self._files.log}",
-            )
+        number = signals.received or signal.SIGTERM
+        step = group.step
+        if group.trains():
+            name = signal.Signals(number).name
+            logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
+            synchronous = self._distribution.train.strategy == "multi_worker_mirrored"
+            notice = max(2, math.ceil(self._report.steps_per_second() * _STOP_NOTICE_SECONDS)) if synchronous else 0
+            # Reports come twice a second: the step may be that much further.
+            ask_to_stop(self._stop_file, step + 2 * notice)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while not group.ended(trainers_only=True) and time.monotonic() < deadline and not signals.again:
+                group.look()
+                time.sleep(_POLL_SECONDS)
+            group.look()
+        group.kill()
+        saved = checkpoints.drop_damaged(self._job.training_dir)
+        raise errors.StoppedError(
+            f"training was ended by {signal.Signals(number).name}; "
+            + (f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"),
+            todo="run the same again: training goes on from there",
+            exit_code=128 + number,
+        )
 
-    def outcome(self) -> Outcome:
-        """Sums up."""
-        first = self._steps[0] if self._steps else (0.0, 0)
-        last = self._steps[-1] if self._steps else (0.0, 0)
-        seconds = time.monotonic() - self._started
-        return Outcome(first[1], last[1], seconds, self._rate(first, last), self._metrics)
+    def _wait_for_export(self, signals: Signals) -> None:
+        """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""
+        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        deadline = time.monotonic() + self._settings.stall_timeout
+        while not os.path.exists(os.path.join(serving, "saved_model.pb")):
+            if signals.received or time.monotonic() > deadline:
+                raise errors.ExportError(
+                    f"the evaluator of this cluster left no model in {serving}",
+                    expected=f"one within {self._settings.stall_timeout:g} s after training (trainer.stall_timeout)",
+                    todo="see the evaluator's log, or set trainer.distribution.evaluator to false",
+                )
+            time.sleep(_POLL_SECONDS)
 
-    def _take(self, event: dict[str, Any]) -> None:
-        self._seen = event["event"]
-        if self._seen == "step":
-            self._steps.append((event["time"], event["step"]))
-            rate = self._rate(self._steps[-10:][0], self._steps[-1])
-            event = {**event, "total": self._total, "examples_per_second": rate}
-            loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
-            speed = f", {rate:,.0f} examples/s" if rate else ""
-            message = f"step {event['step']}/{self._total or '?'}{loss}{speed}"
-        elif self._seen == "evaluated":
-            self._metrics = event["metrics"]
-            # An earlier run may have done all steps.
-            self._steps = self._steps or [(event["time"], event["step"])]
-            message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
-        else:
-            message = str(self._seen)
-        logger.info(message, extra={"progress": event})
+    def _start(self, orders: Orders) -> TaskProcess:
+        orders = dataclasses.replace(orders, supervisor_pid=os.getpid(), stop_file=self._stop_file)
+        network = () if orders.type == EXPORTER else self._network
+        return TaskProcess(self._job_path, orders, self._threads, network)
 
-    def _rate(self, first: tuple[float, int], last: tuple[float, int]) -> float:
-        """Examples per second between two reports."""
-        seconds = last[0] - first[0]
-        return (last[1] - first[1]) * self._batch / seconds if seconds > 0 else 0.0
+    def _next_attempt(self) -> int:
+        self._attempt += 1
+        return self._attempt
 
 
 def _num_steps(job: Job) -> Optional[int]:
     """`train_args.num_steps` of a Trainer without a declaration."""
-    steps = json.loads(job.exec_properties.get("train_args") or "{}")
+    steps: dict[str, Any] = json.loads(job.exec_properties.get("train_args") or "{}")
     value = steps.get("num_steps") or steps.get("numSteps")
     return int(value) if value else None
 
 
-def _next_attempt(logs: str) -> int:
+def _last_attempt(logs: str) -> int:
     """Attempts are counted over all runs that share the training folder, so no log is overwritten."""
-    return 1 + sum(name.endswith(".log") for name in os.listdir(logs))
-
-
-def _environment(section: Optional[TrainerSection]) -> dict[str, str]:
-    """The parent's, with what the parent can import, and the declared threads."""
-    paths = [path or os.getcwd() for path in sys.path]
-    # A cluster of somebody else's: an Estimator would wait for it.
-    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    if section and section.intra_op_threads:
-        # A session's own setting comes too late for the pool of threads that the process shares.
-        inherited["TF_NUM_INTRAOP_THREADS"] = str(section.intra_op_threads)
-    return {
-        **inherited,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "PYTHONUNBUFFERED": "1",
-        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
-    }
-
-
-def _kill(process: subprocess.Popen) -> None:
-    """Ends a task and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks."""
-    # Also after its end: what it started is in its group.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _tail(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = file.read().splitlines()[-_LOG_LINES:]
-    return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+    numbers = [name.split(".attempt-")[1].split(".")[0] for name in os.listdir(logs) if ".attempt-" in name]
+    return max((int(number) for number in numbers), default=0)

@@ -12,36 +12,66 @@ import os
 import signal
 import traceback
 
+from components.trainer.cluster.orders import Orders
 from components.trainer.job import Job, TaskFiles
-from components.trainer.progress import ProgressWriter
+from components.trainer.progress import ProgressWriter, beat
 from pipeline.errors import TfxEstimatorError
 
+# sysexits.h's EX_TEMPFAIL: stopped by request, at a checkpoint.
+STOPPED = 75
 _PR_SET_PDEATHSIG = 1
+# What TensorFlow raises where another task has gone, or a port was taken.
+_PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
+_PEER_WORDS = (
+    "Could not start gRPC server",
+    "Collective ops is aborted",
+    "oordination service",
+)
 
 
 def main(argv: list[str]) -> int:
     """Runs the task.
 
     Args:
-        argv: Path of the job, name of the task, number of the attempt.
+        argv: Paths of the job and of the orders.
 
     Returns:
         The exit code: 0, or that of the error.
     """
-    job_path, task, attempt = argv
-    job = Job.load(job_path)
-    files = TaskFiles(os.path.dirname(job_path), task, int(attempt))
-    _die_with(job.supervisor_pid)
+    job_path, orders_path = argv
+    orders = Orders.load(orders_path)
+    files = TaskFiles(os.path.dirname(orders_path), orders.name, orders.attempt)
+    _enter_network(orders)
+    _die_with(orders.supervisor_pid)
+    beat(files.alive)
+    if orders.cpus:
+        os.sched_setaffinity(0, orders.cpus)
+    if orders.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, orders.gpus))
+    if orders.tf_config:
+        os.environ["TF_CONFIG"] = orders.tf_config
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
         from components.trainer import training
 
-        training.run(job, ProgressWriter(files.progress))
+        training.run(Job.load(job_path), orders, ProgressWriter(files.progress))
     except BaseException as error:
+        if type(error).__name__ == "StoppedByRequestError":
+            ProgressWriter(files.progress).write("stopped")
+            return STOPPED
         traceback.print_exc()
         _write_error(files.error, error)
-        return error.exit_code if isinstance(error, TfxEstimatorError) else 1
+        # Not by the interpreter's own way out, where TensorFlow's servers may wait for tasks that have gone.
+        os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
     return 0
+
+
+def _enter_network(orders: Orders) -> None:
+    """Joins the cluster's private network, before any thread is there."""
+    if orders.network:
+        from components.trainer.cluster.private_network import enter
+
+        enter(orders.network)
 
 
 def _die_with(parent: int) -> None:
@@ -54,12 +84,15 @@ def _die_with(parent: int) -> None:
 def _write_error(path: str, error: BaseException) -> None:
     """Leaves the error for the supervisor, with the lines of the user's code where there are any."""
     ours = isinstance(error, TfxEstimatorError)
+    name, text = type(error).__name__, str(error)
+    peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
     said = {
-        "type": type(error).__name__,
-        "what": error.what if isinstance(error, TfxEstimatorError) else str(error),
+        "type": name,
+        "what": error.what if isinstance(error, TfxEstimatorError) else text,
         "expected": error.expected if isinstance(error, TfxEstimatorError) else "",
         "todo": error.todo if isinstance(error, TfxEstimatorError) else "",
         "where": "" if ours else _where(error),
+        "peer": peer,
     }
     with open(f"{path}.tmp", "w", encoding="utf-8") as file:
         json.dump(said, file)

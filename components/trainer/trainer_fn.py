@@ -19,7 +19,6 @@ from data.features import IMAGE, LABEL
 from data.input_fn import ExampleReader
 from model_fn.classifier import make_model_fn
 from model_fn.run_config import make_run_config
-from model_fn.strategies import make_strategy
 from pipeline.errors import UserCodeError
 
 
@@ -43,13 +42,6 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             expected="Settings(declaration=…)",
             todo="name your own trainer_fn, run_fn or module_file",
         )
-    # Before any TensorFlow op.
-    config = make_run_config(
-        section,
-        fn_args.model_run_dir,
-        train_distribute=make_strategy(section.distribution.train),
-        eval_distribute=make_strategy(section.distribution.eval),
-    )
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
     feature_spec = transform_output.raw_feature_spec()
     transform = transform_output.transform_raw_features
@@ -65,6 +57,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     }
     # An Estimator refuses params for a model_fn that does not take them.
     takes_params = "params" in inspect.signature(model_fn).parameters
+    config = make_run_config(section, fn_args.model_run_dir)
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params if takes_params else None)
     reader = ExampleReader(
         train_files=_expand(fn_args.train_files),
@@ -83,7 +76,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "estimator": estimator,
         "train_spec": tf.estimator.TrainSpec(reader.input_fn, max_steps=section.train_steps),
         "eval_spec": tf.estimator.EvalSpec(
-            reader.input_fn, steps=section.eval_steps, exporters=[_Exporter("serving", serving)]
+            reader.input_fn,
+            steps=section.eval_steps,
+            exporters=[_Exporter("serving", serving)],
         ),
         "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
     }

@@ -3,52 +3,82 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Optional
 
-import numpy as np
 import tensorflow as tf
 from tfx.components.trainer import executor as tfx_executor
 from tfx.components.trainer import fn_args_utils
 from tfx.components.util import udf_utils
-from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
-from components.trainer import export, tensorflow_fixes
+from components.trainer import evaluation, export, tensorflow_fixes
+from components.trainer.cluster.orders import EVALUATOR, PS, Orders
+from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
+from components.trainer.distribute import distribute
 from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
 from components.trainer.job import Job
 from components.trainer.progress import ProgressWriter
-from model_fn.strategies import configure_devices
+from model_fn.strategies import configure_devices, make_strategy
+from pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from pipeline.errors import UserCodeError
 
+_TF_CONFIG = "TF_CONFIG"
+# What is reported by those that wait for others.
+_QUIET = {PS: "serving", EVALUATOR: "waiting"}
 
-def run(job: Job, progress: ProgressWriter) -> None:
-    """Trains and exports.
+
+def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
+    """Trains, evaluates, exports: what of it is this task's part.
 
     Args:
         job: What to train.
+        orders: Which task this is.
         progress: Where to report.
 
     Raises:
         UserCodeError: A module file does not keep its contract.
         ExportError: There is no whole model at the end.
+        StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
     """
-    if section := job.settings.trainer:
-        configure_devices(section.distribution.train, section.distribution.eval)
+    distribution = job.settings.distribution
+    train, evaluate = _sections(distribution, orders)
+    configure_devices(train, evaluate)
     tensorflow_fixes.apply()
+    if job.settings.trainer and job.settings.trainer.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    # Before any TensorFlow op, and while TF_CONFIG is there.
+    strategies = make_strategy(train), make_strategy(evaluate)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
     progress.write("started")
     exports = export.exports_dir(job.training_dir)
-    if "trainer_fn" in functions:
-        _run_trainer_fn(functions["trainer_fn"], fn_args, exports, progress)
-    else:
+    if "trainer_fn" not in functions:
         progress.write("running")
         functions["run_fn"](fn_args)
         export.check(fn_args.serving_model_dir)
         export.adopt(fn_args.serving_model_dir, path_utils.serving_model_dir(exports))
-    progress.write("exported")
+        progress.write("exported")
+        return
+    # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
+    tf_config = os.environ.pop(_TF_CONFIG, None)
+    spec = _call_trainer_fn(functions["trainer_fn"], fn_args)
+    if tf_config is not None:
+        os.environ[_TF_CONFIG] = tf_config
+    spec["estimator"] = distribute(spec["estimator"], *strategies, in_cluster=bool(orders.tf_config))
+    _train_and_evaluate(spec, distribution, orders, progress)
+    if orders.evaluates:
+        _adopt_exports(spec, exports)
+        progress.write("exported")
+
+
+def _sections(distribution: Distribution, orders: Orders) -> tuple[Strategy, Strategy]:
+    """The strategies of this task: one that only evaluates, or only trains, has no other."""
+    # The exporter trains no step, and evaluates as declared.
+    alone = distribution.train.is_cluster and not orders.in_cluster
+    train = TrainStrategy() if alone else distribution.train
+    return train, distribution.eval if orders.evaluates else Strategy()
 
 
 def _fn_args(job: Job) -> fn_args_utils.FnArgs:
@@ -79,14 +109,12 @@ def _functions(exec_properties: dict[str, Any]) -> dict[str, Callable]:
     return found
 
 
-def _run_trainer_fn(
-    trainer_fn: Callable, fn_args: fn_args_utils.FnArgs, exports: str, progress: ProgressWriter
-) -> None:
+def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dict[str, Any]:
     """The legacy Estimator contract.
 
     Source: `tfx.components.trainer.executor.Executor`.
     """
-    spec = trainer_fn(fn_args, _schema(fn_args))
+    spec = dict(trainer_fn(fn_args, _schema(fn_args)))
     missing = {"estimator", "train_spec", "eval_spec"} - set(spec)
     if missing:
         raise UserCodeError(
@@ -94,10 +122,63 @@ def _run_trainer_fn(
             expected="a dict with estimator, train_spec, eval_spec and, for an EvalSavedModel, eval_input_receiver_fn",
             todo="see https://www.tensorflow.org/tfx/guide/trainer",
         )
+    if not spec["eval_spec"].exporters:
+        raise UserCodeError(
+            "the EvalSpec that trainer_fn returned has no exporter, so no model would be exported",
+            expected="EvalSpec(..., exporters=[tf.estimator.FinalExporter(name, serving_input_receiver_fn)])",
+            todo="add one",
+        )
+    return spec
+
+
+def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
+
+
+def _train_and_evaluate(
+    spec: dict[str, Any], distribution: Distribution, orders: Orders, progress: ProgressWriter
+) -> None:
+    """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
     estimator: tf.estimator.Estimator = spec["estimator"]
-    saved_model = _train_and_evaluate(estimator, spec["train_spec"], spec["eval_spec"], progress)
+    stop = StopHook(orders.stop_file)
+    train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
+    if distribution.train.strategy == "multi_worker_mirrored" and orders.in_cluster:
+        train_hooks.append(FailFastHook())
+    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
+    eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
+    eval_spec = eval_spec._replace(
+        hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)),
+        exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)),
+    )
+    if distribution.evaluator:
+        eval_spec = eval_spec._replace(
+            start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.throttle_secs
+        )
+    if orders.type in _QUIET:
+        progress.write(_QUIET[orders.type])
+    while True:
+        try:
+            tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
+            break
+        except (ValueError, tf.errors.OpError) as error:
+            # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
+            if orders.type != EVALUATOR or not evaluation.was_overtaken(estimator, error):
+                raise
+    if stop.stopped:
+        raise StoppedByRequestError
+    if orders.in_cluster:
+        progress.write("trained")
+    else:
+        evaluation.evaluate_if_needed(estimator, eval_spec)
+
+
+def _adopt_exports(spec: dict[str, Any], exports: str) -> None:
+    """Moves what the exporters wrote to where the supervisor publishes it from."""
+    estimator: tf.estimator.Estimator = spec["estimator"]
+    saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
     export.check(saved_model)
-    export.adopt(saved_model, path_utils.serving_model_dir(exports))
     if spec.get("eval_input_receiver_fn"):
         # Imported here: most seconds of this process's start would else go to TFMA.
         import tensorflow_model_analysis as tfma
@@ -108,61 +189,5 @@ def _run_trainer_fn(
             eval_input_receiver_fn=spec["eval_input_receiver_fn"],
         )
         export.adopt(tf.compat.as_str(exported), path_utils.eval_model_dir(exports))
-
-
-def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
-    from tensorflow_metadata.proto.v0 import schema_pb2
-
-    return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
-
-
-def _train_and_evaluate(
-    estimator: tf.estimator.Estimator,
-    train_spec: tf.estimator.TrainSpec,
-    eval_spec: tf.estimator.EvalSpec,
-    progress: ProgressWriter,
-) -> str:
-    """Trains to `max_steps`, evaluates the last checkpoint, and exports it.
-
-    Returns:
-        Folder of the exported SavedModel.
-    """
-    if not eval_spec.exporters:
-        raise UserCodeError(
-            "the EvalSpec that trainer_fn returned has no exporter, so no model would be exported",
-            expected="EvalSpec(..., exporters=[tf.estimator.FinalExporter(name, serving_input_receiver_fn)])",
-            todo="add one",
-        )
-    train_spec = train_spec._replace(hooks=(*train_spec.hooks, TrainingProgressHook(progress)))
-    eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress)))
-    metrics, _ = tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec) or (None, None)
-    if not metrics:
-        # Training had ended in an earlier run, which then died: TensorFlow neither evaluates nor exports again.
-        metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
-        for exporter in eval_spec.exporters:
-            _export(estimator, exporter, metrics)
-    # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
-    scalars = {name: value for name, value in metrics.items() if np.ndim(value) == 0 and name != "global_step"}
-    values = {name: float(value) for name, value in scalars.items()}
-    progress.write("evaluated", step=int(metrics["global_step"]), metrics=values)
-    return _exported(estimator, eval_spec.exporters)
-
-
-def _exported(estimator: tf.estimator.Estimator, exporters: Sequence[tf.estimator.Exporter]) -> str:
-    """The newest export of the first exporter that has one: a BestExporter's need not come from the last evaluation."""
-    for exporter in exporters:
-        folder = os.path.join(estimator.model_dir, "export", exporter.name)
-        names = [name.rstrip("/") for name in fileio.listdir(folder)] if fileio.exists(folder) else []
-        if versions := [name for name in names if name.isdigit()]:
-            return os.path.join(folder, max(versions, key=int))
-    return os.path.join(estimator.model_dir, "export")
-
-
-def _export(estimator: tf.estimator.Estimator, exporter: tf.estimator.Exporter, metrics: dict[str, Any]) -> None:
-    exporter.export(
-        estimator=estimator,
-        export_path=os.path.join(estimator.model_dir, "export", exporter.name),
-        checkpoint_path=estimator.latest_checkpoint(),
-        eval_result=metrics,
-        is_the_final_export=True,
-    )
+    # Last: that it is there says that all is.
+    export.adopt(saved_model, path_utils.serving_model_dir(exports))

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.config.code_checks import check_module_file, check_target
 from pipeline.config.declaration import Declaration
-from pipeline.config.distribution import Strategy
 from pipeline.config.network_checks import check_network
 from pipeline.config.paths import looks_like_folder, reject_folder
 from pipeline.config.problems import Problem
 from pipeline.config.splits import EXAMPLES, reject_split, split_names
+from pipeline.config.strategy_checks import check_distribution
 
 
 def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
@@ -29,8 +29,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *_code(declaration, search_paths),
         *check_network(declaration, search_paths),
         *_schedule(declaration),
-        *_strategy(declaration, "train", "global_batch_size"),
-        *_strategy(declaration, "eval", "eval_batch_size"),
+        *check_distribution(declaration),
         *_evaluator(declaration),
         *_pusher(declaration),
         *_beam(declaration),
@@ -110,38 +109,6 @@ def _schedule(declaration: Declaration) -> Iterator[Problem]:
             "remove it, or set the optimizer's name to momentum",
             value=str(optimizer.momentum),
             depends=("trainer.optimizer.name",),
-        )
-
-
-def _strategy(declaration: Declaration, which: str, batch_key: str) -> Iterator[Problem]:
-    section: Strategy = getattr(declaration.trainer.distribution, which)
-    path = f"trainer.distribution.{which}"
-    devices = section.devices
-    on_devices = (f"{path}.devices.cpu", f"{path}.devices.gpu")
-    if devices.cpu is not None and devices.gpu is not None:
-        todo = f"remove one: --set {on_devices[0]}=null"
-        yield Problem(f"{path}.devices", "both cpu and gpu are given", "one of the two", todo, depends=on_devices)
-        return
-    count = devices.cpu or devices.gpu or 1
-    if section.strategy == "one_device" and count > 1:
-        yield Problem(
-            f"{path}.devices",
-            f"the strategy one_device uses one device, not {count}",
-            "1, or the strategy mirrored",
-            f"set {path}.strategy to mirrored, or leave devices out",
-            depends=(f"{path}.strategy", *on_devices),
-        )
-    batch = getattr(declaration.trainer, batch_key)
-    if section.strategy == "mirrored" and batch % count:
-        lower = batch - batch % count
-        near = f"{lower} or {lower + count}" if lower else str(count)
-        yield Problem(
-            f"trainer.{batch_key}",
-            f"{batch} examples do not divide evenly among {count} replicas ({path}.devices)",
-            f"a multiple of {count}",
-            f"for example {near}",
-            value=str(batch),
-            depends=(f"{path}.strategy", *on_devices),
         )
 
 

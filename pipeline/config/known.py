@@ -5,22 +5,20 @@ from __future__ import annotations
 _LATER = "not in this version yet"
 _DASK = "loses data silently under this TFX: the component completes, the train split is never written"
 
-_STRATEGIES = {
-    "central_storage": _LATER,
-    "multi_worker_mirrored": _LATER,
-    "parameter_server": _LATER,
-    "tpu": _LATER,
+_ONE_PROCESS = "only training runs in a cluster: TensorFlow evaluates in one process, the evaluator or the chief"
+
+_EVAL_STRATEGIES = {
+    "multi_worker_mirrored": _ONE_PROCESS,
+    "parameter_server": _ONE_PROCESS,
+    "tpu": "this version evaluates on CPU or GPU",
 }
 
 # Dotted path -> value -> why not.
 VALUES: dict[str, dict[str, str]] = {
     "trainer.path": {"keras": _LATER, "keras_custom_loop": _LATER},
-    "trainer.distribution.train.strategy": _STRATEGIES,
-    "trainer.distribution.eval.strategy": _STRATEGIES,
-    "trainer.distribution.train.cross_device_ops": {
-        "nccl": f"{_LATER}: it needs GPUs of one kind",
-        "auto": "TensorFlow's own choice hangs in an Estimator on CPU",
-    },
+    "trainer.distribution.eval.strategy": _EVAL_STRATEGIES,
+    "trainer.distribution.train.cross_device_ops": {"auto": "TensorFlow's own choice hangs in an Estimator on CPU"},
+    "trainer.distribution.eval.cross_device_ops": {"auto": "TensorFlow's own choice hangs in an Estimator on CPU"},
     "evaluator.slices": {"image": "every image would be a slice of its own"},
     "beam.runner": {"dataflow": _LATER, "flink": _LATER, "spark": _LATER, "dask": _DASK},
 }
@@ -29,11 +27,6 @@ VALUES: dict[str, dict[str, str]] = {
 KEYS: dict[str, str] = {
     "trainer.gradient_accumulation": _LATER,
     "trainer.precision": _LATER,
-    "trainer.distribution.evaluator": _LATER,
-    "trainer.distribution.max_restarts": _LATER,
-    "trainer.distribution.train.workers": _LATER,
-    "trainer.distribution.train.communication": _LATER,
-    "trainer.distribution.train.parameter_servers": _LATER,
 }
 
 # What others call a key -> ours; by dotted path where the key alone could be anything.
@@ -47,6 +40,9 @@ ALIASES: dict[str, str] = {
     "steps": "trainer.train_steps",
     "max_steps": "trainer.train_steps",
     "batch_size": "trainer.global_batch_size",
+    "parameter_servers": "trainer.distribution.train.ps",
+    "num_workers": "trainer.distribution.train.workers",
+    "restarts": "trainer.distribution.max_restarts",
     "strategy": "trainer.distribution.train.strategy",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",

@@ -61,6 +61,9 @@ class TrainerSection(Section):
         default=None,
         description="threads inside one TensorFlow op; null is one a core. For small networks 1 costs less CPU",
     )
+    deterministic: bool = Field(
+        default=False, description="two runs end with equal bits; ops that cannot say so fail, and reading is slower"
+    )
     start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
         default=300.0, description="seconds until the first sign of progress"
     )

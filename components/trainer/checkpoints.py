@@ -1,0 +1,84 @@
+"""The last whole checkpoint of a training folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from typing import Optional
+
+import tensorflow as tf
+
+_WORKERS = "tmp_worker_*"
+
+logger = logging.getLogger("tfx_estimator.trainer")
+
+
+def drop_damaged(training_dir: str) -> Optional[int]:
+    """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+
+    Args:
+        training_dir: Folder of the checkpoints.
+
+    Returns:
+        The global step of the checkpoint that training goes on from; None where there is none.
+    """
+    state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
+    found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, "model.ckpt-*.index"))}
+    if state is not None:
+        found |= set(state.all_model_checkpoint_paths)
+    candidates = sorted(found, key=_step_of)
+    damaged = []
+    while candidates:
+        reason = _damage(candidates[-1])
+        if reason is None:
+            break
+        logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
+        damaged.append(candidates.pop())
+    for path in damaged:
+        for name in tf.io.gfile.glob(f"{path}.*"):
+            tf.io.gfile.rename(name, name.replace("model.ckpt-", "damaged-model.ckpt-", 1), overwrite=True)
+    latest = candidates[-1] if candidates else None
+    if latest is None:
+        if damaged and tf.io.gfile.exists(os.path.join(training_dir, "checkpoint")):
+            tf.io.gfile.remove(os.path.join(training_dir, "checkpoint"))
+        return None
+    if state is None or state.model_checkpoint_path != latest or damaged:
+        tf.compat.v1.train.update_checkpoint_state(training_dir, latest, candidates, save_relative_paths=True)
+    return _step_of(latest)
+
+
+def remove_worker_copies(training_dir: str) -> None:
+    """Removes what the other tasks of a cluster leave in the training folder: whole copies of checkpoints.
+
+    Args:
+        training_dir: Folder of the checkpoints.
+    """
+    for folder in tf.io.gfile.glob(os.path.join(training_dir, _WORKERS)):
+        if "://" in folder:
+            tf.io.gfile.rmtree(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _state_is_readable(training_dir: str) -> bool:
+    try:
+        return tf.train.get_checkpoint_state(training_dir) is not None
+    except Exception:
+        return False
+
+
+def _step_of(path: str) -> int:
+    step = path.rsplit("-", 1)[-1]
+    return int(step) if step.isdigit() else -1
+
+
+def _damage(path: str) -> Optional[str]:
+    """Reads all of it; each tensor bears a checksum."""
+    try:
+        reader = tf.train.load_checkpoint(path)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except Exception as error:
+        return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return None

@@ -1,0 +1,207 @@
+"""The tasks of one attempt, watched until they are done or one of them fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from components.trainer.cluster import failure
+from components.trainer.cluster.failure import Failure
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, Orders
+from components.trainer.cluster.process import TaskProcess
+
+# How long to look for the cause behind an error that only says that another task has gone.
+_CAUSE_SECONDS = 5.0
+# How long the others may take to end when the chief has: parameter servers never do, workers may be stuck.
+_END_SECONDS = 45.0
+# A task this long without a heartbeat is to blame where all stand still.
+_SILENT_SECONDS = 5.0
+CHIEF_NAME = f"{CHIEF}-0"
+_WAITING = (None, "started")
+# Events that are progress in themselves; `step` is where the step has grown.
+_PROGRESS = ("started", "evaluating", "evaluated", "exported", "trained", "running", "waiting", "serving")
+
+
+@dataclasses.dataclass
+class _Member:
+    """A task and what is known of it."""
+
+    process: TaskProcess
+    seen: Optional[str] = None
+    moved: float = 0.0
+    log_size: int = 0
+    step: int = -1
+
+
+class Group:
+    """The tasks of one attempt.
+
+    Args:
+        start: Starts a task.
+        start_timeout: Seconds until each task's first sign of progress.
+        stall_timeout: Seconds without any progress.
+        hear: Is told each event, with the task's orders.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Orders], TaskProcess],
+        start_timeout: float,
+        stall_timeout: float,
+        hear: Callable[[Orders, dict[str, Any]], None],
+    ) -> None:
+        self._start = start
+        self._start_timeout = start_timeout
+        self._stall_timeout = stall_timeout
+        self._hear = hear
+        self._members: dict[str, _Member] = {}
+        self._step = -1
+        self._moved = time.monotonic()
+        self._chief_ended: Optional[float] = None
+        self._suspect: Optional[tuple[float, Failure]] = None
+
+    @property
+    def step(self) -> int:
+        """The highest global step that a task has reported; -1 before the first."""
+        return self._step
+
+    def start(self, orders: Sequence[Orders]) -> None:
+        """Starts the tasks."""
+        for each in orders:
+            self._members[each.name] = _Member(self._start(each), moved=time.monotonic())
+
+    def restart(self, name: str, attempt: int) -> None:
+        """Starts one task again, in its place: the same address, new files."""
+        old = self._members[name].process
+        old.kill()
+        orders = dataclasses.replace(old.orders, attempt=attempt)
+        self._members[name] = _Member(self._start(orders), moved=time.monotonic())
+        self._moved = time.monotonic()
+        self._suspect = None
+
+    def has_started(self, name: str) -> bool:
+        """Did this task get as far as its work."""
+        return self._members[name].seen not in _WAITING
+
+    def look(self) -> Optional[Failure]:
+        """Passes on what the tasks report.
+
+        Returns:
+            The failure of a task that ended with an error or missed a deadline, if there is one.
+        """
+        # The codes first: what a task reported before its end is then read.
+        codes = {name: member.process.code for name, member in self._members.items()}
+        for member in self._members.values():
+            self._read(member)
+        if CHIEF_NAME in codes and codes[CHIEF_NAME] == 0 and self._chief_ended is None:
+            self._chief_ended = time.monotonic()
+        found = self._failed(codes)
+        return found or self._late(codes)
+
+    def done(self) -> bool:
+        """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
+        codes = {name: member.process.code for name, member in self._members.items()}
+        needed = [name for name, member in self._members.items() if member.process.orders.type != PS]
+        if all(codes[name] == 0 for name in needed):
+            return True
+        if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
+            return False
+        return all(codes[name] == 0 for name in needed if self._members[name].process.orders.type in (CHIEF, EVALUATOR))
+
+    def ended(self, trainers_only: bool = False) -> bool:
+        """Has every task ended, however.
+
+        Args:
+            trainers_only: Only the tasks that train count.
+        """
+        members = [m for m in self._members.values() if m.process.orders.trains or not trainers_only]
+        return all(member.process.code is not None for member in members)
+
+    def trains(self) -> bool:
+        """Are steps being done."""
+        members = self._members.values()
+        return any(m.process.orders.trains and m.seen == "step" and m.process.code is None for m in members)
+
+    def codes(self) -> dict[str, Optional[int]]:
+        """Exit codes by task; None as long as it runs."""
+        return {name: member.process.code for name, member in self._members.items()}
+
+    def kill(self) -> None:
+        """Ends all tasks, and what they started."""
+        for member in self._members.values():
+            member.process.kill()
+
+    def _read(self, member: _Member) -> None:
+        now = time.monotonic()
+        events = member.process.events()
+        for event in events:
+            member.seen = event["event"]
+            if member.seen == "step":
+                if event["step"] > member.step:
+                    member.step, member.moved = event["step"], now
+                if event["step"] > self._step:
+                    self._step, self._moved = event["step"], now
+            elif member.seen in _PROGRESS:
+                member.moved = now
+                self._moved = now if member.process.orders.trains else self._moved
+            self._hear(member.process.orders, event)
+        size = member.process.log_size()
+        # A run_fn reports nothing of its own: that its log grows counts as life.
+        if member.seen == "running" and size != member.log_size:
+            member.moved = self._moved = now
+        member.log_size = size
+
+    def _failed(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
+        """The failure that explains the others."""
+        failures = [failure.ended(self._members[name].process, code) for name, code in codes.items() if code]
+        causes = [each for each in failures if not each.from_peer]
+        if causes:
+            # An error of the user's code above all: no restart mends it.
+            return min(causes, key=lambda each: each.retryable)
+        if not failures:
+            return None
+        now = time.monotonic()
+        if self._suspect is None:
+            self._suspect = (now, self._blame_silent(failures[0]))
+        since, suspect = self._suspect
+        alone = len([code for code in codes.values() if code is None]) == 0
+        return suspect if alone or now - since > _CAUSE_SECONDS else None
+
+    def _blame_silent(self, found: Failure) -> Failure:
+        """Names the stopped task behind the error of one that waited for it."""
+        silent = [m.process for m in self._members.values() if m.process.code is None]
+        silent = [process for process in silent if process.silent() > _SILENT_SECONDS]
+        if not silent:
+            return found
+        return failure.stalled(silent[0], silent[0].silent(), self._stall_timeout, "stall_timeout")
+
+    def _late(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
+        """The failure of a task that missed a deadline."""
+        now = time.monotonic()
+        running = [member for name, member in self._members.items() if codes[name] is None]
+        # A task that has not even reported its start, before those that wait for it.
+        for member in sorted(running, key=lambda each: each.seen is not None):
+            waited = now - member.process.started
+            if member.seen in _WAITING and waited > self._start_timeout:
+                return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
+        for member in running:
+            if member.seen not in _WAITING and member.process.silent() > self._stall_timeout:
+                return failure.stalled(member.process, member.process.silent(), self._stall_timeout, "stall_timeout")
+        trainers = [member for member in running if member.process.orders.trains and member.seen not in _WAITING]
+        if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
+            silent = max(trainers, key=lambda each: each.process.silent())
+            return failure.stalled(silent.process, now - self._moved, self._stall_timeout, "stall_timeout")
+        for member in running:
+            since = max(member.moved, self._chief_ended or 0.0)
+            if self._works_alone(member) and now - since > self._stall_timeout:
+                return failure.stalled(member.process, now - since, self._stall_timeout, "stall_timeout")
+        return None
+
+    def _works_alone(self, member: _Member) -> bool:
+        """Does a task that is no trainer have something to do; an evaluator may be waiting for a checkpoint."""
+        orders = member.process.orders
+        if orders.trains or orders.type == PS or member.seen in _WAITING:
+            return False
+        return orders.type != EVALUATOR or member.seen == "evaluating" or self._chief_ended is not None

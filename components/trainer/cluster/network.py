@@ -1,0 +1,50 @@
+"""Where the ports of a cluster on this machine can be reached from."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from tfx.types import artifact_utils
+
+from components.trainer.job import Job
+from pipeline.config.distribution import Distribution
+
+logger = logging.getLogger("tfx_estimator.trainer")
+
+_OPEN = (
+    "the ports of the training cluster are open, without authentication, to all who reach this machine: TensorFlow "
+    "listens on every address; because "
+)
+
+
+@contextlib.contextmanager
+def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
+    """Makes the network that the tasks of a cluster share.
+
+    Args:
+        job: What to train; tasks that read or write elsewhere need this machine's own network.
+        distribution: What was declared.
+
+    Yields:
+        Descriptors of the namespaces that each task enters; none where the tasks listen in this machine's network.
+    """
+    if distribution.network == "host":
+        yield ()
+        return
+    from components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
+
+    inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
+    uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]
+    remote = any("://" in uri for uri in uris)
+    with contextlib.ExitStack() as stack:
+        fds: tuple[int, ...] = ()
+        if remote:
+            logger.warning(f"{_OPEN}data or results lie on another machine")
+        else:
+            try:
+                fds = stack.enter_context(PrivateNetwork()).fds
+            except NoPrivateNetworkError as error:
+                logger.warning(f"{_OPEN}{error}")
+        yield fds

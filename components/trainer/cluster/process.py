@@ -1,0 +1,118 @@
+"""The operating system's process of one task, its files, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from components.trainer.cluster.orders import Orders
+from components.trainer.job import TaskFiles
+from components.trainer.progress import ProgressReader
+
+_PROJECT = str(Path(__file__).resolve().parents[3])
+# Not `-m`, which puts the current folder first: a user's own `data.py` there would hide the project's `data`.
+_TASK = (
+    f"import sys; sys.path[0] = {_PROJECT!r}; from components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
+)
+_LOG_LINES = 15
+
+
+class TaskProcess:
+    """One task, running or ended.
+
+    Args:
+        job_path: The job's file.
+        orders: What the task is told.
+        intra_op_threads: Declared; None leaves it to the orders.
+        network: Descriptors of the private network's namespaces.
+    """
+
+    def __init__(
+        self, job_path: str, orders: Orders, intra_op_threads: Optional[int] = None, network: Sequence[int] = ()
+    ) -> None:
+        self.files = TaskFiles(os.path.dirname(job_path), orders.name, orders.attempt)
+        self.orders = dataclasses.replace(orders, network=tuple(network))
+        self.orders.save(self.files.orders)
+        self.started = time.monotonic()
+        self._events = ProgressReader(self.files.progress)
+        with open(self.files.log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _TASK, job_path, self.files.orders],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(intra_op_threads or orders.threads),
+                pass_fds=tuple(network),
+                # Ctrl-C is for the supervisor, which then ends its tasks.
+                start_new_session=True,
+            )
+
+    @property
+    def name(self) -> str:
+        """For example `worker-1`."""
+        return self.orders.name
+
+    @property
+    def code(self) -> Optional[int]:
+        """The exit code, negative for a signal; None as long as it runs."""
+        return self._process.poll()
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the task has reported since the last call."""
+        return self._events.read()
+
+    def silent(self) -> float:
+        """Seconds since its interpreter last showed that it runs."""
+        try:
+            return time.time() - os.path.getmtime(self.files.alive)
+        except FileNotFoundError:
+            return 0.0
+
+    def log_size(self) -> int:
+        """Bytes that it printed."""
+        return os.path.getsize(self.files.log)
+
+    def error(self) -> Optional[dict[str, Any]]:
+        """The error that it wrote, where it had time to."""
+        if not os.path.exists(self.files.error):
+            return None
+        with open(self.files.error, encoding="utf-8") as file:
+            return json.load(file)
+
+    def tail(self) -> str:
+        """The last lines of its log, indented."""
+        with open(self.files.log, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()[-_LOG_LINES:]
+        return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+
+    def kill(self) -> None:
+        """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks."""
+        # Also after its end: what it started is in its group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _environment(threads: Optional[int]) -> dict[str, str]:
+    """The parent's, with what the parent can import, and the threads."""
+    paths = [path or os.getcwd() for path in sys.path]
+    # A task is told its own.
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    if threads:
+        # A session's own setting comes too late for the pool of threads that the process shares.
+        inherited["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    return {
+        **inherited,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "PYTHONUNBUFFERED": "1",
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
+    }

@@ -1,0 +1,87 @@
+"""Session hooks by which a task keeps the supervisor's contract."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from components.trainer.cluster.orders import asked_to_stop
+
+_LOOK_SECONDS = 0.1
+
+
+class PeerLostError(Exception):
+    """A task of the same cluster has gone; all are restarted."""
+
+
+class StoppedByRequestError(Exception):
+    """Training stopped at the step that the supervisor asked for, and the checkpoint is written."""
+
+
+class FailFastHook(tf.estimator.SessionRunHook):
+    """Ends a task of a synchronous cluster as soon as it has lost a peer.
+
+    An Estimator would make a new session and wait for the peer, for ever: a task that is restarted alone cannot rejoin.
+    """
+
+    def __init__(self) -> None:
+        self._sessions = 0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Counts sessions."""
+        self._sessions += 1
+        if self._sessions > 1:
+            raise PeerLostError("the session to the other tasks was lost")
+
+
+class StopHook(tf.estimator.SessionRunHook):
+    """Ends training at the step that the supervisor asks for, the same one in each task.
+
+    Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
+
+    Args:
+        path: The orders' `stop_file`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._last = 0.0
+        self._stop_at: int | None = None
+        self._step = 0
+        self.stopped = False
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        self._tensor = tf.compat.v1.train.get_or_create_global_step()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Notes the step that training starts from."""
+        self._step = int(session.run(self._tensor))
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts the step, and looks for the request ten times a second."""
+        self._step += 1
+        if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
+            self._last = time.monotonic()
+            self._stop_at = asked_to_stop(self._path)
+        if self._stop_at is not None and self._step >= self._stop_at:
+            self.stopped = True
+            run_context.request_stop()
+
+
+class NoEvaluationHook(tf.estimator.SessionRunHook):
+    """Keeps an Estimator from evaluating and exporting after training was stopped.
+
+    Args:
+        stop: The hook that knows.
+    """
+
+    def __init__(self, stop: StopHook) -> None:
+        self._stop = stop
+
+    def begin(self) -> None:
+        """Ends the evaluation before it begins."""
+        if self._stop.stopped:
+            raise StoppedByRequestError

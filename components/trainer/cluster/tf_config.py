@@ -1,0 +1,308 @@
+"""TF_CONFIG, the environment variable that tells a training task its cluster and its place in it: every dialect.
+
+What is read here has one form afterwards, and what is written is what `tf.estimator` of TensorFlow 2.15 asks for: an
+explicit chief, and no evaluator in the cluster. Where TF_CONFIG is not set, SLURM's variables take its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from pipeline.errors import DeclarationError
+
+VARIABLE = "TF_CONFIG"
+CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
+
+_IN_CLUSTER = (CHIEF, WORKER, PS)
+_TYPES = (*_IN_CLUSTER, EVALUATOR)
+# TensorFlow 1's name of the chief.
+_MASTER = "master"
+_ADDRESS = re.compile(r"[^\s/]+:(\d{1,5})", re.ASCII)
+_EXAMPLE = (
+    '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}, '
+    "see https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable"
+)
+_UNSET = "correct the environment variable TF_CONFIG, or unset it to train in a single process"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of a cluster.
+
+    Args:
+        type: chief, worker, ps or evaluator.
+        index: Among the tasks of that type, from 0.
+
+    Raises:
+        DeclarationError: There is no such task.
+    """
+
+    type: str
+    index: int
+
+    def __post_init__(self) -> None:
+        if self.type not in _TYPES:
+            raise _wrong(f"there is no task type {reprlib.repr(self.type)}", f"one of {', '.join(_TYPES)}")
+        if self.index < 0:
+            raise _wrong(f"a task's index is {self.index}", "0 or more")
+
+    @property
+    def name(self) -> str:
+        """Type and index, as in `worker-1`."""
+        return f"{self.type}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The tasks that train together. An evaluator is none of them: it reads checkpoints and talks to nobody.
+
+    Args:
+        addresses: Task type to the `host:port` of each task, in the order of their indices: exactly one chief, and any
+            number of worker and ps. Types without a task are left out; not to be changed afterwards.
+
+    Raises:
+        DeclarationError: This is no such cluster.
+    """
+
+    addresses: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.addresses) - set(_IN_CLUSTER)):
+            raise _wrong(f"there is no task type `{unknown[0]}` in a cluster", f"only {', '.join(_IN_CLUSTER)}")
+        whole = {kind: tuple(self.addresses[kind]) for kind in _IN_CLUSTER if self.addresses.get(kind)}
+        if len(whole.get(CHIEF, ())) != 1:
+            raise _wrong(f"the cluster has {len(whole.get(CHIEF, ()))} chiefs", "exactly one")
+        owners: dict[str, str] = {}
+        for kind, listed in whole.items():
+            for index, address in enumerate(listed):
+                name = f"{kind}-{index}"
+                match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+                if not match or not 0 < int(match[1]) < 65536:
+                    raise _wrong(f"the address of {name} is {reprlib.repr(address)}", "host:port, as in localhost:2222")
+                if address in owners:
+                    what = f"{owners[address]} and {name} have the same address, {address}"
+                    raise _wrong(what, "each task at an address of its own")
+                owners[address] = name
+        object.__setattr__(self, "addresses", whole)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.addresses.items()))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The chief, the workers, the parameter servers."""
+        return tuple(Task(kind, index) for kind, listed in self.addresses.items() for index in range(len(listed)))
+
+
+@dataclass(frozen=True)
+class TfConfig:
+    """A cluster, and which of its tasks, or which evaluator beside it, this process is.
+
+    Args:
+        cluster: The tasks that train.
+        task: This process.
+
+    Raises:
+        DeclarationError: The task is not of the cluster.
+    """
+
+    cluster: Cluster
+    task: Task
+
+    def __post_init__(self) -> None:
+        if self.task.type != EVALUATOR and self.task not in self.cluster.tasks:
+            raise _no_such_task(self.task, self.cluster.addresses)
+
+    def to_json(self) -> str:
+        """Writes it as `tf.estimator` wants it: an explicit chief, no evaluator in the cluster, keys sorted."""
+        task = {"type": self.task.type, "index": self.task.index}
+        return json.dumps({"cluster": dict(self.cluster.addresses), "task": task}, sort_keys=True)
+
+
+def tf_configs(cluster: Cluster, evaluator: bool) -> dict[Task, str]:
+    """Writes TF_CONFIG for all tasks.
+
+    Args:
+        cluster: The tasks that train.
+        evaluator: Whether an evaluator stands beside them.
+
+    Returns:
+        Each task's TF_CONFIG: chief, workers, parameter servers, evaluator.
+    """
+    tasks = (*cluster.tasks, *([Task(EVALUATOR, 0)] if evaluator else []))
+    return {task: TfConfig(cluster, task).to_json() for task in tasks}
+
+
+def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
+    """Finds the cluster that this process is part of.
+
+    Args:
+        environment: TF_CONFIG decides where it is set and not blank (`{}` is a single process); else SLURM's variables.
+
+    Returns:
+        The cluster, or None for a single process.
+
+    Raises:
+        DeclarationError: What describes the cluster is wrong.
+    """
+    if text := environment.get(VARIABLE, "").strip():
+        return read(text)
+    return from_slurm(environment)
+
+
+def read(text: str) -> Optional[TfConfig]:
+    """Reads a TF_CONFIG in any dialect.
+
+    The chief may be called `chief` or `master`, or be worker 0 where there is neither; the other workers then count
+    from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string, and
+    the addresses of a type a list or, as `tf.train.ClusterSpec` allows, a mapping of index to address. Everything else
+    (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
+
+    Args:
+        text: The variable's value.
+
+    Returns:
+        The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief
+        cannot see an evaluator outside of its cluster, and is taken for a single process.)
+
+    Raises:
+        DeclarationError: It is wrong.
+    """
+    if not text.strip():
+        return None
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(f"it is not JSON: {error}: {reprlib.repr(text)}", _EXAMPLE) from None
+    whole = _mapping(whole, "it")
+    listed = {str(kind): _listed(kind, value) for kind, value in _mapping(whole.get("cluster"), "`cluster`").items()}
+    jobs = {kind: addresses for kind, addresses in listed.items() if addresses}
+    task = _task(_mapping(whole.get("task"), "`task`"), alone=not jobs)
+    if not jobs:
+        return None
+    if _MASTER in jobs:
+        if CHIEF in jobs:
+            raise _wrong("the cluster has both `chief` and `master`", "one of the two: they mean the same")
+        jobs[CHIEF] = jobs.pop(_MASTER)
+    if CHIEF not in jobs and WORKER not in jobs:
+        raise _wrong(f"the cluster has neither chief nor worker: {_counts(jobs)}", _EXAMPLE)
+    evaluators = len(jobs.get(EVALUATOR, ()))
+    if task.index >= len(jobs.get(task.type, ())) and not (task.type == EVALUATOR and evaluators == 0):
+        raise _no_such_task(task, jobs)
+    jobs.pop(EVALUATOR, None)
+    if CHIEF not in jobs:
+        jobs[CHIEF], jobs[WORKER] = jobs[WORKER][:1], jobs[WORKER][1:]
+        if task.type == WORKER:
+            task = Task(WORKER, task.index - 1) if task.index else Task(CHIEF, 0)
+    config = TfConfig(Cluster(jobs), task)
+    return config if len(config.cluster.tasks) + evaluators > 1 or task.type == EVALUATOR else None
+
+
+def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optional[TfConfig]:
+    """Makes a cluster of the tasks of a SLURM step: rank 0 is the chief, the others are workers.
+
+    TensorFlow's own `SlurmClusterResolver` reads the variables in the same way, but needs a GPU, and sorts the nodes by
+    name, so that in `n[9-10]` each of the two would take itself for the other.
+
+    Args:
+        environment: What `srun` sets: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and
+            SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared where it is there.
+        port_base: The first task on each node listens on this port, the second on the next.
+
+    Returns:
+        The cluster, or None where `srun` started no more than one task.
+
+    Raises:
+        DeclarationError: The variables contradict each other, or ranks go round the nodes instead of filling one first.
+    """
+    if "SLURM_PROCID" not in environment or environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
+        return None
+    from tensorflow.python.distribute.cluster_resolver import slurm_cluster_resolver
+
+    names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
+    try:
+        rank, count = (int(environment[name]) for name in names[:2])
+        nodes = slurm_cluster_resolver.expand_hostlist(environment[names[2]])
+        sizes = slurm_cluster_resolver.expand_tasks_per_node(environment[names[3]])
+        if not (len(nodes) == len(sizes) and 0 <= rank < count == sum(sizes)):
+            raise ValueError("they contradict each other")
+    except (KeyError, ValueError) as error:
+        given = ", ".join(f"{name}={environment.get(name, '(not set)')}" for name in names)
+        raise DeclarationError(
+            f"SLURM's variables do not describe a step: {given}: {error}",
+            expected="what srun sets",
+            todo="start the training with srun, or set TF_CONFIG; TF_CONFIG='{}' trains in a single process",
+        ) from None
+    places = [(node, port_base + local) for node, size in zip(nodes, sizes) for local in range(size)]
+    if environment.get("SLURMD_NODENAME", places[rank][0]) != places[rank][0]:
+        raise DeclarationError(
+            f"SLURM runs rank {rank} on {environment['SLURMD_NODENAME']}, and not on {places[rank][0]}",
+            expected="ranks that fill one node after the other",
+            todo="start the training with srun --distribution=block",
+        )
+    addresses = tuple(f"{node}:{port}" for node, port in places)
+    cluster = Cluster({CHIEF: addresses[:1], WORKER: addresses[1:]})
+    return TfConfig(cluster, cluster.tasks[rank])
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(f"{what} is {reprlib.repr(value)}", f"a mapping, as in {_EXAMPLE}")
+    return value
+
+
+def _listed(kind: str, value: Any) -> tuple[Any, ...]:
+    """The addresses of one type in the order of their indices."""
+    if kind not in (*_TYPES, _MASTER):
+        raise _wrong(f"there is no task type {reprlib.repr(kind)}", f"one of {', '.join((*_TYPES, _MASTER))}")
+    if isinstance(value, dict):
+        by_index = {_index(index, f"an index of cluster.{kind}"): address for index, address in value.items()}
+        if sorted(by_index) != list(range(len(value))):
+            # TensorFlow lets a task know only some of the others; who is the chief, and how many train, is then open.
+            raise _wrong(f"cluster.{kind} has the indices {reprlib.repr(list(value))}", "each index from 0 on, once")
+        return tuple(address for _, address in sorted(by_index.items()))
+    if not isinstance(value, list):
+        raise _wrong(f"cluster.{kind} is {reprlib.repr(value)}", 'a list of addresses, as in ["localhost:2222"]')
+    return tuple(value)
+
+
+def _task(given: dict[str, Any], alone: bool) -> Task:
+    """Which task this is; where there is no cluster, it is worker 0 unless it says otherwise."""
+    missing = [key for key in ("type", "index") if key not in given]
+    if missing and not alone:
+        raise _wrong(f"task.{missing[0]} is missing beside a cluster", _EXAMPLE)
+    kind, index = given.get("type", WORKER), _index(given.get("index", 0), "task.index")
+    task = Task(CHIEF if kind == _MASTER else kind, index)
+    if alone and (task.type not in (CHIEF, WORKER) or index):
+        # Trained by itself, it would write over what the others write.
+        raise _wrong(f"the task is {task.name}, and there is no cluster", _EXAMPLE)
+    return task
+
+
+def _index(value: Any, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
+        return int(value)
+    raise _wrong(f"{what} is {reprlib.repr(value)}", "a whole number from 0 on")
+
+
+def _counts(jobs: Mapping[str, tuple[Any, ...]]) -> str:
+    return ", ".join(f"{len(addresses)} {kind}" for kind, addresses in jobs.items())
+
+
+def _no_such_task(task: Task, jobs: Mapping[str, tuple[Any, ...]]) -> DeclarationError:
+    return _wrong(
+        f"the task is {task.name}, and the cluster has {_counts(jobs)}", "a task of the cluster, from index 0"
+    )
+
+
+def _wrong(what: str, expected: str) -> DeclarationError:
+    return DeclarationError(f"{VARIABLE} is wrong: {what}", expected=expected, todo=_UNSET)

@@ -1,0 +1,89 @@
+"""Gives an Estimator the declared strategies, whoever built it."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from pipeline.errors import UserCodeError
+
+# What a RunConfig is built from, beside what TF_CONFIG and this project decide.
+_KEPT = (
+    "model_dir",
+    "tf_random_seed",
+    "save_summary_steps",
+    "session_config",
+    "keep_checkpoint_max",
+    "keep_checkpoint_every_n_hours",
+    "log_step_count_steps",
+    "device_fn",
+    "protocol",
+    "session_creation_timeout_secs",
+    "checkpoint_save_graph_def",
+)
+
+
+def distribute(
+    estimator: tf.estimator.Estimator,
+    train: Optional[tf.distribute.Strategy],
+    evaluation: Optional[tf.distribute.Strategy],
+    in_cluster: bool,
+) -> tf.estimator.Estimator:
+    """Rebuilds an Estimator around a RunConfig with the strategies.
+
+    Args:
+        estimator: The user's, canned ones included.
+        train: `RunConfig.train_distribute`.
+        evaluation: `RunConfig.eval_distribute`.
+        in_cluster: Does TF_CONFIG name other tasks.
+
+    Returns:
+        The Estimator itself where nothing is declared; else another one of the same model_fn, params and folder.
+
+    Raises:
+        UserCodeError: The user's own RunConfig names a strategy as well.
+    """
+    config = estimator.config
+    if train is None and evaluation is None and not in_cluster:
+        return estimator
+    if config.train_distribute or config.eval_distribute:
+        raise UserCodeError(
+            "both the declaration and the RunConfig of trainer_fn name a tf.distribute strategy",
+            expected="the strategy in one place",
+            todo="remove train_distribute and eval_distribute from the RunConfig, or trainer.distribution",
+        )
+    kept: dict[str, Any] = {name: getattr(config, name) for name in _KEPT}
+    saves = {"save_checkpoints_steps": config.save_checkpoints_steps}
+    if config.save_checkpoints_steps is None:
+        saves = {"save_checkpoints_secs": config.save_checkpoints_secs}
+    rebuilt = tf.estimator.RunConfig(
+        **kept,
+        **saves,
+        train_distribute=train,
+        eval_distribute=evaluation,
+        # Else a worker of parameter servers sleeps five seconds and more before it trains.
+        experimental_max_worker_delay_secs=0,
+    )
+    params = estimator.params
+    return tf.estimator.Estimator(
+        _model_fn(estimator, with_params=bool(params)),
+        config=rebuilt,
+        params=params or None,
+        warm_start_from=estimator._warm_start_settings,
+    )
+
+
+def _model_fn(estimator: tf.estimator.Estimator, with_params: bool) -> Any:
+    """The bound model_fn; with `params` among its arguments where an input_fn may ask for them."""
+    inner = estimator.model_fn
+
+    def model_fn(features: Any, labels: Any, mode: str, config: tf.estimator.RunConfig) -> tf.estimator.EstimatorSpec:
+        return inner(features, labels, mode, config)
+
+    def model_fn_params(
+        features: Any, labels: Any, mode: str, params: Any, config: tf.estimator.RunConfig
+    ) -> tf.estimator.EstimatorSpec:
+        return inner(features, labels, mode, config)
+
+    return model_fn_params if with_params else model_fn
