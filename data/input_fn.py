@@ -9,6 +9,8 @@ from typing import Optional
 import tensorflow as tf
 
 from data.features import LABEL
+from data.sharding import ELEMENT, FILE, own_elements, own_files, per_replica_batch_size, pipeline_count
+from pipeline.errors import DeclarationError
 
 # More of them cost more CPU than they save time.
 _PARALLEL_READS = 2
@@ -28,6 +30,19 @@ class ExampleReader:
     Images stay raw bytes through shuffling and batching; hundreds are parsed and transformed at once, which costs a
     tenth of parsing one example at a time.
 
+    Several input pipelines share the training examples in one of two ways; either is disjoint, and complete in each
+    epoch:
+
+    - `element`, exact: every pipeline reads all files in the same order, shuffles with the same seed, and takes every
+      n-th example. Where the replicas train in step, the batches of a step hold together the examples that one device
+      would train that step with: from step 0, after a resume, in every epoch, and with any number of pipelines.
+      TensorFlow mixes its global seed (`RunConfig.tf_random_seed`) into the order: give all tasks the same.
+    - `file`, fast: every pipeline reads files of its own. The batches are not those of one device, a pipeline's epoch
+      is as long as its own files, and the position after a resume is approximate: each pipeline skips an equal share
+      of the examples trained with so far, whatever part it really had in them.
+
+    Evaluation always shares by element.
+
     Args:
         train_files: TFRecord files of the training split.
         eval_files: TFRecord files of the evaluation split.
@@ -41,6 +56,10 @@ class ExampleReader:
         start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
             it stopped: a checkpoint does not hold the input's position.
         label: Name of the label among the transformed features.
+        sharding: `element` or `file`.
+
+    Raises:
+        DeclarationError: There is no such sharding.
     """
 
     train_files: Sequence[str]
@@ -54,6 +73,15 @@ class ExampleReader:
     resident_bytes: int = 0
     start_step: Callable[[], int] = lambda: 0
     label: str = LABEL
+    sharding: str = ELEMENT
+
+    def __post_init__(self) -> None:
+        if self.sharding not in (ELEMENT, FILE):
+            raise DeclarationError(
+                f"trainer.distribution.sharding: there is no sharding `{self.sharding}`",
+                expected=f"{ELEMENT} or {FILE}",
+                todo=f"set it to {ELEMENT}, the exact one",
+            )
 
     def input_fn(self, mode: str, input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         """Builds the data set of one input pipeline; `tf.estimator` calls it with both arguments by name.
@@ -67,42 +95,49 @@ class ExampleReader:
         Returns:
             Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one,
             since an Estimator does not rebatch.
+
+        Raises:
+            DeclarationError: The global batch does not divide evenly among the replicas.
+            DataError: Sharding is by file, and there are fewer training files than input pipelines.
         """
         if mode == tf.estimator.ModeKeys.TRAIN:
             return self._train(input_context)
         return self._eval(input_context)
 
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
-        batch_size = context.get_per_replica_batch_size(self.train_batch_size) if context else self.train_batch_size
-        pipelines = context.num_input_pipelines if context else 1
-        start = self.start_step() * self.train_batch_size // pipelines
-        files = _shard(tf.data.Dataset.from_tensor_slices(sorted(self.train_files)), context)
-        if sum(tf.io.gfile.stat(path).length for path in self.train_files) <= self.resident_bytes:
-            chunks = self._resident(files, start, _chunk(batch_size))
-        else:
-            chunks = self._streamed(files, start, _chunk(batch_size))
-        return self._parsed(chunks, batch_size, drop_remainder=True)
+        batch_size = per_replica_batch_size(self.train_batch_size, "trainer.global_batch_size", context)
+        resident = sum(tf.io.gfile.stat(path).length for path in self.train_files) <= self.resident_bytes
+        files, start = sorted(self.train_files), self.start_step() * self.train_batch_size
+        if self.sharding == FILE:
+            files, start, context = own_files(files, context), start // pipeline_count(context), None
+        build = self._resident if resident else self._streamed
+        return self._parsed(build(files, start, context, _chunk(batch_size)), batch_size, drop_remainder=True)
 
-    def _streamed(self, files: tf.data.Dataset, start: int, batch_size: int) -> tf.data.Dataset:
+    def _streamed(
+        self, files: list[str], start: int, context: Optional[tf.distribute.InputContext], batch_size: int
+    ) -> tf.data.Dataset:
         """Reads the files over and over, in another order each time, through a shuffle buffer."""
-        records = _records(files.shuffle(len(self.train_files), seed=self.seed))
-        records = records.shuffle(self.shuffle_buffer, seed=self.seed).repeat().skip(start)
-        return records.batch(batch_size, drop_remainder=True)
+        order = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=self.seed)
+        records = _records(order).shuffle(self.shuffle_buffer, seed=self.seed).repeat().skip(start)
+        return own_elements(records, context).batch(batch_size, drop_remainder=True)
 
-    def _resident(self, files: tf.data.Dataset, start: int, batch_size: int) -> tf.data.Dataset:
+    def _resident(
+        self, files: list[str], start: int, context: Optional[tf.distribute.InputContext], batch_size: int
+    ) -> tf.data.Dataset:
         """Reads the files once; each epoch is a permutation of all examples, and skipping costs next to nothing."""
 
         def batches(records: tf.Tensor) -> tf.data.Dataset:
             size = tf.size(records, out_type=tf.int64)
             order = tf.data.Dataset.range(size).shuffle(size, seed=self.seed).repeat().skip(start)
-            return order.batch(batch_size, drop_remainder=True).map(lambda chosen: tf.gather(records, chosen))
+            chosen = own_elements(order, context).batch(batch_size, drop_remainder=True)
+            return chosen.map(lambda indices: tf.gather(records, indices))
 
-        return _records(files).batch(tf.int64.max).flat_map(batches)
+        return _records(tf.data.Dataset.from_tensor_slices(files)).batch(tf.int64.max).flat_map(batches)
 
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
-        batch_size = context.get_per_replica_batch_size(self.eval_batch_size) if context else self.eval_batch_size
-        files = _shard(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files)), context)
-        return self._parsed(_records(files).batch(_chunk(batch_size)), batch_size, drop_remainder=False)
+        batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)
+        records = own_elements(_records(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files))), context)
+        return self._parsed(records.batch(_chunk(batch_size)), batch_size, drop_remainder=False)
 
     def _parsed(self, chunks: tf.data.Dataset, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
         def parse(serialized: tf.Tensor) -> tuple[Features, tf.Tensor]:
@@ -130,10 +165,3 @@ def _records(files: tf.data.Dataset) -> tf.data.Dataset:
         num_parallel_calls=_PARALLEL_READS,
         deterministic=True,
     )
-
-
-def _shard(files: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
-    """Gives each input pipeline its own files, disjoint and complete."""
-    if context is None or context.num_input_pipelines == 1:
-        return files
-    return files.shard(context.num_input_pipelines, context.input_pipeline_id)

@@ -15,7 +15,18 @@ from pipeline.config.trainer import TrainerSection
 SETTINGS_KEY = "tfx_estimator"
 # TFX's cache key covers all that a component is told, so what must not miss the cache goes through the environment.
 RESOLVED = "TFX_ESTIMATOR_RESOLVED"
-_OPERATIONAL = {"start_timeout", "stall_timeout", "log_every_steps", "keep_checkpoint_max", "intra_op_threads"}
+_OPERATIONAL = {
+    "start_timeout",
+    "stall_timeout",
+    "log_every_steps",
+    "keep_checkpoint_max",
+    "intra_op_threads",
+    "max_restarts",
+    "network",
+    "timeout_seconds",
+    "start_delay_secs",
+    "throttle_secs",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +96,11 @@ def keyed(declaration: Declaration) -> dict[str, Any]:
     The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
     """
     trainer = json.loads(declaration.to_json())["trainer"]
-    return {"trainer": {key: value for key, value in trainer.items() if key not in _OPERATIONAL}}
+    kept = {key: value for key, value in trainer.items() if key not in _OPERATIONAL}
+    distribution = kept["distribution"]
+    kept["distribution"] = {key: value for key, value in distribution.items() if key not in _OPERATIONAL}
+    kept["distribution"]["train"] = {k: v for k, v in distribution["train"].items() if k not in _OPERATIONAL}
+    return {"trainer": kept}
 
 
 def announce(declaration: Declaration) -> None:

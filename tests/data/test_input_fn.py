@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pipeline.errors import DataError, DeclarationError
+
 pytestmark = pytest.mark.unit
 
-SIZES = (40, 33, 27, 50)  # examples per file
+SIZES = (20, 13, 27, 19, 11, 25, 5, 30)  # examples per file
 TOTAL = sum(SIZES)
+RESIDENT = {"streamed": 0, "resident": 1 << 20}
+PIPELINES = range(1, 9)
+
+
+def write(path: Path, examples: Iterable[tuple[bytes, int]]) -> str:
+    """Writes (image, label) pairs as tf.Examples."""
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for image, label in examples:
+            example = tf.train.Example()
+            example.features.feature["image"].bytes_list.value.append(image)
+            example.features.feature["label"].int64_list.value.append(label)
+            writer.write(example.SerializeToString())
+    return str(path)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Four files; the label of an example is its number, and each of its four pixels too."""
-    import tensorflow as tf
-
-    folder: Path = tmp_path_factory.mktemp("examples")
-    number = 0
-    for index, size in enumerate(SIZES):
-        with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{index:05d}-of-00004")) as writer:
-            for _ in range(size):
-                example = tf.train.Example()
-                example.features.feature["image"].bytes_list.value.append(bytes([number] * 4))
-                example.features.feature["label"].int64_list.value.append(number)
-                writer.write(example.SerializeToString())
-                number += 1
-    return sorted(str(path) for path in folder.iterdir())
+    """Eight files; the label of an example is its number, and each of its four pixels too."""
+    folder = tmp_path_factory.mktemp("examples")
+    numbers = iter(range(TOTAL))
+    return [
+        write(
+            folder / f"data_tfrecord-{index:05d}-of-{len(SIZES):05d}",
+            ((bytes([number] * 4), number) for _, number in zip(range(size), numbers)),
+        )
+        for index, size in enumerate(SIZES)
+    ]
 
 
-@pytest.fixture(params=[0, 1 << 20], ids=["streamed", "resident"])
-def reader(files, request: pytest.FixtureRequest):
+@pytest.fixture(scope="module")
+def make_reader(files: list[str]):
     import tensorflow as tf
 
     from data.input_fn import ExampleReader
     from data.preprocessing import decode_images
 
-    def make(**values):
+    def make(image_shape=(2, 2, 1), **values):
         settings = {
             "train_files": files,
             "eval_files": files,
@@ -47,12 +61,11 @@ def reader(files, request: pytest.FixtureRequest):
                 "image": tf.io.FixedLenFeature([], tf.string),
                 "label": tf.io.FixedLenFeature([], tf.int64),
             },
-            "transform": lambda raw: {**raw, "image": tf.cast(decode_images(raw["image"], (2, 2, 1)), tf.float32)},
+            "transform": lambda raw: {**raw, "image": tf.cast(decode_images(raw["image"], image_shape), tf.float32)},
             "train_batch_size": 16,
             "eval_batch_size": 16,
             "shuffle_buffer": 64,
             "seed": 7,
-            "resident_bytes": request.param,
             **values,
         }
         return ExampleReader(**settings)
@@ -60,22 +73,50 @@ def reader(files, request: pytest.FixtureRequest):
     return make
 
 
+@pytest.fixture(scope="module", params=RESIDENT.values(), ids=RESIDENT.keys())
+def reader(make_reader, request: pytest.FixtureRequest):
+    return lambda **values: make_reader(resident_bytes=request.param, **values)
+
+
+@pytest.fixture(scope="module")
+def order(reader) -> list[int]:
+    """More than two epochs, in the order in which one device gets them."""
+    return flat(labels(reader(train_batch_size=24).input_fn("train"), 15))
+
+
 def labels(dataset, batches: int | None = None) -> list[list[int]]:
     return [label.tolist() for _, label in dataset.take(batches or -1).as_numpy_iterator()]
 
 
-def flat(batches: list[list[int]]) -> list[int]:
+def flat(batches: Iterable[list[int]]) -> list[int]:
     return [label for batch in batches for label in batch]
 
 
-def context(pipelines: int, index: int):
+def context(pipelines: int, index: int, replicas: int = 1):
+    """The context of one input pipeline, which feeds so many replicas."""
     import tensorflow as tf
 
-    return tf.distribute.InputContext(pipelines, index, num_replicas_in_sync=pipelines)
+    return tf.distribute.InputContext(pipelines, index, num_replicas_in_sync=pipelines * replicas)
 
 
-def test_evaluation_reads_every_example_exactly_once(reader):
-    assert sorted(flat(labels(reader().input_fn("eval")))) == list(range(TOTAL))
+def global_batches(reader, pipelines: int, steps: int, replicas: int = 1) -> list[list[int]]:
+    """What all replicas of all pipelines get in each step; a replica gets a batch of its own."""
+    read = [
+        labels(reader.input_fn("train", context(pipelines, index, replicas)), steps * replicas)
+        for index in range(pipelines)
+    ]
+    return [
+        sorted(flat(batch for part in read for batch in part[step * replicas : (step + 1) * replicas]))
+        for step in range(steps)
+    ]
+
+
+def one_device(reader, steps: int) -> list[list[int]]:
+    return [sorted(batch) for batch in labels(reader.input_fn("train"), steps)]
+
+
+def test_evaluation_reads_every_example_exactly_once(make_reader):
+    assert sorted(flat(labels(make_reader().input_fn("eval")))) == list(range(TOTAL))
 
 
 def test_images_are_those_of_their_labels(reader):
@@ -109,16 +150,6 @@ def test_a_resumed_run_goes_on_where_the_step_says(reader, step):
     assert resumed == straight[step:]
 
 
-@pytest.mark.parametrize("pipelines", [1, 2, 3, 4])
-def test_input_pipelines_are_disjoint_and_complete(reader, pipelines):
-    seen = [
-        flat(labels(reader(eval_batch_size=12).input_fn("eval", context(pipelines, index))))
-        for index in range(pipelines)
-    ]
-    counts = collections.Counter(label for part in seen for label in part)
-    assert counts == dict.fromkeys(range(TOTAL), 1)
-
-
 @pytest.mark.parametrize("pipelines", [1, 2, 4])
 def test_each_input_pipeline_gets_its_part_of_the_global_batch(reader, pipelines):
     for mode in ("train", "eval"):
@@ -138,3 +169,152 @@ def test_files_in_memory_are_shuffled_as_a_whole(files, reader):
         assert seen[0] != seen[1]
     else:
         assert seen[0] == sorted(seen[0])
+
+
+@pytest.mark.parametrize("pipelines", PIPELINES)
+def test_element_sharding_gives_the_global_batches_of_one_device(reader, order, pipelines):
+    size = 24 // pipelines * pipelines
+    steps = 2 * TOTAL // size + 1
+    batches = global_batches(reader(train_batch_size=size), pipelines, steps)
+    assert batches == [sorted(order[step * size : (step + 1) * size]) for step in range(steps)]
+    seen: collections.Counter[int] = collections.Counter(dict.fromkeys(range(TOTAL), 0))
+    for batch in batches:  # no example comes back before all others had their turn
+        seen.update(batch)
+        assert max(seen.values()) - min(seen.values()) <= 1
+    assert min(seen.values()) == 2
+
+
+@pytest.mark.parametrize(("pipelines", "replicas", "step"), [(2, 2, 0), (2, 1, 5), (3, 2, 23)])
+def test_pipelines_with_several_replicas_start_where_one_device_would_be(reader, pipelines, replicas, step):
+    settings = {"train_batch_size": 24}
+    resumed = global_batches(reader(start_step=lambda: step, **settings), pipelines, 13, replicas)
+    assert resumed == one_device(reader(**settings), step + 13)[step:]
+
+
+def test_a_run_of_two_pipelines_resumes_with_one(reader):
+    before = global_batches(reader(), 2, 6)
+    after = global_batches(reader(start_step=lambda: 6), 1, 6)
+    assert before + after == one_device(reader(), 12)
+
+
+def test_pipelines_of_differing_tf1_graphs_agree_on_the_order(reader):
+    """A task's graph may hold other random ops than another's, the chief's for one."""
+    import tensorflow as tf
+
+    def read(input_context, ops_before: int) -> list[list[int]]:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            tf.compat.v1.random.set_random_seed(3)
+            for _ in range(ops_before):
+                tf.random.uniform([])
+            iterator = tf.compat.v1.data.make_initializable_iterator(reader().input_fn("train", input_context))
+            _, label = iterator.get_next()
+            session.run(iterator.initializer)
+            return [session.run(label).tolist() for _ in range(20)]
+
+    first, second = read(context(2, 0), ops_before=0), read(context(2, 1), ops_before=5)
+    assert [sorted(a + b) for a, b in zip(first, second)] == [sorted(batch) for batch in read(None, ops_before=2)]
+
+
+def test_pipelines_share_real_images(make_reader, tmp_path):
+    from sklearn.datasets import load_digits
+
+    from data.digits import upscale
+
+    data = load_digits()
+    digits = [(upscale(image).tobytes(), int(label)) for image, label in zip(data.images[:500], data.target)]
+    files = [write(tmp_path / str(index), digits[index::3]) for index in range(3)]
+
+    def read(resident_bytes: int, input_context) -> list[list[tuple[bytes, int]]]:
+        made = make_reader(
+            (28, 28, 1), train_files=files, train_batch_size=100, shuffle_buffer=200, resident_bytes=resident_bytes
+        )
+        return [
+            [(image.astype(np.uint8).tobytes(), int(number)) for image, number in zip(features["image"], label)]
+            for features, label in made.input_fn("train", input_context).take(8).as_numpy_iterator()
+        ]
+
+    for resident_bytes in (0, 1 << 24):
+        alone = read(resident_bytes, None)
+        shares = [read(resident_bytes, context(2, index)) for index in range(2)]
+        assert sorted(digits) == sorted(pair for batch in alone[:5] for pair in batch)
+        for step, batch in enumerate(alone):
+            assert sorted(batch) == sorted(pair for share in shares for pair in share[step])
+
+
+@pytest.mark.parametrize("pipelines", PIPELINES)
+def test_pipelines_that_share_by_file_have_disjoint_files(files, pipelines):
+    from data.sharding import own_files
+
+    shares = [own_files(files[::-1], context(pipelines, index)) for index in range(pipelines)]
+    assert sorted(path for share in shares for path in share) == files
+    sizes = [len(share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_file_sharding_is_disjoint_and_complete_in_each_epoch(reader):
+    pipelines = 3
+    made = reader(sharding="file", train_batch_size=2 * pipelines)
+    everything: list[int] = []
+    for index in range(pipelines):
+        seen = flat(labels(made.input_fn("train", context(pipelines, index)), TOTAL))
+        own = len(set(seen))
+        assert sorted(seen[:own]) == sorted(seen[own : 2 * own]) == sorted(set(seen))
+        everything += set(seen)
+    assert sorted(everything) == list(range(TOTAL))
+
+
+def test_a_file_sharded_pipeline_resumes_after_its_equal_share(reader):
+    straight = labels(reader(sharding="file").input_fn("train", context(2, 1)), 25)
+    resumed = labels(reader(sharding="file", start_step=lambda: 15).input_fn("train", context(2, 1)), 10)
+    assert resumed == straight[15:]
+
+
+def test_file_sharding_makes_no_difference_to_a_single_pipeline(reader):
+    shared = reader(sharding="file", start_step=lambda: 3).input_fn("train", context(1, 0))
+    assert labels(shared, 12) == labels(reader(start_step=lambda: 3).input_fn("train"), 12)
+
+
+def test_too_few_files_to_share_are_refused(make_reader):
+    made = make_reader(sharding="file", train_batch_size=18)
+    with pytest.raises(DataError) as caught:
+        made.input_fn("train", context(9, 8))
+    assert caught.value.what == "8 training files cannot be shared among 9 input pipelines by file"
+    assert "data.shards" in caught.value.todo
+    assert "trainer.distribution.sharding: element" in caught.value.todo
+
+
+@pytest.mark.parametrize(("mode", "key"), [("train", "trainer.global_batch_size"), ("eval", "trainer.eval_batch_size")])
+def test_a_global_batch_that_replicas_cannot_share_is_refused(make_reader, mode, key):
+    with pytest.raises(DeclarationError) as caught:
+        make_reader().input_fn(mode, context(3, 0))
+    assert caught.value.what == f"{key}: 16 examples do not divide evenly among 3 replicas"
+    assert caught.value.todo == "for example 15 or 18"
+
+
+def test_an_unknown_sharding_is_refused(make_reader):
+    with pytest.raises(DeclarationError, match="there is no sharding `files`"):
+        make_reader(sharding="files")
+
+
+@pytest.mark.parametrize("pipelines", PIPELINES)
+def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipelines):
+    made = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
+    read = [labels(made.input_fn("eval", context(pipelines, index))) for index in range(pipelines)]
+    assert sorted(flat(batch for part in read for batch in part)) == list(range(SIZES[0] + SIZES[1]))
+    assert any(len(part[-1]) < 4 for part in read)
+    assert all(len(batch) == 4 for part in read for batch in part[:-1])
+
+
+def test_a_pipeline_parses_only_its_own_examples(make_reader, tmp_path):
+    import tensorflow as tf
+
+    path = write(tmp_path / "good", ((bytes([number] * 4), number) for number in range(10)))
+    mixed = str(tmp_path / "mixed")
+    with tf.io.TFRecordWriter(mixed) as writer:
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            writer.write(record)
+            writer.write(b"not a tf.Example")
+    made = make_reader(eval_files=[mixed])
+    assert flat(labels(made.input_fn("eval", context(2, 0)))) == list(range(10))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        labels(made.input_fn("eval", context(2, 1)))

@@ -1,0 +1,216 @@
+"""A network that only the tasks of one cluster on this machine are in.
+
+TensorFlow's servers listen on every address of a machine, without authentication, whatever address they are given. In a
+network namespace of Linux that has nothing but the loopback interface, only those who entered it can connect.
+
+This file needs the standard library alone: it is also run as a script, which makes the namespaces, and a task loads it
+by its path (`runpy.run_path`), because importing the package would start TensorFlow's threads before `enter`.
+
+Source: network_namespaces(7), user_namespaces(7), capabilities(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+
+# linux/sched.h, linux/sockios.h, linux/if.h, linux/capability.h
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
+_CAPABILITY_VERSION_3 = 0x20080522
+_DEADLINE_SECONDS = 10.0
+# What forbids a namespace, and the value that does.
+_SWITCHES = {
+    "/proc/sys/kernel/unprivileged_userns_clone": "0",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
+    "/proc/sys/user/max_user_namespaces": "0",
+    "/proc/sys/user/max_net_namespaces": "0",
+}
+
+
+class NoPrivateNetworkError(Exception):
+    """This process cannot have a private network.
+
+    Args:
+        reason: Why, in a clause that may follow "because".
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class PrivateNetwork:
+    """A network namespace with a loopback interface, for as long as the context lasts or a task is in it.
+
+    Root's needs nothing else. Other users, and a root without CAP_SYS_ADMIN, own it through a user namespace, in which
+    all ids are what they are outside, so that files keep their owners.
+
+        with PrivateNetwork() as network:
+            subprocess.Popen(command, pass_fds=network.fds)  # and command calls enter(fds) first of all
+
+    Attributes:
+        fds: Descriptors of the namespaces, in the order in which they are entered; none outside of the context.
+    """
+
+    def __init__(self) -> None:
+        self.fds: tuple[int, ...] = ()
+
+    def __enter__(self) -> PrivateNetwork:
+        if sys.platform != "linux":
+            raise NoPrivateNetworkError(f"{sys.platform} has no network namespaces, as Linux has")
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            # Another process, because the namespaces of one that has threads cannot be changed.
+            command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(theirs.fileno())]
+            try:
+                done = subprocess.run(
+                    command,
+                    check=False,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=_DEADLINE_SECONDS,
+                    pass_fds=(theirs.fileno(),),
+                )
+            except subprocess.TimeoutExpired:
+                raise NoPrivateNetworkError(
+                    f"making a network namespace took longer than {_DEADLINE_SECONDS:g} s"
+                ) from None
+            except OSError as error:
+                raise NoPrivateNetworkError(f"no process could be started to make it: {error}") from error
+            if done.returncode:
+                said = done.stderr.splitlines()[-1:] or [f"the process that makes it ended with {done.returncode}"]
+                raise NoPrivateNetworkError(said[0])
+            theirs.close()
+            self.fds = tuple(socket.recv_fds(ours, 1, 2, socket.MSG_CMSG_CLOEXEC)[1])
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        fds, self.fds = self.fds, ()
+        for fd in fds:
+            os.close(fd)
+
+
+def enter(fds: Sequence[int]) -> None:
+    """Moves this process into a private network, for good, and closes the descriptors.
+
+    Its user and its capabilities stay what they are. So does a parent-death signal that is already set.
+
+    Args:
+        fds: `PrivateNetwork.fds`, inherited.
+
+    Raises:
+        RuntimeError: This process has other threads: they would stay outside.
+        OSError: The kernel refuses.
+    """
+    if not fds:
+        return
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("a private network must be entered before the process starts threads")
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
+    capabilities = ctypes.create_string_buffer(24)
+    _call("capget", header, capabilities)
+    for fd in fds:
+        _call("setns", fd, 0)
+        os.close(fd)
+    # Whoever enters a user namespace has all of them there, and then could write the user's read-only files.
+    _call("capset", header, capabilities)
+
+
+def _make(channel: int) -> None:
+    """Makes the namespaces and sends their descriptors.
+
+    Args:
+        channel: Descriptor of the socket to send them by.
+    """
+    try:
+        try:
+            _unshare(_CLONE_NEWNET)
+            fds = [os.open("/proc/self/ns/net", os.O_RDONLY)]
+        except PermissionError:
+            fds = _make_with_user_namespace()
+        with socket.socket(fileno=channel) as parent:
+            socket.send_fds(parent, [b"."], fds)
+        # The tasks' own way in, tried once.
+        enter(fds)
+    except OSError as error:
+        switches = "".join(f"; {path} is {value}" for path, value in _SWITCHES.items() if _read(path) == value)
+        sys.exit(f"this user may not make a network namespace here: {error.strerror or error}{switches}")
+
+
+def _make_with_user_namespace() -> list[int]:
+    """Has a child make them, because nobody can map all ids from within."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if not child:
+        try:
+            ours.close()
+            _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+            theirs.send(b"\0")
+            theirs.recv(1)  # ends when the parent closes its end, or dies
+        except OSError as error:
+            theirs.send(bytes([error.errno or 0, *str(error.strerror).encode()]))
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        answer = ours.recv(1024)
+        if answer != b"\0":
+            raise OSError(answer[0] if answer else 0, answer[1:].decode() or "the child died")
+        for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
+            _map_ids(child, kind, own)
+        fds = [os.open(f"/proc/{child}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
+    os.waitpid(child, 0)
+    return fds
+
+
+def _map_ids(pid: int, kind: str, own: int) -> None:
+    """Maps all ids to themselves where that is permitted, else the own one."""
+    path = f"/proc/{pid}/{kind}_map"
+    ranges = [line.split() for line in _read(f"/proc/self/{kind}_map").splitlines()]
+    try:
+        _write(path, "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
+    except PermissionError:
+        if os.geteuid() == 0:  # it would lose its access to other users' files
+            raise
+        if kind == "gid":
+            _write(f"/proc/{pid}/setgroups", "deny")
+        _write(path, f"{own} {own} 1\n")
+
+
+def _unshare(flags: int) -> None:
+    _call("unshare", flags)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Calls a function of the C library that returns 0 where it succeeds."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    _make(int(sys.argv[1]))

@@ -1,0 +1,97 @@
+"""How several input pipelines share the examples of a data set: disjoint, and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+import tensorflow as tf
+
+from pipeline.errors import DataError, DeclarationError
+
+# The kinds of sharding.
+ELEMENT = "element"
+FILE = "file"
+
+
+def pipeline_count(context: Optional[tf.distribute.InputContext]) -> int:
+    """Counts the input pipelines.
+
+    Args:
+        context: Which of how many input pipelines this is; None is the only one.
+
+    Returns:
+        1 or more.
+    """
+    return context.num_input_pipelines if context else 1
+
+
+def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[tf.distribute.InputContext]) -> int:
+    """Splits a global batch evenly among the replicas.
+
+    Args:
+        global_batch_size: In examples.
+        key: Path of the batch size in the declaration.
+        context: Knows how many replicas there are; None is one.
+
+    Returns:
+        The batch of one replica, in examples.
+
+    Raises:
+        DeclarationError: It does not divide evenly.
+    """
+    if context is None:
+        return global_batch_size
+    replicas = context.num_replicas_in_sync
+    if global_batch_size % replicas:
+        lower = global_batch_size - global_batch_size % replicas
+        raise DeclarationError(
+            f"{key}: {global_batch_size} examples do not divide evenly among {replicas} replicas",
+            expected=f"a multiple of {replicas}",
+            todo=f"for example {lower} or {lower + replicas}" if lower else f"for example {replicas}",
+        )
+    return context.get_per_replica_batch_size(global_batch_size)
+
+
+def own_elements(dataset: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
+    """Takes every n-th element of an order that all n input pipelines have in common.
+
+    Before batching, so that the pipelines' next elements are together those that a single pipeline would take next.
+
+    Args:
+        dataset: The same elements in the same order in every pipeline.
+        context: Which of how many input pipelines this is; None is the only one.
+
+    Returns:
+        This pipeline's elements; all of them where it is the only one.
+    """
+    # A shard of 1 would take all elements too, but not for nothing.
+    if context is None or context.num_input_pipelines == 1:
+        return dataset
+    return dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+
+def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext]) -> list[str]:
+    """Gives each input pipeline files of its own.
+
+    Args:
+        files: All files, in any order.
+        context: Which of how many input pipelines this is; None is the only one.
+
+    Returns:
+        This pipeline's files, sorted.
+
+    Raises:
+        DataError: There are fewer files than pipelines, so that one would have nothing to read.
+    """
+    if context is None:
+        return sorted(files)
+    pipelines = context.num_input_pipelines
+    if len(files) < pipelines:
+        raise DataError(
+            f"{len(files)} training {'file' if len(files) == 1 else 'files'} cannot be shared among {pipelines} input "
+            "pipelines by file",
+            expected=f"at least {pipelines} files, one for each input pipeline",
+            todo=f"raise data.shards to {pipelines} or more, or set trainer.distribution.sharding: {ELEMENT}",
+        )
+    return sorted(files)[context.input_pipeline_id :: pipelines]

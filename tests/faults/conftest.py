@@ -1,0 +1,132 @@
+"""Trainings that are killed, stopped and damaged on purpose, and the matrix of what came of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from tests.components.trainer.conftest import Training, declaration, digits, settings  # noqa: F401
+from tests.faults.injector import Fault
+
+# Steps between two checkpoints, and in all.
+INTERVAL, STEPS = 25, 150
+ALL = "TFX_ESTIMATOR_FAULTS"
+
+_MATRIX = pytest.StashKey[list]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_MATRIX] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long half of the matrix, unless the environment asks for all of it (`make test-faults`)."""
+    if os.environ.get(ALL) == "all":
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Prints the matrix with the measured times."""
+    rows = config.stash.get(_MATRIX, [])
+    if not rows:
+        return
+    table = Table(title="fault matrix")
+    for title in ("fault", "cluster", "ended", "steps", "restarts", "lost steps", "start, s", "resumed after, s"):
+        table.add_column(title)
+    for row in rows:
+        table.add_row(*(f"{value:.1f}" if isinstance(value, float) else str(value) for value in row))
+    Console(file=terminalreporter._tw._file, width=140).print(table)
+
+
+class Faulty:
+    """Runs a training, and does something to it on the way.
+
+    Args:
+        training: Calls the executor.
+        settings: Makes the Trainer's settings.
+        rows: Of the matrix.
+    """
+
+    def __init__(self, training: Training, settings: Any, rows: list) -> None:
+        self.training = training
+        self.make_settings = settings
+        self.rows = rows
+
+    def settings(self, train: dict[str, Any], **distribution: Any) -> Any:
+        """Settings of a short training with short deadlines."""
+        train = {"timeout_seconds": 10, **train} if train["strategy"] == "multi_worker_mirrored" else train
+        section = {
+            "train_steps": STEPS,
+            "save_checkpoints_steps": INTERVAL,
+            "distribution": {"train": train, "network": "host", **distribution},
+        }
+        return self.make_settings(section, start_timeout=45.0, stall_timeout=12.0)
+
+    def run(self, name: str, settings: Any, *faults: Fault) -> Any:
+        """Trains, while the faults wait for their moments.
+
+        Args:
+            name: For the matrix.
+            settings: See above.
+            *faults: What happens.
+
+        Returns:
+            Folder of the model, and the model_run artifact.
+        """
+        over = threading.Event()
+        for fault in faults:
+            fault.watch(self.training.root, over)
+        kind = settings.distribution.train.strategy
+        try:
+            model, model_run = self.training.run(settings)
+        except Exception as error:
+            self.rows.append((name, kind, type(error).__name__, "", "", "", "", ""))
+            raise
+        finally:
+            over.set()
+            for fault in faults:
+                fault.join(20)
+        number = model_run.get_float_custom_property
+        start, resumed = resumption(Path(model_run.uri) / "logs", faults)
+        row = (name, kind, "trained", int(number("last_step")), int(number("restarts")), int(number("lost_steps")))
+        self.rows.append((*row, start, resumed))
+        assert all(fault.happened for fault in faults), [str(fault) for fault in faults]
+        return model, model_run
+
+
+def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
+    """Seconds of a normal start, and from the fault to the next step that is new."""
+    import json
+
+    steps = []
+    for path in logs.glob("*.progress.jsonl"):
+        if path.name.split("-")[0] in ("chief", "worker"):
+            events = [json.loads(line) for line in path.read_text().splitlines()]
+            steps += [(event["time"], event["step"]) for event in events if event["event"] == "step"]
+    first_log = min(logs.glob("*.task.json"), key=lambda path: path.stat().st_mtime)
+    start = min(steps)[0] - first_log.stat().st_mtime if steps else 0.0
+    if not faults or not faults[0].happened:
+        return start, 0.0
+    moment = faults[0].happened
+    before = max((step for when, step in steps if when <= moment), default=-1)
+    after = [when for when, step in steps if when > moment and step > before]
+    return start, (min(after) - moment if after else 0.0)
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Iterator[Faulty]:  # noqa: F811
+    """Runs trainings with faults."""
+    yield Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])
+    time.sleep(0)

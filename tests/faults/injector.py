@@ -1,0 +1,97 @@
+"""Does something to a task of a training at a moment of its life."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+import psutil
+
+_POLL_SECONDS = 0.02
+STARTING, TRAINING, EXPORTING = "starting", "training", "exporting"
+
+
+class Fault:
+    """Something that happens once, to one task, at a moment.
+
+    Args:
+        task: Name of the task, for example `worker-0`.
+        moment: `starting` (its process is a second old), `training` (the chief has done `step` steps) or `exporting`
+            (the model is being written, or, for a task that trains, the last step is done).
+        act: What happens to its process.
+        step: Of `training`.
+    """
+
+    def __init__(
+        self, task: str, moment: str, act: Callable[[psutil.Process], Any], step: int = 30, last_step: int = 150
+    ) -> None:
+        self.task, self.moment = task, moment
+        self._act, self._step, self._last_step = act, step, last_step
+        self._thread: Optional[threading.Thread] = None
+        # time.time() of it; 0 as long as it has not happened.
+        self.happened = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.task} while {self.moment}: {'happened' if self.happened else 'did not happen'}"
+
+    def watch(self, root: Path, over: threading.Event) -> None:
+        """Waits for the moment, in a thread.
+
+        Args:
+            root: The component's folder.
+            over: Set when training has ended.
+        """
+        self._thread = threading.Thread(target=self._wait, args=(root, over), daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Waits for the thread's end."""
+        if self._thread:
+            self._thread.join(seconds)
+
+    def _wait(self, root: Path, over: threading.Event) -> None:
+        while not over.is_set():
+            time.sleep(_POLL_SECONDS)
+            process = find_task(self.task)
+            if process is None or not self._is_now(root, process):
+                continue
+            try:
+                self._act(process)
+            except psutil.NoSuchProcess:
+                continue
+            self.happened = time.time()
+            return
+
+    def _is_now(self, root: Path, process: psutil.Process) -> bool:
+        if self.moment == STARTING:
+            return time.time() - process.create_time() > 1.0
+        if self.moment == EXPORTING and self.task.startswith(("evaluator", "exporter")):
+            return any(root.glob("training/*/export/*/temp-*"))
+        wanted = self._step if self.moment == TRAINING else self._last_step
+        return latest_step(root) >= wanted
+
+
+def find_task(name: str) -> Optional[psutil.Process]:
+    """The running process of a task."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if command and f"/{name}.attempt-" in command[-1]:
+            return process
+    return None
+
+
+def latest_step(root: Path) -> int:
+    """The highest step that a chief has reported."""
+    steps = [-1]
+    for path in root.glob("training/*/logs/chief-0.*.progress.jsonl"):
+        for line in path.read_text().splitlines():
+            if line.startswith('{"event": "step"') and line.endswith("}"):
+                steps.append(json.loads(line)["step"])
+    return max(steps)

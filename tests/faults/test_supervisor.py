@@ -1,0 +1,221 @@
+"""The supervisor itself is ended, or the machine under it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tfx.types import artifact_utils
+
+from components.trainer.cluster import plan
+from pipeline import errors
+from tests.faults.conftest import INTERVAL, STEPS
+from tests.faults.injector import STARTING, TRAINING, Fault
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+PROJECT = Path(__file__).resolve().parents[2]
+MWMS = {"strategy": "multi_worker_mirrored"}
+# So many that a signal meets training, and not its end.
+MANY = 2000
+
+
+class Supervised:
+    """A training whose supervisor is a process that the test may end.
+
+    Args:
+        faulty: Makes settings.
+        digits: Input artifacts.
+        steps: To train.
+    """
+
+    def __init__(self, faulty, digits, steps: int = MANY, **distribution) -> None:
+        settings = faulty.settings(MWMS, **distribution)
+        settings.declaration["trainer"]["train_steps"] = steps
+        self.root = faulty.training.root
+        self.job = faulty.training.root.parent / "job.json"
+        self.values = {
+            "root": str(self.root),
+            "inputs": artifact_utils.jsonify_artifact_dict(digits),
+            "settings": settings.to_dict(),
+        }
+        self.executions = 0
+
+    def start(self) -> subprocess.Popen:
+        """Starts the supervisor."""
+        self.job.write_text(json.dumps({**self.values, "executions": self.executions}))
+        self.executions += 1
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.train", str(self.job)],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_step(self, step: int) -> list[psutil.Process]:
+        """Waits until the chief has done a step of this attempt; returns the tasks."""
+        from tests.faults.injector import latest_step
+
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            if latest_step(self.root) >= step:
+                return psutil.Process().children(recursive=True)
+            time.sleep(0.05)
+        raise AssertionError(f"step {step} was not reached within 90 s")
+
+    def checkpoint(self) -> int:
+        """The step of the last checkpoint."""
+        names = self.root.glob("training/*/model.ckpt-*.index")
+        return max(int(path.stem.rsplit("-", 1)[-1]) for path in names)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
+    ],
+)
+def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, number, code):  # noqa: F811
+    supervised = Supervised(faulty, digits)
+    run = supervised.start()
+    tasks = supervised.wait_for_step(INTERVAL + 5)
+    os.kill(run.pid, number)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == code
+    _, alive = psutil.wait_procs(tasks, timeout=10)
+    assert not alive
+    saved = supervised.checkpoint()
+    if number != signal.SIGKILL:
+        # Written because of the signal, and not at its usual time.
+        assert saved % INTERVAL
+        assert f"the last checkpoint is of step {saved}" in said
+    faulty.rows.append((f"{signal.Signals(number).name} supervisor", MWMS["strategy"], code, saved, 0, "", "", ""))
+
+
+@pytest.mark.long
+def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits):  # noqa: F811
+    supervised = Supervised(faulty, digits, steps=400)
+    run = supervised.start()
+    supervised.wait_for_step(INTERVAL)
+    run.terminate()
+    run.communicate(timeout=60)
+    saved = supervised.checkpoint()
+    assert INTERVAL < saved < 400
+    again = supervised.start()
+    out, said = again.communicate(timeout=150)
+    assert again.returncode == 0, said
+    result = json.loads(out.splitlines()[-1])
+    assert result["first_step"] == saved
+    assert result["last_step"] == 400
+    assert result["eval_accuracy"] > 0.9
+
+
+@pytest.mark.long
+def test_a_second_interrupt_ends_at_once(faulty, digits):  # noqa: F811
+    supervised = Supervised(faulty, digits)
+    run = supervised.start()
+    tasks = supervised.wait_for_step(INTERVAL)
+    psutil.Process(run.pid).send_signal(signal.SIGINT)
+    # Stopped, the tasks cannot answer the first.
+    for task in tasks:
+        if task.pid != run.pid and "chief-0" in " ".join(task.cmdline()):
+            task.suspend()
+    time.sleep(1)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=15)
+    assert run.returncode not in (0, None)
+    _, alive = psutil.wait_procs(tasks, timeout=10)
+    assert not alive
+
+
+def test_a_taken_port_costs_a_restart_on_fresh_ports(faulty, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        free_ports, calls = plan.free_ports, []
+
+        def first_one_is_taken(count: int) -> list[int]:
+            calls.append(count)
+            return [taken.getsockname()[1], *free_ports(count - 1)] if len(calls) == 1 else free_ports(count)
+
+        monkeypatch.setattr(plan, "free_ports", first_one_is_taken)
+        _, model_run = faulty.run("port taken", faulty.settings(MWMS, network="host"))
+    assert model_run.get_float_custom_property("last_step") == STEPS
+    assert model_run.get_float_custom_property("restarts") == 1
+    assert "gRPC" in model_run.get_string_custom_property("history")
+
+
+def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", str(small)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        faulty.training.root = small / "Trainer"
+        with pytest.raises(errors.TaskFailedError, match=r"No space left on device|disk|space"):
+            faulty.run("disk full", faulty.settings({"strategy": "one_device"}))
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog):
+    def corrupt(process: psutil.Process) -> None:
+        process.kill()
+        newest = max(
+            faulty.training.root.glob("training/*/model.ckpt-*.data-00000-of-00001"),
+            key=lambda path: int(path.name.split("-")[1].split(".")[0]),
+        )
+        size = newest.stat().st_size
+        with open(newest, "r+b") as file:
+            file.truncate(size // 2)
+        corrupted.append(newest.name)
+
+    corrupted: list[str] = []
+    fault = Fault("chief-0", TRAINING, corrupt, step=2 * INTERVAL + 5)
+    _, model_run = faulty.run("corrupt checkpoint", faulty.settings({"strategy": "one_device"}), fault)
+    assert model_run.get_float_custom_property("last_step") == STEPS
+    assert INTERVAL <= model_run.get_float_custom_property("lost_steps") <= 2 * INTERVAL
+    assert corrupted
+    assert any(corrupted[0].split(".data")[0] in record.message and "damaged" in record.message for record in caplog.records)
+
+
+@pytest.mark.long
+def test_when_no_restart_is_left_the_error_names_the_task_and_its_log(faulty):
+    settings = faulty.settings(MWMS, max_restarts=1)
+    faults = [Fault("worker-0", STARTING, psutil.Process.kill), Fault("worker-0", STARTING, psutil.Process.kill)]
+    faults[1].happened_before = faults[0]
+    with pytest.raises(errors.TaskFailedError, match=r"after 1 restarts.*worker-0 was killed by SIGKILL") as caught:
+        faulty.run("killed twice, one restart", settings, *faults)
+    assert "worker-0.attempt-" in str(caught.value)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_twenty_kills_at_random_moments(faulty):
+    import random
+
+    chance = random.Random(7)
+    settings = faulty.settings(MWMS, max_restarts=40, evaluator=False)
+    settings.declaration["trainer"]["train_steps"] = 600
+    kills = [
+        Fault(chance.choice(["chief-0", "worker-0"]), TRAINING, psutil.Process.kill, step=25 * (index + 1) + chance.randrange(20))
+        for index in range(20)
+    ]
+    _, model_run = faulty.run("20 kills", settings, *kills)
+    assert model_run.get_float_custom_property("last_step") == 600
+    assert model_run.get_float_custom_property("restarts") == 20
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.9

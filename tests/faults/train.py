@@ -1,0 +1,39 @@
+"""Trains in a process of its own, for tests that do something to the supervisor: `python -m tests.faults.train JOB`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def main(path: str) -> int:
+    """Executes the Trainer once, as TFX does.
+
+    Args:
+        path: JSON file with `root`, `inputs` (as TFX writes artifacts) and `settings`.
+
+    Returns:
+        The exit code that the command line would end with.
+    """
+    from tfx.types import artifact_utils
+
+    from components.trainer.settings import Settings
+    from pipeline.errors import TfxEstimatorError
+    from tests.components.trainer.conftest import Training
+
+    said = json.loads(Path(path).read_text())
+    training = Training(Path(said["root"]), artifact_utils.parse_artifact_dict(said["inputs"]))
+    training.executions = said["executions"]
+    try:
+        _, model_run = training.run(Settings.from_dict(said["settings"]))
+    except TfxEstimatorError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    names = ("first_step", "last_step", "restarts", "eval_accuracy")
+    print(json.dumps({name: model_run.get_float_custom_property(name) for name in names}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
