@@ -8,6 +8,7 @@ import shutil
 from typing import Optional
 
 import tensorflow as tf
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 _WORKERS = "tmp_worker_*"
 
@@ -44,7 +45,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
             tf.io.gfile.remove(os.path.join(training_dir, "checkpoint"))
         return None
     if state is None or state.model_checkpoint_path != latest or damaged:
-        tf.compat.v1.train.update_checkpoint_state(training_dir, latest, candidates, save_relative_paths=True)
+        _write_state(training_dir, candidates)
     return _step_of(latest)
 
 
@@ -59,6 +60,16 @@ def remove_worker_copies(training_dir: str) -> None:
             tf.io.gfile.rmtree(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_state(training_dir: str, paths: list[str]) -> None:
+    """Names the checkpoints, newest last; relative to the folder, which is moved when training is done."""
+    names = [os.path.basename(path) for path in paths]
+    state = CheckpointState(model_checkpoint_path=names[-1], all_model_checkpoint_paths=names)
+    path = os.path.join(training_dir, "checkpoint")
+    with tf.io.gfile.GFile(f"{path}.tmp", "w") as file:
+        file.write(str(state))
+    tf.io.gfile.rename(f"{path}.tmp", path, overwrite=True)
 
 
 def _state_is_readable(training_dir: str) -> bool:

@@ -49,11 +49,13 @@ class Supervisor:
     Args:
         job: What to train.
         logs: Local folder for the tasks' files.
+        enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
     """
 
-    def __init__(self, job: Job, logs: str) -> None:
+    def __init__(self, job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) -> None:
         self._job = job
         self._logs = logs
+        self._enough = enough or (lambda: False)
         self._settings = job.settings
         self._distribution = self._settings.distribution
         section = self._settings.trainer
@@ -100,7 +102,7 @@ class Supervisor:
             self._network = network
             self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
             self._network = ()
-        if not self._distribution.evaluator:
+        if not self._distribution.evaluator and not self._enough():
             self._attempts(plan.exporter_task, signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
@@ -137,7 +139,7 @@ class Supervisor:
             The failure after which all must be started again; None when all is done.
         """
         alone: set[str] = set()
-        while not group.done():
+        while not group.done() and not self._enough():
             if signals.received:
                 self._stop(group, signals)
             failure = group.look()

@@ -19,6 +19,7 @@ from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook
 from components.trainer.distribute import distribute
 from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
 from components.trainer.job import Job
+from components.trainer.measure_hook import measured
 from components.trainer.progress import ProgressWriter
 from model_fn.strategies import configure_devices, make_strategy
 from pipeline.config.distribution import Distribution, Strategy, TrainStrategy
@@ -141,6 +142,7 @@ def _train_and_evaluate(
     spec: dict[str, Any], distribution: Distribution, orders: Orders, progress: ProgressWriter
 ) -> None:
     """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
+    spec = measured(spec, orders)
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(orders.stop_file)
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]

@@ -70,7 +70,7 @@ class Faulty:
         section = {
             "train_steps": STEPS,
             "save_checkpoints_steps": INTERVAL,
-            "distribution": {"train": train, "network": "host", **distribution},
+            "distribution": {"train": train, **distribution},
         }
         return self.make_settings(section, start_timeout=45.0, stall_timeout=12.0)
 

@@ -190,7 +190,9 @@ def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog):
     assert model_run.get_float_custom_property("last_step") == STEPS
     assert INTERVAL <= model_run.get_float_custom_property("lost_steps") <= 2 * INTERVAL
     assert corrupted
-    assert any(corrupted[0].split(".data")[0] in record.message and "damaged" in record.message for record in caplog.records)
+    assert any(
+        corrupted[0].split(".data")[0] in record.message and "damaged" in record.message for record in caplog.records
+    )
 
 
 @pytest.mark.long
@@ -212,7 +214,12 @@ def test_twenty_kills_at_random_moments(faulty):
     settings = faulty.settings(MWMS, max_restarts=40, evaluator=False)
     settings.declaration["trainer"]["train_steps"] = 600
     kills = [
-        Fault(chance.choice(["chief-0", "worker-0"]), TRAINING, psutil.Process.kill, step=25 * (index + 1) + chance.randrange(20))
+        Fault(
+            chance.choice(["chief-0", "worker-0"]),
+            TRAINING,
+            psutil.Process.kill,
+            step=25 * (index + 1) + chance.randrange(20),
+        )
         for index in range(20)
     ]
     _, model_run = faulty.run("20 kills", settings, *kills)

@@ -3,8 +3,8 @@
 TensorFlow's servers listen on every address of a machine, without authentication, whatever address they are given. In a
 network namespace of Linux that has nothing but the loopback interface, only those who entered it can connect.
 
-This file needs the standard library alone: it is also run as a script, which makes the namespaces, and a task loads it
-by its path (`runpy.run_path`), because importing the package would start TensorFlow's threads before `enter`.
+This file needs the standard library alone: it is also run as a script, which makes the namespaces, and a task imports
+it before anything that starts threads.
 
 Source: network_namespaces(7), user_namespaces(7), capabilities(7).
 """
@@ -12,6 +12,7 @@ Source: network_namespaces(7), user_namespaces(7), capabilities(7).
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -143,7 +144,9 @@ def _make(channel: int) -> None:
         enter(fds)
     except OSError as error:
         switches = "".join(f"; {path} is {value}" for path, value in _SWITCHES.items() if _read(path) == value)
-        sys.exit(f"this user may not make a network namespace here: {error.strerror or error}{switches}")
+        # What unshare(2) says where a limit is reached.
+        what = "no more namespaces are allowed" if error.errno == errno.ENOSPC else error.strerror or error
+        sys.exit(f"this process may not make a network namespace: {what}{switches}")
 
 
 def _make_with_user_namespace() -> list[int]:
@@ -161,15 +164,16 @@ def _make_with_user_namespace() -> list[int]:
         finally:
             os._exit(0)
     theirs.close()
-    with ours:
-        answer = ours.recv(1024)
-        if answer != b"\0":
-            raise OSError(answer[0] if answer else 0, answer[1:].decode() or "the child died")
-        for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
-            _map_ids(child, kind, own)
-        fds = [os.open(f"/proc/{child}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
-    os.waitpid(child, 0)
-    return fds
+    try:
+        with ours:
+            answer = ours.recv(1024)
+            if answer != b"\0":
+                raise OSError(answer[0] if answer else 0, answer[1:].decode() or "the child died")
+            for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
+                _map_ids(child, kind, own)
+            return [os.open(f"/proc/{child}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
+    finally:
+        os.waitpid(child, 0)
 
 
 def _map_ids(pid: int, kind: str, own: int) -> None:
@@ -178,9 +182,9 @@ def _map_ids(pid: int, kind: str, own: int) -> None:
     ranges = [line.split() for line in _read(f"/proc/self/{kind}_map").splitlines()]
     try:
         _write(path, "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
-    except PermissionError:
+    except PermissionError as error:
         if os.geteuid() == 0:  # it would lose its access to other users' files
-            raise
+            raise OSError(error.errno, f"root has no capability to map the {kind}s of others") from error
         if kind == "gid":
             _write(f"/proc/{pid}/setgroups", "deny")
         _write(path, f"{own} {own} 1\n")
