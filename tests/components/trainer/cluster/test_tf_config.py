@@ -1,0 +1,378 @@
+"""TF_CONFIG in every dialect: what is read is one cluster, and what is written is what tf.estimator reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.trainer.cluster.tf_config import Cluster, Task, TfConfig, from_slurm, read, resolve, tf_configs
+from pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+hosts = st.sampled_from(["localhost", "10.0.0.7", "[::1]", "job-worker-0.default.svc", "cmle-training-chief-ab12-0"])
+MINE = {"task": {"type": "worker", "index": 0}}
+PAIR = {"chief": ["a:1"], "worker": ["b:2"]}
+
+
+@st.composite
+def clusters(draw) -> Cluster:
+    """A chief, up to four workers, up to three parameter servers, and at least two of them together."""
+    worker, ps = draw(st.integers(0, 4)), draw(st.integers(0, 3))
+    worker += worker + ps == 0
+    ports = draw(st.lists(st.integers(1, 65535), min_size=1 + worker + ps, max_size=1 + worker + ps, unique=True))
+    addresses = [f"{draw(hosts)}:{port}" for port in ports]
+    return Cluster({"chief": addresses[:1], "worker": addresses[1 : 1 + worker], "ps": addresses[1 + worker :]})
+
+
+@st.composite
+def configs(draw) -> TfConfig:
+    """Any task of any cluster, or an evaluator beside it."""
+    cluster = draw(clusters())
+    return TfConfig(cluster, draw(st.sampled_from([*cluster.tasks, Task("evaluator", 0)])))
+
+
+def written(config: TfConfig, **cluster: Any) -> dict[str, Any]:
+    """The JSON of a TF_CONFIG; `cluster` adds to its cluster."""
+    whole = json.loads(config.to_json())
+    whole["cluster"].update(cluster)
+    return whole
+
+
+def master(config: TfConfig) -> dict[str, Any]:
+    whole = written(config)
+    whole["cluster"]["master"] = whole["cluster"].pop("chief")
+    if config.task.type == "chief":
+        whole["task"]["type"] = "master"
+    return whole
+
+
+def worker_0_is_chief(config: TfConfig) -> dict[str, Any]:
+    whole = written(config)
+    whole["cluster"]["worker"] = whole["cluster"].pop("chief") + whole["cluster"].get("worker", [])
+    if config.task.type == "chief":
+        whole["task"] = {"type": "worker", "index": 0}
+    elif config.task.type == "worker":
+        whole["task"]["index"] += 1
+    return whole
+
+
+def evaluator_in_cluster(config: TfConfig) -> dict[str, Any]:
+    return written(config, evaluator=["elsewhere:3333"])
+
+
+def index_is_text(config: TfConfig) -> dict[str, Any]:
+    whole = written(config)
+    whole["task"]["index"] = str(whole["task"]["index"])
+    return whole
+
+
+def addresses_by_index(config: TfConfig) -> dict[str, Any]:
+    whole = written(config)
+    for kind, listed in whole["cluster"].items():
+        whole["cluster"][kind] = {str(index): address for index, address in reversed(list(enumerate(listed)))}
+    return whole
+
+
+def empty_types(config: TfConfig) -> dict[str, Any]:
+    none: dict[str, Any] = {"evaluator": [], "master": []}
+    return written(config, **none)
+
+
+def managed_training(config: TfConfig) -> dict[str, Any]:
+    whole = written(config)
+    whole["task"].update(cloud="w93a1503672d4dd09-ml", trial="1")
+    return {**whole, "job": {"scale_tier": "CUSTOM", "region": "us-central1"}, "environment": "cloud"}
+
+
+DIALECTS = [
+    master,
+    worker_0_is_chief,
+    evaluator_in_cluster,
+    index_is_text,
+    addresses_by_index,
+    empty_types,
+    managed_training,
+]
+
+
+@given(configs())
+def test_what_is_written_reads_as_it_was(config):
+    assert read(config.to_json()) == config
+    assert read(config.to_json()).to_json() == config.to_json()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(config=configs())
+def test_a_cluster_is_the_same_in_every_dialect(dialect, config):
+    assert read(json.dumps(dialect(config))) == config
+
+
+@pytest.mark.parametrize("dialect", [master, worker_0_is_chief])
+@given(config=configs())
+def test_there_is_one_chief_and_no_task_is_lost(dialect, config):
+    text = json.dumps(dialect(config))
+    given_tasks = sum(len(listed) for listed in json.loads(text)["cluster"].values())
+    cluster = read(text).cluster
+    assert [task.name for task in cluster.tasks].count("chief-0") == 1
+    assert len(set(cluster.tasks)) == given_tasks
+    assert sum(len(listed) for listed in cluster.addresses.values()) == given_tasks
+
+
+@given(clusters(), st.booleans())
+def test_every_task_gets_its_own_tf_config_of_the_same_cluster(cluster, evaluator):
+    texts = tf_configs(cluster, evaluator)
+    assert len(texts) == len(cluster.tasks) + evaluator
+    for task, text in texts.items():
+        assert read(text) == TfConfig(cluster, task)
+        assert "evaluator" not in json.loads(text)["cluster"]
+        assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert len({hash(read(text).cluster) for text in texts.values()}) == 1
+
+
+anything = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just([])
+    | st.just({"x": ["a:1"]})
+)
+kinds = st.sampled_from(["chief", "master", "worker", "ps", "evaluator", "boss"])
+addresses = st.sampled_from(["a:1", "b:2", "c:3", "d:4", "e:5", "f"]) | anything
+indices = st.sampled_from(["0", "1", "2", "-1"])
+jobs = st.lists(addresses, max_size=3) | st.dictionaries(indices, addresses, max_size=3) | anything
+tasks = st.fixed_dictionaries({}, optional={"type": kinds | anything, "index": st.integers(-1, 3) | indices | anything})
+likely = st.fixed_dictionaries(
+    {}, optional={"cluster": st.dictionaries(kinds, jobs, max_size=3) | anything, "task": tasks | anything}
+)
+
+
+def refusal(text: str) -> DeclarationError | None:
+    try:
+        config = read(text)
+    except DeclarationError as error:
+        return error
+    assert config is None or read(config.to_json()) in (config, None)
+    return None
+
+
+@given(st.text(max_size=20) | (likely | anything).map(json.dumps))
+def test_any_text_is_a_cluster_or_a_single_process_or_is_refused_in_our_words(text):
+    if error := refusal(text):
+        assert str(error).startswith("TF_CONFIG is wrong: ")
+        assert error.expected
+        assert "unset it" in error.todo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n",
+        "{}",
+        '{"cluster": {}}',
+        '{"cluster": null, "task": null}',
+        '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}',
+        '{"task": {"type": "worker", "index": 0}}',
+        '{"task": {"type": "master", "index": "0"}, "environment": "cloud"}',
+        '{"cluster": {"chief": ["127.0.0.1:2222"]}, "environment": "cloud", "task": {"type": "chief", "index": 0}}',
+        '{"cluster": {"master": ["a:1"]}, "task": {"type": "master", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
+    ],
+)
+def test_a_single_process_has_no_cluster(text):
+    assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "task"),
+    [
+        ('{"cluster": {"chief": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}', Task("evaluator", 0)),
+        (
+            '{"cluster": {"chief": ["a:1"], "evaluator": ["b:2"]}, "task": {"type": "chief", "index": 0}}',
+            Task("chief", 0),
+        ),
+    ],
+)
+def test_a_lone_chief_with_an_evaluator_is_a_cluster(text, task):
+    assert read(text) == TfConfig(Cluster({"chief": ("a:1",)}), task)
+
+
+@pytest.mark.parametrize(
+    ("whole", "told"),
+    [
+        ("{cluster: {}}", "it is not JSON: Expecting property name"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", "it is []"),
+        ({"cluster": ["a:1"]}, "`cluster` is ['a:1']"),
+        ({"cluster": PAIR, "task": "worker"}, "`task` is 'worker'"),
+        ({"cluster": PAIR}, "task.type is missing"),
+        ({"cluster": PAIR, "task": {"type": "worker"}}, "task.index is missing"),
+        ({"cluster": PAIR, "task": {"type": "boss", "index": 0}}, "no task type 'boss'"),
+        ({"cluster": PAIR, "task": {"type": ["worker"], "index": 0}}, "no task type ['worker']"),
+        ({"cluster": PAIR, "task": {"type": "worker", "index": 1}}, "worker-1, and the cluster has 1 chief, 1 worker"),
+        ({"cluster": PAIR, "task": {"type": "ps", "index": 0}}, "ps-0, and the cluster has 1 chief, 1 worker"),
+        (
+            {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "chief", "index": 0}},
+            "chief-0, and the cluster has 2",
+        ),
+        (
+            {"cluster": {**PAIR, "evaluator": ["c:3"]}, "task": {"type": "evaluator", "index": 1}},
+            "the task is evaluator-1",
+        ),
+        ({"cluster": PAIR, "task": {"type": "worker", "index": -1}}, "task.index is -1"),
+        ({"cluster": PAIR, "task": {"type": "worker", "index": "one"}}, "task.index is 'one'"),
+        ({"cluster": PAIR, "task": {"type": "worker", "index": True}}, "task.index is True"),
+        ({"cluster": PAIR, "task": {"type": "worker", "index": 0.0}}, "task.index is 0.0"),
+        ({"cluster": {**PAIR, "master": ["c:3"]}, **MINE}, "both `chief` and `master`"),
+        ({"cluster": {**PAIR, "gpu": ["c:3"]}, **MINE}, "no task type 'gpu'"),
+        ({"cluster": {**PAIR, "chief": ["a:1", "c:3"]}, **MINE}, "2 chiefs"),
+        ({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}, "neither chief nor worker: 1 ps"),
+        ({"cluster": {"evaluator": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}, "neither chief nor worker"),
+        ({"cluster": {"chief": ["a:1"], "worker": "b:2"}, **MINE}, "cluster.worker is 'b:2'"),
+        ({"cluster": {"chief": ["a:1"], "worker": [2]}, **MINE}, "the address of worker-0 is 2"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["b"]}, **MINE}, "the address of worker-0 is 'b'"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["b:0"]}, **MINE}, "the address of worker-0 is 'b:0'"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["b:65536"]}, **MINE}, "the address of worker-0 is 'b:65536'"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["grpc://b:2"]}, **MINE}, "the address of worker-0 is 'grpc://b:2'"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["a:1"]}, **MINE}, "chief-0 and worker-0 have the same address, a:1"),
+        ({"cluster": {"worker": {"1": "b:2"}, "ps": ["c:3"]}, "task": {"type": "ps", "index": 0}}, "the indices ['1']"),
+        ({"cluster": {"chief": ["a:1"], "worker": {"0": "b:2", "00": "c:3"}}, **MINE}, "the indices ['0', '00']"),
+        ({"cluster": {"chief": ["a:1"], "worker": {"x": "b:2"}}, **MINE}, "an index of cluster.worker is 'x'"),
+        ({"task": {"type": "evaluator", "index": 0}}, "the task is evaluator-0, and there is no cluster"),
+        ({"task": {"type": "worker", "index": 1}}, "the task is worker-1, and there is no cluster"),
+    ],
+)
+def test_a_wrong_tf_config_is_refused(whole, told):
+    with pytest.raises(DeclarationError) as caught:
+        read(whole if isinstance(whole, str) else json.dumps(whole))
+    assert told in caught.value.what
+    assert len(str(caught.value)) < 900
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Cluster({}),
+        lambda: Cluster({"chief": ("a:1",), "evaluator": ("b:2",)}),
+        lambda: Task("worker", -1),
+        lambda: TfConfig(Cluster({"chief": ("a:1",)}), Task("worker", 0)),
+    ],
+)
+def test_a_wrong_cluster_cannot_be_made(make):
+    with pytest.raises(DeclarationError):
+        make()
+
+
+@pytest.mark.parametrize("ps", [0, 1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_estimator_reads_what_is_written(monkeypatch, workers, ps):
+    import tensorflow as tf
+
+    addresses = [f"127.0.0.1:{port}" for port in range(4000, 4001 + workers + ps)]
+    cluster = Cluster({"chief": addresses[:1], "worker": addresses[1 : 1 + workers], "ps": addresses[1 + workers :]})
+    texts = tf_configs(cluster, evaluator=True)
+    assert len(texts) == 2 + workers + ps
+    for task, text in texts.items():
+        monkeypatch.setenv("TF_CONFIG", text)
+        config = tf.estimator.RunConfig()
+        evaluates = task.type == "evaluator"
+        assert (config.task_type, config.task_id) == (task.type, task.index)
+        assert config.is_chief == (task.name == "chief-0")
+        # An Estimator's evaluator counts nobody.
+        assert config.num_worker_replicas == (0 if evaluates else 1 + workers)
+        assert config.num_ps_replicas == (0 if evaluates else ps)
+        if not evaluates:
+            assert config.master == f"grpc://{cluster.addresses[task.type][task.index]}"
+            assert config.global_id_in_cluster == cluster.tasks.index(task)
+
+
+def slurm(
+    rank: int, nodes: str = "node[08-09,11]", sizes: str = "2(x2),1", count: int = 5, **more: str
+) -> dict[str, str]:
+    """What `srun` sets, as far as it matters here."""
+    return {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_NTASKS": str(count),
+        "SLURM_PROCID": str(rank),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": str(count),
+        "SLURM_STEP_NUM_NODES": "3",
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_TASKS_PER_NODE": sizes,
+        **more,
+    }
+
+
+def test_slurm_makes_rank_0_the_chief():
+    cluster = Cluster(
+        {"chief": ["node08:8888"], "worker": ["node08:8889", "node09:8888", "node09:8889", "node11:8888"]}
+    )
+    for rank, task in enumerate(cluster.tasks):
+        assert resolve(slurm(rank)) == TfConfig(cluster, task)
+
+
+def test_slurm_agrees_with_tensorflows_resolver_where_that_works(monkeypatch):
+    import tensorflow as tf
+
+    for rank in range(5):
+        for name, value in slurm(rank).items():
+            monkeypatch.setenv(name, value)
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            {"chief": 1, "worker": 4}, gpus_per_node=2, gpus_per_task=1, auto_set_gpu=False
+        )
+        config = from_slurm(slurm(rank))
+        assert resolver.cluster_spec() == tf.train.ClusterSpec(
+            {k: list(v) for k, v in config.cluster.addresses.items()}
+        )
+        assert resolver.get_task_info() == (config.task.type, config.task.index)
+
+
+def test_slurm_nodes_keep_their_order():
+    config = resolve(slurm(1, nodes="n[9-10]", sizes="1(x2)", count=2, SLURMD_NODENAME="n10"))
+    assert config == TfConfig(Cluster({"chief": ["n9:8888"], "worker": ["n10:8888"]}), Task("worker", 0))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"},  # an sbatch script outside of srun
+        slurm(0, nodes="n1", sizes="1", count=1),
+        {**slurm(0), "TF_CONFIG": "{}"},
+    ],
+)
+def test_no_cluster_is_asked_for(environment):
+    assert resolve(environment) is None
+
+
+def test_tf_config_comes_before_slurm():
+    config = TfConfig(Cluster({"chief": ["a:1"], "worker": ["b:2"]}), Task("worker", 0))
+    assert resolve({**slurm(3), "TF_CONFIG": config.to_json()}) == config
+    assert resolve({**slurm(3), "TF_CONFIG": ""}) == resolve(slurm(3))
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        (slurm(5), "they contradict each other"),
+        (slurm(0, sizes="2(x2)"), "they contradict each other"),
+        (slurm(0, count=4), "they contradict each other"),
+        (slurm(0, nodes="rack[0-1]node[0-3]"), "Invalid hostlist format"),
+        (slurm(0, sizes="two"), "Invalid tasks-per-node list format"),
+        ({**slurm(0), "SLURM_STEP_NUM_TASKS": "many"}, "SLURM_STEP_NUM_TASKS=many"),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}, "SLURM_STEP_NODELIST=(not set)"),
+        (slurm(1, SLURMD_NODENAME="node09"), "rank 1 on node09, and not on node08"),
+    ],
+)
+def test_slurm_that_makes_no_sense_is_refused(environment, told):
+    with pytest.raises(DeclarationError) as caught:
+        resolve(environment)
+    assert told in caught.value.what
+    assert "srun" in caught.value.todo
