@@ -50,7 +50,6 @@ class Executor(base_executor.BaseExecutor):
             outputs=artifact_utils.jsonify_artifact_dict(output_dict),
             exec_properties=exec_properties,
             training_dir=training_dir,
-            supervisor_pid=os.getpid(),
         ).resolved()
         _write_declaration(job)
         with _logs_folder(training_dir) as logs:

@@ -19,14 +19,12 @@ class Job:
         outputs: The same for its outputs.
         exec_properties: The execution's properties.
         training_dir: Folder of checkpoints, events and logs.
-        supervisor_pid: Process whose death ends the tasks.
     """
 
     inputs: str
     outputs: str
     exec_properties: dict[str, Any]
     training_dir: str
-    supervisor_pid: int
 
     def resolved(self) -> Job:
         """Returns the job with the whole declaration of the process that starts it."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional
 
+from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from components.trainer import checkpoints, export
@@ -102,7 +103,7 @@ class Supervisor:
             self._network = network
             self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
             self._network = ()
-        if not self._distribution.evaluator and not self._enough():
+        if not (self._distribution.evaluator or self._enough() or self._has_export()):
             self._attempts(plan.exporter_task, signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
@@ -110,9 +111,11 @@ class Supervisor:
         self._report.publishes = place.task.type == CHIEF
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
         self._attempts(lambda attempt: plan.own_place(place, self._distribution, attempt), signals, restarts=0)
-        if place.task.type == CHIEF and not self._distribution.evaluator:
+        if place.task.type != CHIEF or self._has_export():
+            return
+        if not self._distribution.evaluator:
             self._attempts(plan.exporter_task, signals)
-        elif place.task.type == CHIEF:
+        else:
             self._wait_for_export(signals)
 
     def _attempts(
@@ -199,11 +202,16 @@ class Supervisor:
             exit_code=128 + number,
         )
 
+    def _has_export(self) -> bool:
+        """Did a task export already: the chief of a run_fn does, or an exporter that died later."""
+        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        return fileio.exists(os.path.join(serving, "saved_model.pb"))
+
     def _wait_for_export(self, signals: Signals) -> None:
         """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""
         serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
         deadline = time.monotonic() + self._settings.stall_timeout
-        while not os.path.exists(os.path.join(serving, "saved_model.pb")):
+        while not self._has_export():
             if signals.received or time.monotonic() > deadline:
                 raise errors.ExportError(
                     f"the evaluator of this cluster left no model in {serving}",

@@ -14,7 +14,7 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
 from components.trainer import evaluation, export, tensorflow_fixes
-from components.trainer.cluster.orders import EVALUATOR, PS, Orders
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, Orders
 from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
 from components.trainer.distribute import distribute
 from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
@@ -45,23 +45,23 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     """
     distribution = job.settings.distribution
     train, evaluate = _sections(distribution, orders)
-    configure_devices(train, evaluate)
     tensorflow_fixes.apply()
+    exports = export.exports_dir(job.training_dir)
+    fn_args = _fn_args(job)
+    functions = _functions(job.exec_properties)
+    if "run_fn" in functions:
+        _run_fn(functions["run_fn"], fn_args, distribution, orders, progress)
+        if not orders.in_cluster or orders.type == CHIEF:
+            export.check(fn_args.serving_model_dir)
+            export.adopt(fn_args.serving_model_dir, path_utils.serving_model_dir(exports))
+            progress.write("exported")
+        return
+    configure_devices(train, evaluate)
     if job.settings.trainer and job.settings.trainer.deterministic:
         tf.config.experimental.enable_op_determinism()
     # Before any TensorFlow op, and while TF_CONFIG is there.
     strategies = make_strategy(train), make_strategy(evaluate)
-    fn_args = _fn_args(job)
-    functions = _functions(job.exec_properties)
     progress.write("started")
-    exports = export.exports_dir(job.training_dir)
-    if "trainer_fn" not in functions:
-        progress.write("running")
-        functions["run_fn"](fn_args)
-        export.check(fn_args.serving_model_dir)
-        export.adopt(fn_args.serving_model_dir, path_utils.serving_model_dir(exports))
-        progress.write("exported")
-        return
     # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
     tf_config = os.environ.pop(_TF_CONFIG, None)
     spec = _call_trainer_fn(functions["trainer_fn"], fn_args)
@@ -72,6 +72,37 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     if orders.evaluates:
         _adopt_exports(spec, exports)
         progress.write("exported")
+
+
+def _run_fn(
+    run_fn: Callable,
+    fn_args: fn_args_utils.FnArgs,
+    distribution: Distribution,
+    orders: Orders,
+    progress: ProgressWriter,
+) -> None:
+    """TFX's generic contract: the function makes its own strategy; in a cluster, TF_CONFIG tells it of the others.
+
+    Source: https://www.tensorflow.org/tfx/guide/trainer#generic_trainer.
+    """
+    strategy = distribution.train.strategy
+    if strategy != "one_device" and not distribution.train.is_cluster:
+        raise UserCodeError(
+            f"a run_fn makes its own tf.distribute strategy, so `{strategy}` could not be given to it",
+            expected="trainer.distribution with a trainer_fn; or, for a run_fn, one_device or a cluster",
+            todo=f"make the strategy `{strategy}` inside the run_fn, and remove it from the distribution",
+        )
+    if distribution.evaluator:
+        raise UserCodeError(
+            "a run_fn evaluates by itself, so an evaluator task would have nothing to do",
+            expected="evaluator: false with a run_fn",
+            todo="remove it",
+        )
+    if orders.in_cluster and orders.type != CHIEF:
+        # As the guide of TensorFlow has it: all tasks save, and only what the chief saves is kept.
+        fn_args.serving_model_dir = os.path.join(fn_args.model_run_dir, f"tmp_worker_{orders.name}", "serving")
+    progress.write("running")
+    run_fn(fn_args)
 
 
 def _sections(distribution: Distribution, orders: Orders) -> tuple[Strategy, Strategy]:

@@ -188,6 +188,8 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
             f"steps {done['first_step']:.0f} to {done['last_step']:.0f} in {done['train_seconds']:.0f} s"
             f" (process start and export included), {done['examples_per_second']:,.0f} examples/s"
         )
+    if results.restarts:
+        facts["restarts"] = "; ".join(results.restarts)
     if results.accuracy is not None:
         facts["accuracy"] = f"{results.accuracy:.4f} on {results.evaluated:,} examples, mean loss {results.loss:.4f}"
         for name, values in results.slices.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from tfx.types import Artifact
 from tfx.types.artifact_utils import deserialize_artifact
 
 from components.tfds_example_gen.properties import label_names
+from components.trainer.outcome import Restart
 from pipeline.places import Places
 from pipeline.runners.local import NodeRun
 
@@ -36,6 +38,7 @@ class Results:
         pushed: Folder of the pushed model; None where none was.
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
+        restarts: What went wrong with a task, and what it cost; a line each.
     """
 
     components: list[NodeRun]
@@ -51,6 +54,7 @@ class Results:
     pushed: Optional[str] = None
     model_run: Optional[str] = None
     training: dict[str, float] = field(default_factory=dict)
+    restarts: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold: what is not a number is null."""
@@ -86,6 +90,8 @@ def collect(places: Places, runs: Iterable[NodeRun]) -> Results:
             for name, value in model_run.mlmd_artifact.custom_properties.items()
             if value.HasField("double_value")
         }
+        history = model_run.get_string_custom_property("history")
+        results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
     evaluator = outputs.get("Evaluator", {})
     if evaluation := evaluator.get("evaluation"):
         _read_evaluation(results, evaluation.uri)

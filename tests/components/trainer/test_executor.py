@@ -52,7 +52,7 @@ def model_fn(features, labels, mode, params):
 def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Writes a user's package with a model_fn that gets into trouble once, at a step."""
 
-    def write(trouble: str, at: int = 30) -> dict:
+    def write(trouble: str, at: int = 30, restarts: int = 0) -> dict:
         package = tmp_path / "user"
         package.mkdir(exist_ok=True)
         (package / "my_model.py").write_text(MODEL_FN.format(trouble=trouble))
@@ -61,6 +61,7 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             "trainer": {
                 "model": "my_model:model_fn",
                 "params": {"at": at, "marker": str(tmp_path / "marker")},
+                "distribution": {"max_restarts": restarts},
             }
         }
 
@@ -148,6 +149,22 @@ def test_a_killed_task_is_told_by_its_signal(training, settings, own_model):
     values = own_model("os.kill(os.getpid(), 9)")
     with pytest.raises(errors.TaskFailedError, match="chief-0 was killed by SIGKILL"):
         training.run(settings(**values))
+
+
+def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings, own_model):
+    _, model_run = training.run(settings(**own_model("os.kill(os.getpid(), 9)", restarts=1)))
+    assert model_run.get_float_custom_property("last_step") == 60
+    (restart,) = json.loads(model_run.get_string_custom_property("history"))
+    assert restart["cause"] == "chief-0 was killed by SIGKILL"
+    assert restart["seconds"] > 0
+    # Killed at step 30; a checkpoint comes every 20.
+    assert restart["lost_steps"] <= 10
+
+
+def test_an_error_of_the_users_code_is_not_tried_again(training, settings, own_model):
+    with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel"):
+        training.run(settings(**own_model('raise ValueError("bad pixel")', restarts=3)))
+    assert len(list(training.root.rglob("chief-0.*.log"))) == 1
 
 
 def test_a_task_that_stands_still_is_ended_after_stall_timeout(training, settings, own_model):

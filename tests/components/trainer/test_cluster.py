@@ -1,0 +1,151 @@
+"""Clusters of real processes: started here, or by somebody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tfx.types import artifact_utils
+
+from components.trainer.cluster import plan
+from components.trainer.cluster.ports import free_ports
+from components.trainer.cluster.tf_config import read
+from pipeline.config.distribution import Distribution
+from pipeline.errors import DeclarationError
+
+PROJECT = Path(__file__).resolve().parents[3]
+MWMS = {"strategy": "multi_worker_mirrored"}
+
+RUN_FN = """
+import json, os
+import tensorflow as tf
+
+def run_fn(fn_args):
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    tf.io.gfile.makedirs(fn_args.serving_model_dir)
+    module = tf.Module()
+    module.name_of_task = tf.Variable(task["type"])
+    serve = tf.function(lambda: {"task": module.name_of_task}, input_signature=[])
+    module.serve = serve
+    tf.saved_model.save(module, fn_args.serving_model_dir, signatures={"serving_default": serve})
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(200)
+def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(training, settings):
+    model, model_run = training.run(settings({"distribution": {"train": MWMS, "evaluator": True}}))
+    folder = Path(model_run.uri)
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.9
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert len(list((folder / "export" / "serving").iterdir())) == 1
+    assert not list(folder.glob("tmp_worker_*"))
+    tasks = {path.name.split(".")[0] for path in (folder / "logs").glob("*.log")}
+    assert tasks == {"chief-0", "worker-0", "evaluator-0"}
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(200)
+def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, tmp_path):
+    import tensorflow as tf
+
+    from components.trainer.settings import Settings
+
+    module_file = tmp_path / "own_module.py"
+    module_file.write_text(RUN_FN)
+    settings = Settings(distribution_section={"train": {**MWMS, "workers": 3}})
+    model, model_run = training.run(settings, module_file=str(module_file))
+    served = tf.saved_model.load(str(model / "Format-Serving")).signatures["serving_default"]()
+    assert served["task"].numpy() == b"chief"
+    assert not list(Path(model_run.uri).glob("tmp_worker_*"))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(training, settings, digits, tmp_path):
+    chief, worker = (f"localhost:{port}" for port in free_ports(2))
+    # The dialect in which worker 0 is the chief.
+    cluster = {"cluster": {"worker": [chief, worker]}}
+    runs = []
+    for index in range(2):
+        job = tmp_path / f"job-{index}.json"
+        values = {"root": str(training.root), "inputs": artifact_utils.jsonify_artifact_dict(digits)}
+        section = {"distribution": {"train": MWMS}}
+        values |= {"settings": settings(section, start_timeout=120.0).to_dict(), "executions": index}
+        job.write_text(json.dumps(values))
+        text = json.dumps({**cluster, "task": {"type": "worker", "index": index}})
+        runs.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.train", str(job)],
+                cwd=PROJECT,
+                env={**os.environ, "TF_CONFIG": text},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = [run.communicate(timeout=200) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    result = json.loads(said[0][0].splitlines()[-1])
+    assert result["last_step"] == 60
+    assert result["eval_accuracy"] > 0.9
+    # Only the chief publishes.
+    assert (training.root / "model" / "1" / "Format-Serving" / "saved_model.pb").exists()
+    assert not (training.root / "model" / "2").exists()
+
+
+@pytest.mark.unit
+def test_each_process_that_trains_gets_cores_of_its_own(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    distribution = Distribution.parse_obj({"train": MWMS, "evaluator": True})
+    chief, worker, evaluator = plan.local_cluster(distribution, 1)
+    assert (chief.cpus, worker.cpus, evaluator.cpus) == ((0, 1), (2, 3), ())
+    assert (chief.threads, evaluator.threads) == (None, 1)
+    many = plan.local_cluster(Distribution.parse_obj({"train": {**MWMS, "workers": 5}}), 1)
+    assert {(orders.cpus, orders.threads) for orders in many} == {((), 1)}
+
+
+@pytest.mark.unit
+def test_the_addresses_of_a_cluster_are_loopback_and_fresh(monkeypatch):
+    distribution = Distribution.parse_obj({"train": {"strategy": "parameter_server", "workers": 3, "ps": 2}})
+    first, second = (plan.local_cluster(distribution, attempt) for attempt in (1, 2))
+    assert [orders.name for orders in first] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
+    addresses = [_addresses(orders[0]) for orders in (first, second)]
+    assert all(address.startswith("localhost:") for address in addresses[0])
+    assert len(addresses[0]) == 5
+    assert not addresses[0] & addresses[1]
+
+
+@pytest.mark.unit
+def test_gpus_are_shared_out():
+    train = {**MWMS, "devices": {"gpu": 2}}
+    orders = plan.local_cluster(Distribution.parse_obj({"train": train}), 1)
+    assert [each.gpus for each in orders] == [(0, 1), (2, 3)]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("train", "evaluator", "task", "word"),
+    [
+        ({"strategy": "one_device"}, False, "worker", "strategy is one_device"),
+        ({"strategy": "parameter_server"}, False, "worker", "0 parameter servers"),
+        ({**MWMS, "workers": 3}, False, "worker", "workers is 3, and the cluster trains with 2"),
+        (MWMS, False, "evaluator", "evaluator is false"),
+    ],
+)
+def test_a_cluster_that_is_not_the_declared_one_is_refused(train, evaluator, task, word):
+    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
+    config = read(json.dumps({"cluster": cluster, "task": {"type": task, "index": 0}}))
+    distribution = Distribution.parse_obj({"train": train, "evaluator": evaluator})
+    with pytest.raises(DeclarationError, match=word):
+        plan.own_place(config, distribution, 1)
+
+
+def _addresses(orders):
+    cluster = json.loads(orders.tf_config)["cluster"]
+    return {address for addresses in cluster.values() for address in addresses}
