@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help install run test check lock bench clean
+.PHONY: help install run test test-faults test-all check lock bench clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 install: $(STAMP)  ## build .venv from the lock file: exact versions, checked by hash
 
@@ -32,6 +32,12 @@ run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR
 
 test: $(STAMP)  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+test-faults: $(STAMP)  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
+	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest tests/faults $(PYTEST_ARGS)
+
+test-all: $(STAMP)  ## run the tests that take many minutes as well
+	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(PYTEST_ARGS)
 
 check: $(STAMP)  ## lint, format, types, layers, docstrings, lock file
 	$(VENV)/bin/ruff check .

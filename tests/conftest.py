@@ -15,6 +15,8 @@ import pytest
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
 # Inherited by every process that a test starts: finds those that outlived their parent.
+# Set to run the tests marked `long` as well.
+LONG = "TFX_ESTIMATOR_LONG"
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
 # Tests that start processes of their own.
 HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
@@ -30,6 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _STDERR = pytest.StashKey[object]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests that take many minutes, unless the environment asks for them."""
+    if os.environ.get(LONG):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 @pytest.hookimpl(wrapper=True)

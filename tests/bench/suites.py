@@ -1,4 +1,4 @@
-"""The three benchmarks: training, reader, pipeline."""
+"""The benchmarks: training, supervisor, reader, pipeline."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.bench.report import Ratio
 TUTORIAL_BATCH = 64
 # 60 steps to warm up, then 11 slices, 46,080 examples in all; the reader's 12 slices of 60 batches are as many.
 TRAINING_STEPS, TRAINING_SLICES = 60, 11
+# 2,000 steps in all; a slice is long enough for the hooks' reports, which come twice a second.
+SUPERVISED_STEPS, SUPERVISED_SLICES = 250, 7
 READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 
@@ -65,6 +67,31 @@ def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     ], results
 
 
+def supervisor(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Our Estimator path with the hooks, heartbeat and polling of a supervised task, against the same without.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    options = {
+        "data_dir": setting.data_dir,
+        "prepared": setting.prepared(),
+        "batch_size": TUTORIAL_BATCH,
+        "steps": SUPERVISED_STEPS,
+    }
+    sides = [(name, _worker("train", side=side, **options)) for name, side in (("direct", "ours"), ("supervised",) * 2)]
+    results = alternate_slices(sides, SUPERVISED_SLICES, setting.rounds, setting.tell)
+    cpu = {side: _micros(values) for side, values in results.items()}
+    rate = {side: _rate(values) for side, values in results.items()}
+    return [
+        _less("supervisor: CPU per example, training without one", cpu["direct"], cpu["supervised"], 0.97),
+        _more("supervisor: examples/s, training without one", rate["direct"], rate["supervised"], 0.97),
+    ], results
+
+
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Our input_fn, decoding and Transform graph included, against the tutorial's.
 
@@ -75,7 +102,9 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         The claims, and all single results.
     """
     options = {"data_dir": setting.data_dir, "prepared": setting.prepared(), "batch_size": TUTORIAL_BATCH}
-    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()]
+    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in # 2,000 steps in all; a slice is long enough for the hooks' reports, which come twice a second.
+SUPERVISED_STEPS, SUPERVISED_SLICES = 250, 7
+READER_BATCHES.items()]
     results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
     cpu = {side: _micros(values) for side, values in results.items()}
     return [_less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
@@ -137,6 +166,7 @@ def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
 
 SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "training": training,
+    "supervisor": supervisor,
     "reader": reader,
     "pipeline": pipeline,
 }

@@ -155,7 +155,8 @@ def train(
 
     Args:
         slices: Measures.
-        side: `ours`, `tutorial`, or `constant`: our model_fn on one batch that stays in memory.
+        side: `ours`, `tutorial`, `constant`: our model_fn on one batch that stays in memory, or `supervised`: ours with
+            all that a task does for its supervisor, and what the supervisor does meanwhile.
         data_dir: TFDS data_dir, for the tutorial.
         prepared: Our tf.Examples and graph.
         batch_size: Examples.
@@ -180,7 +181,7 @@ def train(
             if not going:
                 run_context.request_stop()
 
-    hooks = [Hook()]
+    hooks: list[tf.estimator.SessionRunHook] = [Hook()]
     model_dir = tempfile.mkdtemp()
     if side == "tutorial":
         from tests.bench.peers import tutorial
@@ -199,7 +200,35 @@ def train(
         def input_fn() -> tf.data.Dataset:
             return tf.data.Dataset.from_tensors(batch).repeat()
 
+    if side == "supervised":
+        hooks += _supervised()
     spec["estimator"].train(input_fn, hooks=hooks)
+
+
+def _supervised() -> list[Any]:
+    """The hooks of a task; and, in threads of this process so that their cost is counted, heartbeat and supervisor."""
+    import threading
+    import time
+
+    from components.trainer.cluster.task_hooks import FailFastHook, StopHook
+    from components.trainer.hooks import TrainingProgressHook
+    from components.trainer.progress import ProgressReader, ProgressWriter, beat
+
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "progress.jsonl")
+    Path(path).touch()
+    beat(os.path.join(folder, "alive"))
+
+    def supervise() -> None:
+        reader = ProgressReader(path)
+        while True:
+            reader.read()
+            os.path.getsize(path)
+            os.path.exists(os.path.join(folder, "alive"))
+            time.sleep(0.1)
+
+    threading.Thread(target=supervise, daemon=True).start()
+    return [TrainingProgressHook(ProgressWriter(path)), StopHook(os.path.join(folder, "stop")), FailFastHook()]
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:

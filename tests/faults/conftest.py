@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import json
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +16,12 @@ from tests.faults.injector import Fault
 
 # Steps between two checkpoints, and in all.
 INTERVAL, STEPS = 25, 150
-ALL = "TFX_ESTIMATOR_FAULTS"
 
 _MATRIX = pytest.StashKey[list]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MATRIX] = []
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long half of the matrix, unless the environment asks for all of it (`make test-faults`)."""
-    if os.environ.get(ALL) == "all":
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -108,8 +95,6 @@ class Faulty:
 
 def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
     """Seconds of a normal start, and from the fault to the next step that is new."""
-    import json
-
     steps = []
     for path in logs.glob("*.progress.jsonl"):
         if path.name.split("-")[0] in ("chief", "worker"):
@@ -126,7 +111,6 @@ def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
 
 
 @pytest.fixture
-def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Iterator[Faulty]:  # noqa: F811
+def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Faulty:  # noqa: F811
     """Runs trainings with faults."""
-    yield Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])
-    time.sleep(0)
+    return Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])

@@ -86,7 +86,7 @@ class Supervised:
         pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
     ],
 )
-def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, number, code):  # noqa: F811
+def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, number, code):
     supervised = Supervised(faulty, digits)
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL + 5)
@@ -104,7 +104,7 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, num
 
 
 @pytest.mark.long
-def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits):  # noqa: F811
+def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits):
     supervised = Supervised(faulty, digits, steps=400)
     run = supervised.start()
     supervised.wait_for_step(INTERVAL)
@@ -122,7 +122,7 @@ def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits
 
 
 @pytest.mark.long
-def test_a_second_interrupt_ends_at_once(faulty, digits):  # noqa: F811
+def test_a_second_interrupt_ends_at_once(faulty, digits):
     supervised = Supervised(faulty, digits)
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL)
