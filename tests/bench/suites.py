@@ -102,9 +102,7 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         The claims, and all single results.
     """
     options = {"data_dir": setting.data_dir, "prepared": setting.prepared(), "batch_size": TUTORIAL_BATCH}
-    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in # 2,000 steps in all; a slice is long enough for the hooks' reports, which come twice a second.
-SUPERVISED_STEPS, SUPERVISED_SLICES = 250, 7
-READER_BATCHES.items()]
+    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()]
     results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
     cpu = {side: _micros(values) for side, values in results.items()}
     return [_less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
