@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import socket
+import threading
+from concurrent.futures import Future
 from typing import Optional
 
 import tensorflow as tf
@@ -10,8 +11,8 @@ import tensorflow as tf
 from pipeline.config.distribution import Strategy, TrainStrategy
 from pipeline.errors import DeclarationError
 
-_TPU_SECONDS = 10.0
-_TPU_PORT = 8470
+# For the look-up of a TPU's name, and then for its first answer.
+_TPU_SECONDS = 5.0
 
 
 def configure_devices(*sections: Strategy) -> None:
@@ -76,31 +77,52 @@ def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
 
 
 def _tpu(section: TrainStrategy) -> tf.distribute.Strategy:
-    """Asks for the TPU's address and calls there, since TensorFlow itself would wait for it without an end."""
-    todo = "check trainer.distribution.train.tpu, and that this machine reaches it"
+    """Finds the TPU and calls it first: TensorFlow by itself would wait for both without an end."""
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=section.tpu)
-        address = resolver.master()
-        host, _, port = (
-            address.split("://")[-1].rpartition(":")
-            if address.count(":") > 1
-            else (
-                address.split("://")[-1],
-                "",
-                "",
-            )
-        )
+        resolver, address = _find_tpu(section.tpu)
         if address:
-            socket.create_connection((host, int(port or _TPU_PORT)), timeout=_TPU_SECONDS).close()
+            _call_tpu(address)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
+        # The class of TensorFlow 1, whose methods an Estimator calls.
+        return tf.compat.v1.distribute.experimental.TPUStrategy(resolver)
     except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DeclarationError(
-            f"the TPU {section.tpu!r} cannot be used: {type(error).__name__}: {error}",
-            expected="the name or the grpc:// address of a TPU that answers",
-            todo=todo,
+            f"trainer.distribution.train.tpu: {section.tpu!r} cannot be used: {reason}",
+            expected="the grpc:// address of a TPU that answers; or on Google Cloud its name, or `local`",
+            todo="check the address or name, and that this machine reaches the TPU",
         ) from error
-    return tf.distribute.TPUStrategy(resolver)
+
+
+def _find_tpu(name: Optional[str]) -> tuple[tf.distribute.cluster_resolver.TPUClusterResolver, str]:
+    """Looks a TPU up; the address of one in this machine is empty."""
+    found: Future[tuple[tf.distribute.cluster_resolver.TPUClusterResolver, str]] = Future()
+
+    def find() -> None:
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+            found.set_result((resolver, resolver.master()))
+        except Exception as error:
+            found.set_exception(error)
+
+    # Left behind where it takes too long: TensorFlow asks Google Cloud without a deadline.
+    threading.Thread(target=find, daemon=True).start()
+    try:
+        return found.result(_TPU_SECONDS)
+    except Exception as error:
+        reason = str(error) or f"no answer within {_TPU_SECONDS:g} s"
+        raise LookupError(f"Google Cloud, asked for a TPU of that name: {reason}") from error
+
+
+def _call_tpu(address: str) -> None:
+    import grpc
+
+    with grpc.insecure_channel(address.removeprefix("grpc://")) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_TPU_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise TimeoutError(f"{address} did not answer within {_TPU_SECONDS:g} s") from None
 
 
 def _devices(section: Strategy) -> list[str]:

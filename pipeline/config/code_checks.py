@@ -104,9 +104,8 @@ def _read(file: Path) -> tuple[Names | None, str]:
 
 def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -> Problem:
     near = nearest(name, names.functions | names.others)
-    public = sorted(n for n in names.functions if not n.startswith("_"))
     todo = f"did you mean `{target.partition(':')[0]}:{near}`?" if near else f"define `{name}` there"
-    expected = "one of " + ", ".join(public) if public else f"a module that defines {name}"
+    expected = "one of " + ", ".join(names.public) if names.public else f"a module that defines {name}"
     return Problem(path, f"{file} defines no `{name}`", expected, todo, value=target)
 
 

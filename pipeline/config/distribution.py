@@ -12,6 +12,8 @@ from pipeline.config.section import Section
 CLUSTER_STRATEGIES = ("multi_worker_mirrored", "parameter_server")
 _DEFAULT_WORKERS = 2
 
+AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
+
 
 class Devices(Section):
     """How many devices of each kind a strategy uses; logical devices where a CPU is split."""
@@ -45,9 +47,9 @@ class Strategy(Section):
 class TrainStrategy(Strategy):
     """The strategy of training: of one process, or of a cluster of them."""
 
-    strategy: Literal[  # type: ignore[assignment]
-        "one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"
-    ] = Field(default="one_device", description="the tf.distribute strategy")
+    strategy: AnyStrategy = Field(  # type: ignore[assignment]
+        default="one_device", description="the tf.distribute strategy"
+    )
     workers: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
         default=None, description="processes that train, the chief among them; null is 2, or what TF_CONFIG says"
     )

@@ -5,20 +5,24 @@ from __future__ import annotations
 _LATER = "not in this version yet"
 _DASK = "loses data silently under this TFX: the component completes, the train split is never written"
 
-_ONE_PROCESS = "only training runs in a cluster: TensorFlow evaluates in one process, the evaluator or the chief"
-
-_EVAL_STRATEGIES = {
-    "multi_worker_mirrored": _ONE_PROCESS,
-    "parameter_server": _ONE_PROCESS,
-    "tpu": "this version evaluates on CPU or GPU",
-}
+_TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
+_ONE_PROCESS = "evaluation runs in one process"
+_HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
 
 # Dotted path -> value -> why not.
 VALUES: dict[str, dict[str, str]] = {
     "trainer.path": {"keras": _LATER, "keras_custom_loop": _LATER},
-    "trainer.distribution.eval.strategy": _EVAL_STRATEGIES,
-    "trainer.distribution.train.cross_device_ops": {"auto": "TensorFlow's own choice hangs in an Estimator on CPU"},
-    "trainer.distribution.eval.cross_device_ops": {"auto": "TensorFlow's own choice hangs in an Estimator on CPU"},
+    f"{_TRAIN}.strategy": {
+        "none": "it is called one_device here",
+        "collective_all_reduce": "it is called multi_worker_mirrored here",
+    },
+    f"{_EVAL}.strategy": {
+        "multi_worker_mirrored": f"only training runs in a cluster, {_ONE_PROCESS}",
+        "parameter_server": f"only training runs in a cluster, {_ONE_PROCESS}",
+        "tpu": "this version evaluates on CPU or GPU",
+    },
+    f"{_TRAIN}.cross_device_ops": {"auto": _HANGS},
+    f"{_EVAL}.cross_device_ops": {"auto": _HANGS},
     "evaluator.slices": {"image": "every image would be a slice of its own"},
     "beam.runner": {"dataflow": _LATER, "flink": _LATER, "spark": _LATER, "dask": _DASK},
 }
@@ -27,6 +31,11 @@ VALUES: dict[str, dict[str, str]] = {
 KEYS: dict[str, str] = {
     "trainer.gradient_accumulation": _LATER,
     "trainer.precision": _LATER,
+    **{
+        f"{_EVAL}.{key}": f"of training only: {_ONE_PROCESS}"
+        for key in ("workers", "ps", "communication", "bytes_per_pack", "timeout_seconds")
+    },
+    f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
 }
 
 # What others call a key -> ours; by dotted path where the key alone could be anything.
@@ -40,10 +49,13 @@ ALIASES: dict[str, str] = {
     "steps": "trainer.train_steps",
     "max_steps": "trainer.train_steps",
     "batch_size": "trainer.global_batch_size",
-    "parameter_servers": "trainer.distribution.train.ps",
-    "num_workers": "trainer.distribution.train.workers",
+    "parameter_servers": f"{_TRAIN}.ps",
+    "num_ps": f"{_TRAIN}.ps",
+    "num_workers": f"{_TRAIN}.workers",
+    f"{_EVAL}.num_gpus": f"{_EVAL}.devices.gpu",
+    "num_gpus": f"{_TRAIN}.devices.gpu",
     "restarts": "trainer.distribution.max_restarts",
-    "strategy": "trainer.distribution.train.strategy",
+    "strategy": f"{_TRAIN}.strategy",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",
     "push_destination": "pusher.destination",

@@ -40,14 +40,23 @@ class Names:
         functions: What `def` defines.
         others: Classes, assigned and imported names.
         is_open: There may be more: `from x import *`, or a module's `__getattr__`.
+        listed: What a literal `__all__` names; None where there is none.
     """
 
     functions: frozenset[str]
     others: frozenset[str]
     is_open: bool
+    listed: frozenset[str] | None = None
 
     def __contains__(self, name: str) -> bool:
         return self.is_open or name in self.functions or name in self.others
+
+    @property
+    def public(self) -> list[str]:
+        """What the module offers, sorted: what `__all__` names, else the functions without an underscore."""
+        if self.listed is not None:
+            return sorted(name for name in self.listed if name in self)
+        return sorted(name for name in self.functions if not name.startswith("_"))
 
 
 def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
@@ -121,7 +130,7 @@ def defined_names(tree: ast.Module) -> Names:
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions)
+    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, _listed(tree))
 
 
 def find_arguments(tree: ast.Module, name: str) -> ast.arguments | None:
@@ -175,6 +184,18 @@ def _by_finders(name: str) -> Module | None:
         return None
     file = Path(spec.origin) if spec.has_location and spec.origin else None
     return Module(name, file, tuple(map(Path, spec.submodule_search_locations or ())))
+
+
+def _listed(tree: ast.Module) -> frozenset[str] | None:
+    """The names in `__all__`, where one literal list says them all."""
+    # Where it is used once more, something may be added to it.
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "__all__"]
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and node.targets == uses and isinstance(node.value, (ast.List, ast.Tuple)):
+            texts = [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
+            names = frozenset(text for text in texts if isinstance(text, str))
+            return names if names and len(texts) == len(node.value.elts) else None
+    return None
 
 
 def _top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Optional
 
 from pipeline.config.declaration import Declaration
-from pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from pipeline.config.distribution import CLUSTER_STRATEGIES, Distribution, Strategy, TrainStrategy
 from pipeline.config.problems import Problem
 
 _PATH = "trainer.distribution"
@@ -23,7 +24,7 @@ _OWNERS: dict[str, tuple[str, ...]] = {
 
 
 def check_distribution(declaration: Declaration) -> Iterator[Problem]:
-    """Checks both strategies, the batches that they split, and the evaluator.
+    """Checks both strategies, the evaluator, and what the built-in input and RunConfig make of them.
 
     Args:
         declaration: Typed values.
@@ -31,30 +32,30 @@ def check_distribution(declaration: Declaration) -> Iterator[Problem]:
     Yields:
         The problems.
     """
-    trainer = declaration.trainer
-    distribution = trainer.distribution
+    distribution = declaration.trainer.distribution
+    yield from check_strategies(distribution)
+    # A module file has batches, files and checkpoints of its own.
+    if declaration.trainer.module_file is None:
+        yield from _batch("train", "global_batch_size", declaration.trainer.global_batch_size, distribution.train)
+        yield from _batch("eval", "eval_batch_size", declaration.trainer.eval_batch_size, distribution.eval)
+        yield from _shards(declaration)
+        yield from _checkpoints(declaration)
+
+
+def check_strategies(distribution: Distribution) -> Iterator[Problem]:
+    """Checks what the section alone can tell.
+
+    Args:
+        distribution: Typed values.
+
+    Yields:
+        The problems.
+    """
     for which, section in (("train", distribution.train), ("eval", distribution.eval)):
         yield from _options(f"{_PATH}.{which}", section)
         yield from _devices(f"{_PATH}.{which}", section)
     yield from _cluster(f"{_PATH}.train", distribution.train)
-    eval_replicas = 1 if distribution.eval.strategy == "one_device" else distribution.eval.devices.count
-    batches = (
-        ("train", "global_batch_size", distribution.train.replicas),
-        ("eval", "eval_batch_size", eval_replicas),
-    )
-    for which, key, replicas in batches:
-        yield from _batch(which, key, getattr(trainer, key), replicas)
-    yield from _evaluator(declaration)
-    workers = distribution.train.worker_count
-    if distribution.sharding == "file" and distribution.train.is_cluster and declaration.data.shards < workers:
-        yield Problem(
-            "data.shards",
-            f"{declaration.data.shards} files cannot be shared among {workers} workers",
-            f"at least {workers}, one file for each worker",
-            f"raise it, or set {_PATH}.sharding to element",
-            value=str(declaration.data.shards),
-            depends=(f"{_PATH}.sharding", f"{_PATH}.train.workers"),
-        )
+    yield from _evaluator(distribution)
 
 
 def _options(path: str, section: Strategy) -> Iterator[Problem]:
@@ -64,123 +65,163 @@ def _options(path: str, section: Strategy) -> Iterator[Problem]:
         # A default may stand there: `show` writes every value.
         if field is None or section.strategy in owners or getattr(section, key) == field.default:
             continue
+        names = " or ".join(owners)
         yield Problem(
             f"{path}.{key}",
-            f"the strategy {section.strategy} has no {key}",
-            f"{key} only with {' or '.join(owners)}",
-            f"remove it, or change {path}.strategy",
+            f"the strategy {section.strategy} takes no {key}",
+            f"{key} only with the strategy {names}",
+            f"remove it, or set {path}.strategy to {names}",
             value=str(getattr(section, key)),
             depends=(f"{path}.strategy",),
         )
-    if section.num_packs is not None and section.cross_device_ops == "reduction_to_one_device":
+    packs_none = section.strategy == "mirrored" and section.cross_device_ops == "reduction_to_one_device"
+    if packs_none and section.num_packs is not None:
         yield Problem(
             f"{path}.num_packs",
             "reduction_to_one_device packs no gradients",
-            "num_packs only with hierarchical_copy or nccl",
-            f"remove it, or change {path}.cross_device_ops",
+            "num_packs only with the cross_device_ops hierarchical_copy or nccl",
+            f"remove it, or set {path}.cross_device_ops to hierarchical_copy",
             value=str(section.num_packs),
             depends=(f"{path}.cross_device_ops",),
         )
 
 
 def _devices(path: str, section: Strategy) -> Iterator[Problem]:
-    devices = section.devices
-    on_devices = (f"{path}.devices.cpu", f"{path}.devices.gpu")
-    if devices.cpu is not None and devices.gpu is not None:
-        todo = f"remove one: --set {on_devices[0]}=null"
-        yield Problem(f"{path}.devices", "both cpu and gpu are given", "one of the two", todo, depends=on_devices)
-        return
-    if section.strategy == "one_device" and devices.count > 1:
-        yield Problem(
-            f"{path}.devices",
-            f"the strategy one_device uses one device, not {devices.count}",
-            "1, or the strategy mirrored",
-            f"set {path}.strategy to mirrored, or leave devices out",
-            depends=(f"{path}.strategy", *on_devices),
-        )
-    if section.strategy == "mirrored" and section.cross_device_ops == "nccl" and not devices.gpu:
-        yield _needs_gpus(f"{path}.cross_device_ops", "reduction_to_one_device", on_devices)
+    if problem := _wrong_devices(path, section):
+        yield problem
+    elif section.strategy == "mirrored" and section.cross_device_ops == "nccl" and not section.devices.gpu:
+        yield _needs_gpus(path, "cross_device_ops", "reduction_to_one_device")
+
+
+def _wrong_devices(path: str, section: Strategy) -> Optional[Problem]:
+    strategy, devices = section.strategy, section.devices
+    if strategy == "tpu" and (devices.cpu or devices.gpu):
+        what = "the strategy tpu trains on the TPU's own cores"
+        expected, todo = "no devices", "remove the devices"
+    elif devices.cpu and devices.gpu:
+        what = "both cpu and gpu are given"
+        expected, todo = "one of the two", f"remove one: --set {path}.devices.cpu=null"
+    elif strategy == "one_device" and devices.count > 1:
+        what = f"the strategy one_device uses one device, not {devices.count}"
+        expected = "1, or a strategy of several devices: mirrored or central_storage"
+        todo = f"remove the devices, or set {path}.strategy to mirrored"
+    elif strategy in CLUSTER_STRATEGIES and (devices.cpu or 1) > 1:
+        what = f"TensorFlow uses one CPU device in each process of {strategy}, and ignores the others"
+        expected = f"no devices, or cpu: 1; not cpu: {devices.cpu}"
+        todo = f"remove the devices; for more replicas raise {path}.workers"
+    else:
+        return None
+    return Problem(f"{path}.devices", what, expected, todo, depends=(f"{path}.strategy", *_on_devices(path)))
 
 
 def _cluster(path: str, section: TrainStrategy) -> Iterator[Problem]:
-    on_devices = (f"{path}.devices.cpu", f"{path}.devices.gpu")
-    if section.is_cluster and (section.devices.cpu or 1) > 1:
-        yield Problem(
-            f"{path}.devices",
-            f"a process of {section.strategy} trains on one CPU device: TensorFlow ignores the others",
-            "cpu: 1, or no devices",
-            f"raise {path}.workers instead",
-            value=f"cpu: {section.devices.cpu}",
-            depends=(f"{path}.strategy", *on_devices),
-        )
     if section.strategy == "multi_worker_mirrored" and section.communication == "nccl" and not section.devices.gpu:
-        yield _needs_gpus(f"{path}.communication", "ring", on_devices)
-    if section.strategy == "tpu":
-        if not section.tpu:
-            todo = f"set {path}.tpu: grpc://ADDRESS:8470, or the TPU's name"
-            yield Problem(f"{path}.tpu", "no TPU is named", "its name or address", todo, depends=(f"{path}.strategy",))
-        if section.devices.cpu or section.devices.gpu:
-            what = "a TPU's cores are its own"
-            todo = "remove the devices"
-            yield Problem(f"{path}.devices", what, "no devices with the strategy tpu", todo, depends=on_devices)
+        yield _needs_gpus(path, "communication", "ring")
+    if section.strategy == "tpu" and not (section.tpu or "").strip():
+        what, expected = "the strategy tpu needs to know which TPU", "its address, grpc://HOST:8470, or its name"
+        yield Problem(f"{path}.tpu", what, expected, f"set {path}.tpu", depends=(f"{path}.strategy",))
 
 
-def _batch(which: str, key: str, batch: int, replicas: int) -> Iterator[Problem]:
-    if batch % replicas == 0:
+def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Problem]:
+    workers, devices = _replicas(section)
+    replicas, path = workers * devices, f"{_PATH}.{which}"
+    if batch % replicas == 0 or _wrong_devices(path, section):
         return
-    path = f"{_PATH}.{which}"
+    parts = [f"{count} {name}" for count, name in ((workers, "workers"), (devices, "devices")) if count > 1]
     lower = batch - batch % replicas
     near = f"{lower} or {lower + replicas}" if lower else str(replicas)
     yield Problem(
         f"trainer.{key}",
-        f"{batch} examples do not divide evenly among {replicas} replicas ({path})",
+        f"{batch} examples do not divide evenly among {' x '.join(parts)} ({path})",
         f"a multiple of {replicas}",
-        f"for example {near}",
+        f"set it to {near}, or change {path}",
         value=str(batch),
-        depends=(f"{path}.strategy", f"{path}.devices.cpu", f"{path}.devices.gpu", f"{path}.workers"),
+        depends=(f"{path}.strategy", f"{path}.workers", *_on_devices(path)),
     )
 
 
-def _evaluator(declaration: Declaration) -> Iterator[Problem]:
-    trainer = declaration.trainer
-    distribution: Distribution = trainer.distribution
-    on_evaluator = (f"{_PATH}.evaluator",)
+def _replicas(section: Strategy) -> tuple[int, int]:
+    """The workers that share a batch, and the declared devices of each that do."""
+    if isinstance(section, TrainStrategy) and section.is_cluster:
+        # Each worker of parameter servers takes a whole batch.
+        workers = section.worker_count if section.strategy == "multi_worker_mirrored" else 1
+        return workers, section.devices.gpu or 1
+    # How many cores a TPU has is not known here.
+    return 1, section.devices.count if section.strategy in ("mirrored", "central_storage") else 1
+
+
+def _shards(declaration: Declaration) -> Iterator[Problem]:
+    distribution, shards = declaration.trainer.distribution, declaration.data.shards
+    workers = distribution.train.worker_count
+    if distribution.sharding != "file" or shards >= workers:
+        return
+    yield Problem(
+        "data.shards",
+        f"{_count(shards, 'file')} cannot be shared among {workers} workers ({_PATH}.sharding: file)",
+        f"at least {workers}, one file for each worker",
+        f"raise it, or set {_PATH}.sharding to element",
+        value=str(shards),
+        depends=(f"{_PATH}.sharding", f"{_PATH}.train.strategy", f"{_PATH}.train.workers"),
+    )
+
+
+def _evaluator(distribution: Distribution) -> Iterator[Problem]:
+    path = f"{_PATH}.evaluator"
     if not distribution.evaluator:
         for key in ("start_delay_secs", "throttle_secs"):
             value = getattr(distribution, key)
             if value != distribution.__fields__[key].default:
-                what = "there is no evaluator task to delay"
-                todo = f"set {_PATH}.evaluator: true, or remove it"
-                expected = f"{key} only with evaluator: true"
-                yield Problem(f"{_PATH}.{key}", what, expected, todo, value=str(value), depends=on_evaluator)
-        return
-    if not distribution.train.is_cluster:
+                yield Problem(
+                    f"{_PATH}.{key}",
+                    "it sets the pace of the evaluator task, and there is none",
+                    f"{key} only with evaluator: true",
+                    f"remove it, or set {path} to true",
+                    value=str(value),
+                    depends=(path,),
+                )
+    elif not distribution.train.is_cluster:
         yield Problem(
-            f"{_PATH}.evaluator",
-            f"an evaluator stands beside a cluster; with {distribution.train.strategy} the one process evaluates",
+            path,
+            f"an evaluator stands beside a cluster; the strategy {distribution.train.strategy} has one process, which "
+            "evaluates as well",
             "false, or the strategy multi_worker_mirrored or parameter_server",
-            "remove it",
+            f"remove it, or change {_PATH}.train.strategy",
             value="true",
             depends=(f"{_PATH}.train.strategy",),
         )
-    elif trainer.checkpoint_steps >= trainer.train_steps:
-        yield Problem(
-            f"{_PATH}.evaluator",
-            f"the evaluator would have nothing to evaluate before the end: a checkpoint comes every "
-            f"{trainer.checkpoint_steps} steps, and training has {trainer.train_steps}",
-            "trainer.save_checkpoints_steps below trainer.train_steps",
-            "lower trainer.save_checkpoints_steps, or remove the evaluator",
-            value="true",
-            depends=("trainer.save_checkpoints_steps", "trainer.train_steps"),
-        )
 
 
-def _needs_gpus(path: str, instead: str, on_devices: tuple[str, ...]) -> Problem:
-    return Problem(
-        path,
-        "nccl adds up gradients of GPUs, and no GPU is declared",
-        "devices: {gpu: N}",
-        f"declare the GPUs, or use {instead}",
-        value="nccl",
-        depends=on_devices,
+def _checkpoints(declaration: Declaration) -> Iterator[Problem]:
+    """An evaluator evaluates checkpoints, and so has nothing to do where the last one is the first."""
+    trainer = declaration.trainer
+    wanted = trainer.distribution.evaluator and trainer.distribution.train.is_cluster
+    if not wanted or trainer.checkpoint_steps < trainer.train_steps:
+        return
+    yield Problem(
+        f"{_PATH}.evaluator",
+        f"the evaluator would have nothing to evaluate before the end: a checkpoint comes every "
+        f"{_count(trainer.checkpoint_steps, 'step')}, and training has {trainer.train_steps}",
+        "trainer.save_checkpoints_steps below trainer.train_steps",
+        "set trainer.save_checkpoints_steps lower, or remove the evaluator",
+        value="true",
+        depends=("trainer.save_checkpoints_steps", "trainer.train_steps", f"{_PATH}.train.strategy"),
     )
+
+
+def _needs_gpus(path: str, key: str, instead: str) -> Problem:
+    return Problem(
+        f"{path}.{key}",
+        "nccl adds up gradients on GPUs, and no GPU is declared",
+        f"{path}.devices: {{gpu: N}}, N of each process",
+        f"declare the GPUs, or set {path}.{key} to {instead}",
+        value="nccl",
+        depends=(f"{path}.strategy", *_on_devices(path)),
+    )
+
+
+def _on_devices(path: str) -> tuple[str, str]:
+    return f"{path}.devices.cpu", f"{path}.devices.gpu"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

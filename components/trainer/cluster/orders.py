@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Optional
+from typing import Any, Optional
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 # Evaluates the last checkpoint and exports it, after a cluster that has no evaluator.
 EXPORTER = "exporter"
+# Tries the user's loss under several replicas, before anything is trained.
+PROBE = "probe"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Orders:
     """What one task is told.
 
     Args:
-        type: `chief`, `worker`, `ps`, `evaluator` or `exporter`.
+        type: `chief`, `worker`, `ps`, `evaluator`, `exporter` or `probe`.
         index: From 0, within the type.
         attempt: From 1; the task's files bear it.
         tf_config: Value of TF_CONFIG; empty where the task is alone.
@@ -69,8 +71,9 @@ class Orders:
     def load(cls, path: str) -> Orders:
         """Reads what `save` wrote."""
         with open(path, encoding="utf-8") as file:
-            values = json.load(file)
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+            values: dict[str, Any] = json.load(file)
+        restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**restored)
 
 
 def ask_to_stop(path: str, step: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,3 +53,16 @@ def refuse(write: Callable[[str], Path]) -> Callable[..., str]:
         return str(caught.value)
 
     return message
+
+
+@pytest.fixture
+def problems(refuse: Callable[..., str]) -> Callable[..., list[str]]:
+    """Loads a declaration that must be refused, and returns its problems in order, without their indentation."""
+
+    def split(text: str, overrides: Sequence[str] = ()) -> list[str]:
+        head, *found, then = refuse(text, overrides).split("\n\n")
+        assert re.fullmatch(rf"the declaration mine.yaml has {len(found)} problems?", head)
+        assert then == "  then:     tfx-estimator validate mine.yaml"
+        return ["\n".join(line.strip() for line in problem.splitlines()) for problem in found]
+
+    return split

@@ -126,8 +126,13 @@ REPLACED = [
     (
         "networks:mnist_cnn",
         "networks:mnist_cn",
-        ["networks.py defines no `mnist_cn`", "`model_fn.networks:mnist_cnn`?"],
+        [
+            "networks.py defines no `mnist_cn`",
+            "expected: one of cifar_cnn, cifar_resnet, mnist_cnn\n",
+            "`model_fn.networks:mnist_cnn`?",
+        ],
     ),
+    ("networks:mnist_cnn", "networks:cifar_resne", ["did you mean `model_fn.networks:cifar_resnet`?"]),
     ("networks:mnist_cnn", "network:mnist_cnn", ["there is no module `model_fn.network`: only `model_fn` was found"]),
 ]
 
@@ -168,36 +173,6 @@ def test_a_wrong_section(refuse, good, line, parts):
     assert "mine.yaml:8" in message
     for part in parts:
         assert part in message
-
-
-STRATEGIES = [
-    (
-        "{strategy: mirrored, devices: {cpu: 3}}",
-        ["trainer.global_batch_size: 128", "3 replicas", "for example 126 or 129"],
-    ),
-    ("{strategy: mirrored, devices: {cpu: 2, gpu: 2}}", ["both cpu and gpu are given"]),
-    ("{devices: {cpu: 2}}", ["one_device uses one device, not 2", "mirrored"]),
-    ("{strategy: miror}", ["strategy: miror", "did you mean `mirrored`?"]),
-    ("{strategy: mirrored, workers: 2}", ["distribution.train.workers: 2", "not in this version yet"]),
-    ("{strategy: mirrored, cross_device_ops: nccl}", ["`nccl`: not in this version yet"]),
-    *[
-        (f"{{strategy: {name}}}", [f"strategy: {name}", "not in this version yet; known here: one_device, mirrored"])
-        for name in ("central_storage", "multi_worker_mirrored", "parameter_server", "tpu")
-    ],
-]
-
-
-@pytest.mark.parametrize(("strategy", "parts"), STRATEGIES, ids=lambda value: str(value)[:40])
-def test_a_wrong_strategy(refuse, good, strategy, parts):
-    message = refuse(good + f"  distribution: {{train: {strategy}}}\n")
-    for part in parts:
-        assert part in message
-
-
-def test_an_eval_batch_that_does_not_divide(refuse, good):
-    message = refuse(good + "  distribution: {eval: {strategy: mirrored, devices: {cpu: 3}}}\n")
-    assert "trainer.eval_batch_size: 500" in message
-    assert "498 or 501" in message
 
 
 TEXTS = [

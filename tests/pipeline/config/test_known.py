@@ -1,0 +1,64 @@
+"""What the field calls otherwise, or knows and this version refuses: the nearest name, or the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+TRAIN, EVAL = "trainer.distribution.train", "trainer.distribution.eval"
+# What was written, and the value or key that it is taken for.
+NEAREST: list[tuple[str, str]] = [
+    ("{train: {strategy: miror}}", "mirrored"),
+    ("{train: {strategy: MirroredStrategy}}", "mirrored"),
+    ("{train: {strategy: MultiWorkerMirroredStrategy}}", "multi_worker_mirrored"),
+    ("{train: {strategy: CentralStorageStrategy}}", "central_storage"),
+    ("{train: {strategy: ParameterServerStrategy}}", "parameter_server"),
+    ("{train: {strategy: OneDeviceStrategy}}", "one_device"),
+    ("{train: {strategy: TPU}}", "tpu"),
+    ("{eval: {strategy: miror}}", "mirrored"),
+    ("{train: {strategy: mirrored, cross_device_ops: hierarchical}}", "hierarchical_copy"),
+    ("{train: {strategy: multi_worker_mirrored, communication: rings}}", "ring"),
+    ("{sharding: files}", "file"),
+    ("{network: hots}", "host"),
+    ("{evaluater: true}", "evaluator"),
+    ("{train: {num_pack: 2}}", "num_packs"),
+    ("{workers: 2}", f"{TRAIN}.workers"),
+    ("{strategy: mirrored}", f"{TRAIN}.strategy"),
+    ("{devices: {cpu: 2}}", f"{TRAIN}.devices"),
+    ("{train: {num_workers: 2}}", f"{TRAIN}.workers"),
+    ("{train: {num_ps: 2}}", f"{TRAIN}.ps"),
+    ("{train: {num_gpus: 2}}", f"{TRAIN}.devices.gpu"),
+    ("{eval: {num_gpus: 2}}", f"{EVAL}.devices.gpu"),
+    ("{train: {max_restarts: 2}}", "trainer.distribution.max_restarts"),
+]
+
+
+@pytest.mark.parametrize(("distribution", "meant"), NEAREST)
+def test_the_nearest_value_or_key_is_named(problems, good, distribution, meant):
+    [problem] = problems(f"{good}  distribution: {distribution}\n")
+    assert problem.startswith("mine.yaml:8  trainer.distribution.")
+    assert problem.endswith(f"to do:    did you mean `{meant}`?")
+
+
+@pytest.mark.parametrize(
+    ("distribution", "said"),
+    [
+        ("{train: {strategy: none}}", "`none`: it is called one_device here"),
+        ("{train: {strategy: collective_all_reduce}}", "it is called multi_worker_mirrored here"),
+        ("{eval: {strategy: tpuu}}", "choose one of: one_device, mirrored, central_storage (`tpu`: this version eval"),
+        ("{train: {strategy: null}}", "null is no text"),
+        ("{train: mirrored}", "text is no section"),
+        ("{train: {devices: 2}}", "a whole number is no section"),
+        ("{train: {devices: {cpu: 0}}}", "out of range"),
+        ("{train: {strategy: multi_worker_mirrored, workers: 65}}", "at most 64"),
+        ("{train: {strategy: multi_worker_mirrored, workers: two}}", "text is no number"),
+        ("{train: {strategy: multi_worker_mirrored, timeout_seconds: 0}}", "more than 0"),
+        ("{throttle_secs: 0}", "at least 1"),
+        ("{max_restarts: -1}", "at least 0"),
+        ("{evaluator: 1}", "neither true nor false"),
+    ],
+)
+def test_values_that_cannot_be(problems, good, distribution, said):
+    [problem] = problems(f"{good}  distribution: {distribution}\n")
+    assert said in problem
