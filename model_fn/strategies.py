@@ -71,7 +71,7 @@ def _cross_device_ops(section: Strategy) -> tf.distribute.CrossDeviceOps:
 def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
     implementation = tf.distribute.experimental.CommunicationImplementation[section.communication.upper()]
     options = tf.distribute.experimental.CommunicationOptions(
-        bytes_per_pack=section.bytes_per_pack, timeout_seconds=section.timeout_seconds, implementation=implementation
+        bytes_per_pack=section.bytes_per_pack, implementation=implementation
     )
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 

@@ -86,10 +86,10 @@ class TrainStrategy(Strategy):
 
     @property
     def replicas(self) -> int:
-        """Parts that a global batch is split into; a worker of `parameter_server` takes a whole one."""
-        if self.strategy == "parameter_server":
+        """Parts that a global batch is split into; a worker of `parameter_server` splits its own among its devices."""
+        if self.strategy == "one_device":
             return 1
-        return self.devices.count * self.worker_count
+        return self.devices.count * (1 if self.strategy == "parameter_server" else self.worker_count)
 
 
 class Distribution(Section):

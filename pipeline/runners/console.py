@@ -137,6 +137,11 @@ class _View:
             self._printed = time.monotonic()
             self._console.print(f"          {self.current}: {text}")
 
+    def warn(self, text: str) -> None:
+        """Leaves a line that says what went wrong."""
+        self._console.print(f"  [yellow]warning[/yellow]  {self.current}: ", end="")
+        self._console.print(text, markup=False, highlight=False)
+
     def close(self) -> None:
         """Ends the view."""
         self._hide()
@@ -165,8 +170,11 @@ class _ProgressHandler(logging.Handler):
         self._view = view
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows one record."""
-        self._view.progress(record.getMessage())
+        """Shows one record; a warning stays."""
+        if record.levelno >= logging.WARNING:
+            self._view.warn(record.getMessage())
+        else:
+            self._view.progress(record.getMessage())
 
 
 def _print_summary(console: Console, results: Any, logs: str) -> None:

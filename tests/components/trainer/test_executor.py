@@ -205,12 +205,10 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     script.write_text(
         textwrap.dedent(
             """
-            import os, sys
+            import sys
             from components.trainer.job import Job
             from components.trainer.supervisor import Supervisor
-            job = Job.load(sys.argv[1])
-            job = Job(job.inputs, job.outputs, job.exec_properties, job.training_dir, os.getpid())
-            Supervisor(job, sys.argv[2]).run()
+            Supervisor(Job.load(sys.argv[1]), sys.argv[2]).run()
             """
         )
     )
@@ -234,7 +232,6 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
         artifact_utils.jsonify_artifact_dict(outputs),
         properties,
         str(tmp_path / "training"),
-        0,
     )
     job.save(str(tmp_path / "job.json"))
     command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]

@@ -33,7 +33,7 @@ def test_a_job_survives_its_file(tmp_path):
 
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
     config = json.dumps({SETTINGS_KEY: settings.to_dict(), "own": 1})
-    job = Job("{}", "{}", {"custom_config": config}, "/training", 7)
+    job = Job("{}", "{}", {"custom_config": config}, "/training")
     job.save(str(tmp_path / "job.json"))
     assert Job.load(str(tmp_path / "job.json")) == job
     assert job.settings == settings
@@ -43,7 +43,7 @@ def test_a_trainer_without_settings_has_the_defaults():
     from components.trainer.job import Job
     from components.trainer.settings import Settings
 
-    assert Job("{}", "{}", {"custom_config": "null"}, "/training", 7).settings == Settings()
+    assert Job("{}", "{}", {"custom_config": "null"}, "/training").settings == Settings()
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
@@ -199,11 +199,10 @@ def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch
 
 
 def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):
-    from components.trainer.supervisor import _environment
-    from pipeline.config import load
+    from components.trainer.cluster.process import _environment
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     assert "TF_CONFIG" not in _environment(None)
-    assert "TF_NUM_INTRAOP_THREADS" not in _environment(load("digits").declaration.trainer)
-    assert _environment(load("mnist").declaration.trainer)["TF_NUM_INTRAOP_THREADS"] == "1"
+    assert "TF_NUM_INTRAOP_THREADS" not in _environment(None)
+    assert _environment(3)["TF_NUM_INTRAOP_THREADS"] == "3"
