@@ -15,6 +15,8 @@ REQUIREMENTS = [
     "pydantic>=1.10.17,<3",
     "pyyaml",
     "rich>=13,<16",
+    # Plots of `tfx-estimator bench`.
+    "matplotlib>=3.10,<3.11",
     # The embedded `digits` data set.
     "scikit-learn==1.7.2",
     # TFX installs a user's module_file by calling pip, and imports pkg_resources.

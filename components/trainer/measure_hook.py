@@ -13,7 +13,7 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -33,12 +33,14 @@ class Window:
         folder: Where each task leaves its measurement.
         warmup: Global step at which the measurement begins.
         steps: Global steps that it lasts.
+        cores: Logical CPUs that the tasks run on.
         constant_input: Train on one batch that stays in memory, in place of what the input_fn reads.
     """
 
     folder: str
     warmup: int
     steps: int
+    cores: Sequence[int]
     constant_input: bool = False
 
     @classmethod
@@ -69,6 +71,7 @@ class TaskMeasurement:
         steps: Global steps, of all workers together; 0 for a parameter server.
         wall: Seconds.
         cpu: CPU seconds of the process, user and system, all threads.
+        busy: CPU seconds that the window's cores worked for anybody.
         peak_rss: Largest resident memory until then, start included, in bytes.
         pss: Resident memory at the end, what is shared counted in parts, in bytes.
         constant_input: Was the batch a constant one; False where it was asked for but the input_fn returns no data set.
@@ -78,6 +81,7 @@ class TaskMeasurement:
     steps: int
     wall: float
     cpu: float
+    busy: float
     peak_rss: int
     pss: int
     constant_input: bool = False
@@ -152,7 +156,7 @@ class MeasureHook(tf.estimator.SessionRunHook):
         step = int(run_context.session.run(self._tensor))
         if step < self._edge:
             return
-        clock = _Clock.now(step)
+        clock = _Clock.now(step, self._window.cores)
         if self._begin is None:
             self._begin, self._edge = clock, step + self._window.steps
             self._tell("begin")
@@ -194,10 +198,11 @@ class _Clock:
     step: int
     wall: float
     cpu: float
+    busy: float
 
     @classmethod
-    def now(cls, step: int) -> _Clock:
-        return cls(step, time.monotonic(), time.process_time())
+    def now(cls, step: int, cores: Sequence[int]) -> _Clock:
+        return cls(step, time.monotonic(), time.process_time(), _busy_seconds(cores))
 
 
 def _measure_server(window: Window, task: str) -> None:
@@ -206,7 +211,7 @@ def _measure_server(window: Window, task: str) -> None:
     for edge in ("begin", "end"):
         while not os.path.exists(window.edge(edge)):
             time.sleep(_LOOK_SECONDS)
-        clocks.append(_Clock.now(0))
+        clocks.append(_Clock.now(0, window.cores))
     _save(window, task, clocks[0], clocks[1], constant_input=False)
 
 
@@ -216,6 +221,7 @@ def _save(window: Window, task: str, begin: _Clock, end: _Clock, constant_input:
         end.step - begin.step,
         end.wall - begin.wall,
         end.cpu - begin.cpu,
+        end.busy - begin.busy,
         # Not getrusage's, which knows the largest memory of the parent as well.
         _kilobytes("/proc/self/status", "VmHWM") << 10,
         _kilobytes("/proc/self/smaps_rollup", "Pss") << 10,
@@ -227,3 +233,16 @@ def _kilobytes(path: str, key: str) -> int:
     """A value of one of the kernel's files about this process."""
     with open(path, encoding="utf-8") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(f"{key}:"))
+
+
+def _busy_seconds(cores: Sequence[int]) -> float:
+    """CPU seconds that cores worked since the machine started, those that its host took away included.
+
+    Source: proc_stat(5).
+    """
+    names = {f"cpu{core}" for core in cores}
+    with open("/proc/stat", encoding="utf-8") as file:
+        lines = [line.split() for line in file if line.startswith("cpu")]
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    ticks = sum(int(line[place]) for line in lines if line[0] in names for place in (1, 2, 3, 6, 7, 8))
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,78 @@
+"""`tfx-estimator bench strategies`: which distribution strategy pays, on one's own declaration and machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pipeline.commands.arguments import add_declaration
+
+HELP = "measure which distribution strategy pays"
+_STRATEGIES_HELP = "train a declaration for some steps under each strategy, and compare"
+_EPILOG = """\
+one_core, one process on one core, is always measured: efficiencies refer to it. A count is a number of devices
+(mirrored, central_storage) or of workers (multi_worker_mirrored, parameter_server), each on a core of its own.
+
+  tfx-estimator bench strategies cifar10 --strategies one_device,multi_worker_mirrored:2
+
+Take so many steps that a window lasts for some seconds. Close what else uses the machine.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what can be measured, and its arguments."""
+    strategies = parser.add_subparsers(dest="what", metavar="WHAT", required=True).add_parser(
+        "strategies",
+        help=_STRATEGIES_HELP,
+        description=f"{_STRATEGIES_HELP[:1].upper()}{_STRATEGIES_HELP[1:]}.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_declaration(strategies)
+    strategies.add_argument(
+        "--strategies",
+        metavar="A,B,…",
+        default="all",
+        help="names with a count: mirrored:2,parameter_server:4; or all, with a count of 2 (default: %(default)s)",
+    )
+    for option, default, text in (
+        ("--steps", 200, "steps that are measured"),
+        ("--warmup", 20, "steps before those"),
+        ("--rounds", 3, "how often each strategy is measured, in turns"),
+    ):
+        strategies.add_argument(option, type=int, metavar="N", default=default, help=f"{text} (default: %(default)s)")
+    strategies.add_argument(
+        "--input-share",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="measure each strategy once more on a batch that stays in memory: what waiting for input costs",
+    )
+    strategies.add_argument(
+        "--workdir", metavar="DIR", default="runs", help="where the inputs are kept (default: %(default)s)"
+    )
+    strategies.add_argument(
+        "--output",
+        metavar="DIR",
+        help="where strategies.json, .png and .html go (default: a new folder under the workdir)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Loads the declaration, checks what was asked for, and measures."""
+    from pipeline.config import load
+    from pipeline.config.paths import check_workdir
+    from pipeline.runners.bench.plan import Plan, check_output
+    from pipeline.runners.bench.strategies import check_contenders, parse_contenders
+
+    contenders = parse_contenders(args.strategies)
+    plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
+    plan.check()
+    loaded = load(args.source, args.overrides)
+    check_contenders(contenders, loaded)
+    check_workdir(args.workdir)
+    output = check_output(os.path.expanduser(args.output)) if args.output is not None else None
+
+    from pipeline.runners.bench.session import bench_strategies
+
+    return bench_strategies(loaded, plan, args.workdir, output)

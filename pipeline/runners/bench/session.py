@@ -1,0 +1,164 @@
+"""`tfx-estimator bench strategies`: measures, as a person sees it on the terminal, and writes the results."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+import platform
+import time
+from importlib import metadata
+from typing import Any, Optional
+
+from rich.console import Console
+
+from pipeline.config import Loaded
+from pipeline.errors import PipelineError, StoppedError, TfxEstimatorError, TrainingError, UserCodeError
+from pipeline.places import Places, only_run
+from pipeline.runners import console as run_console
+from pipeline.runners.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
+from pipeline.runners.bench.strategies import available_cores
+from pipeline.runners.explain import explain
+
+_WIDTH_OF_A_FILE = 140
+
+
+def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[str]) -> int:
+    """Compares strategies on this machine.
+
+    Args:
+        loaded: The validated declaration.
+        plan: What to measure.
+        workdir: Folder of all runs; the inputs are those of the pipeline's runs there.
+        output: Folder for the results; None is a new one under the work folder.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
+            are written all the same.
+    """
+    places = Places(workdir, loaded.declaration.name)
+    with only_run(places), run_console._terminated_as_exit():
+        try:
+            folder = os.path.join(places.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+            os.makedirs(folder)
+            log = os.path.join(folder, "bench.log")
+            with run_console._quiet(log) as terminal:
+                width = None if terminal.isatty() else _WIDTH_OF_A_FILE
+                console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
+                console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {output or folder}")
+                _Session(loaded, plan, places, folder, console).run(output or folder)
+        except OSError as error:
+            raise PipelineError(
+                f"{error.filename or places.home}: {error.strerror or error}",
+                expected="a work folder that can be written",
+                todo="make room, or name another --workdir",
+            ) from error
+    return 0
+
+
+class _Session:
+    """One comparison."""
+
+    def __init__(self, loaded: Loaded, plan: Plan, places: Places, folder: str, console: Console) -> None:
+        self._loaded = loaded
+        self._plan = plan
+        self._places = places
+        self._folder = folder
+        self._console = console
+        self._view = run_console._View(console)
+        self._failed: dict[str, TfxEstimatorError] = {}
+
+    def run(self, output: str) -> None:
+        try:
+            comparison = self._compare()
+        except Exception as error:
+            logging.getLogger(__name__).exception("the comparison failed")  # the whole of it, into the log
+            raise explain(error, self._view.current, os.path.join(self._folder, "bench.log")) from error
+        finally:
+            self._view.close()
+        self._write(comparison, output)
+        if self._failed:
+            raise next(iter(self._failed.values()))
+
+    def _compare(self) -> Any:
+        with self._view.waiting("starting TensorFlow and TFX"):
+            from pipeline.runners.bench.inputs import prepare_inputs
+            from pipeline.runners.bench.measure import measure
+            from pipeline.runners.bench.results import Comparison
+        facts = self._facts()
+        inputs = prepare_inputs(self._loaded, self._places, self._view)
+        measurements = []
+        base = str(self._plan.contenders[0])
+        runs = list(self._plan.runs())
+        for index, run in enumerate(runs, 1):
+            if str(run.contender) in self._failed:
+                continue
+            self._view.node_started(f"{run}, round {run.round}", index, len(runs))
+            started = time.monotonic()
+            try:
+                found = measure(run, self._plan, inputs, self._loaded.declaration, self._folder)
+            except (TrainingError, UserCodeError) as error:
+                # That a model cannot be trained so is a result too; but without the base there is none at all.
+                if isinstance(error, StoppedError) or str(run.contender) == base:
+                    raise
+                self._failed[str(run.contender)] = error
+                self._ended(run, "failed", started)
+                continue
+            self._ended(run, f"{found.examples_per_second:,.0f} examples/s" if found else "not possible", started)
+            measurements += [found] if found else []
+        return Comparison(base, measurements, {name: str(error) for name, error in self._failed.items()}, facts)
+
+    def _ended(self, run: Run, what: str, started: float) -> None:
+        self._view._hide()
+        seconds = time.monotonic() - started
+        self._console.print(f"  round {run.round}  {run!s:<42} {what:>22} {seconds:7.1f} s")
+
+    def _write(self, comparison: Any, output: str) -> None:
+        from pipeline.runners.bench.plot import to_png
+        from pipeline.runners.bench.report import show, to_html
+
+        os.makedirs(output, exist_ok=True)
+        paths = {name: os.path.join(output, name) for name in (JSON_FILE, PNG_FILE, HTML_FILE)}
+        with open(paths[JSON_FILE], "w", encoding="utf-8") as file:
+            json.dump(comparison.to_dict(), file, indent=2, allow_nan=False)
+        png = to_png(comparison)
+        with open(paths[PNG_FILE], "wb") as file:
+            file.write(png)
+        with open(paths[HTML_FILE], "w", encoding="utf-8") as file:
+            file.write(to_html(comparison, png))
+        show(comparison, self._console)
+        self._console.print()
+        for path in paths.values():
+            self._console.print(path)
+
+    def _facts(self) -> dict[str, Any]:
+        """What the numbers hold for."""
+        trainer = self._loaded.declaration.trainer
+        return {
+            "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "name": self._loaded.declaration.name,
+            "source": self._loaded.source,
+            "model": trainer.model or trainer.module_file,
+            "global_batch_size": trainer.global_batch_size,
+            "steps": self._plan.steps,
+            "warmup": self._plan.warmup,
+            "rounds": self._plan.rounds,
+            "machine": {
+                "cpu": _cpu(),
+                "cores": len(available_cores()),
+                "load": os.getloadavg()[0],
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in ("tensorflow", "tfx")},
+            },
+        }
+
+
+def _cpu() -> str:
+    """The processor's name, where Linux knows it."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,171 @@
+"""The strategies that can be compared, by name and count; imports no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config import Declaration, Loaded
+from pipeline.config.code_checks import check_module_file
+from pipeline.config.distribution import CLUSTER_STRATEGIES
+from pipeline.config.problems import nearest
+from pipeline.config.strategy_checks import check_distribution
+from pipeline.errors import DeclarationError
+
+ONE_CORE, ONE_DEVICE = "one_core", "one_device"
+# Of several devices in one process, and of several processes.
+_COUNTED = ("mirrored", "central_storage", *CLUSTER_STRATEGIES)
+NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
+ALL = "all"
+_DEFAULT_COUNT = 2
+_MAX_COUNT = 64
+# Far past the end of any measurement: a checkpoint would stand in its way.
+_NEVER = 10**9
+_OPTION = "--strategies"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One strategy that is measured.
+
+    Args:
+        name: `one_core`, `one_device`, or a tf.distribute strategy of the declaration.
+        count: Devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two.
+    """
+
+    name: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
+
+    @property
+    def is_cluster(self) -> bool:
+        """Are there several processes."""
+        return self.name in CLUSTER_STRATEGIES
+
+    def cores(self, available: Sequence[int]) -> tuple[int, ...]:
+        """Chooses the logical CPUs that its tasks run on.
+
+        Args:
+            available: Those that this process may use.
+
+        Returns:
+            One for `one_core`, all for `one_device`; else as many as devices or workers, as far as there are so many.
+        """
+        count = len(available) if self.name == ONE_DEVICE else self.count
+        return tuple(sorted(available)[:count])
+
+    def declare(self, declaration: Declaration, steps: int) -> Declaration:
+        """Changes a declaration to this strategy.
+
+        Args:
+            declaration: The user's.
+            steps: To train.
+
+        Returns:
+            Another one: of the strategy's options it keeps those that were declared for it, it writes no checkpoint in
+            between, it has no evaluator, and it restarts nothing, since that would be measured too.
+        """
+        values = declaration.dict()
+        trainer = values["trainer"]
+        distribution = trainer["distribution"]
+        name = ONE_DEVICE if self.name == ONE_CORE else self.name
+        train = distribution["train"] if distribution["train"]["strategy"] == name else {}
+        sizes = {"workers": self.count} if self.is_cluster else {"devices": {"cpu": self.count}}
+        train = {**train, "strategy": name, "devices": {}, **(sizes if name in _COUNTED else {})}
+        if self.name == "parameter_server":
+            train["ps"] = train.get("ps") or 1
+        trainer["distribution"] = {
+            **{key: distribution[key] for key in ("sharding", "network")},
+            "train": train,
+            "max_restarts": 0,
+        }
+        trainer.update(train_steps=steps, save_checkpoints_steps=_NEVER)
+        return Declaration.parse_obj(values)
+
+
+def default_contenders() -> tuple[Contender, ...]:
+    """All strategies, two devices or workers each."""
+    return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
+
+
+def parse_contenders(text: str) -> tuple[Contender, ...]:
+    """Reads `--strategies`.
+
+    Args:
+        text: Names with counts, `mirrored:2,multi_worker_mirrored:4`; `all` stands for all with a count of 2.
+
+    Returns:
+        The strategies, each once, the base first: all efficiencies refer to it.
+
+    Raises:
+        DeclarationError: A name or a count cannot be used.
+    """
+    chosen = [Contender(ONE_CORE)]
+    for part in map(str.strip, text.split(",")):
+        chosen += default_contenders() if part == ALL else [_parse(part)]
+    return tuple(dict.fromkeys(chosen))
+
+
+def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
+    """Checks that the declaration can be trained with every strategy.
+
+    Args:
+        contenders: The strategies.
+        loaded: The user's declaration.
+
+    Raises:
+        DeclarationError: It cannot: the batch does not divide evenly, for example, or a run_fn trains by itself.
+    """
+    declaration = loaded.declaration
+    if file := declaration.trainer.module_file:
+        # A run_fn makes its own strategy and its own session: there is nothing to change, and nowhere to measure.
+        for problem in check_module_file("trainer.module_file", file, ["trainer_fn"], loaded.search_paths):
+            raise DeclarationError(
+                f"{loaded.source}: {problem.path}: {file}: {problem.what}; strategies are given to a trainer_fn only",
+                expected=problem.expected,
+                todo="name trainer.model, or a module file with a trainer_fn",
+            )
+    for contender in contenders:
+        for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps)):
+            at = f"{problem.path}: " if problem.path else ""
+            raise DeclarationError(
+                f"{_OPTION} {contender}: {at}{problem.what}",
+                expected=problem.expected,
+                todo=f"{problem.todo}; or leave {contender} out",
+            )
+
+
+def available_cores() -> tuple[int, ...]:
+    """The logical CPUs that this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def _parse(part: str) -> Contender:
+    name, colon, count = part.partition(":")
+    if name not in NAMES:
+        near = nearest(name, (*NAMES, ALL))
+        raise DeclarationError(
+            f"{_OPTION}: there is no strategy {name!r} to measure",
+            expected=f"{ALL}, or some of {', '.join(map(str, default_contenders()))}",
+            todo=f"did you mean `{near}`?" if near else "list them with commas in between",
+        )
+    if name not in _COUNTED:
+        if colon:
+            raise DeclarationError(
+                f"{_OPTION} {part}: {name} takes no count",
+                expected=f"{name}: one process" + (", on one core" if name == ONE_CORE else ", on all cores"),
+                todo=f"write {name}, or for example mirrored:{count or _DEFAULT_COUNT}",
+            )
+        return Contender(name)
+    if not colon:
+        return Contender(name, _DEFAULT_COUNT)
+    if not (count.isascii() and count.isdigit() and 1 <= int(count[:4]) <= _MAX_COUNT):
+        raise DeclarationError(
+            f"{_OPTION} {part}: {count!r} is no count of devices or workers",
+            expected=f"a whole number from 1 to {_MAX_COUNT}",
+            todo=f"write for example {name}:{_DEFAULT_COUNT}",
+        )
+    return Contender(name, int(count))

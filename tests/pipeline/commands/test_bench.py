@@ -1,0 +1,230 @@
+"""`tfx-estimator bench strategies`: what it refuses at once, and what it measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.__main__ import main
+from pipeline.config import Declaration
+from pipeline.runners.bench.plan import Plan
+from pipeline.runners.bench.strategies import Contender, parse_contenders
+
+ROOT = Path(__file__).resolve().parents[3]
+# An own network that one strategy cannot train.
+NETWORK = """
+import tensorflow as tf
+
+from model_fn.networks import mnist_cnn
+
+
+def network(num_classes):
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise NotImplementedError("one replica only")
+    return mnist_cnn(num_classes)
+"""
+RUN_FN = "def run_fn(fn_args):\n    pass\n"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (["--strategies", "mirored:2"], ["no strategy 'mirored' to measure", "did you mean `mirrored`?"]),
+        (["--strategies", "multi-worker-mirrored"], ["did you mean `multi_worker_mirrored`?"]),
+        (["--strategies", "tpu"], ["no strategy 'tpu'", "expected: all, or some of one_core, one_device, mirrored:2"]),
+        (["--strategies", ""], ["no strategy ''"]),
+        (["--strategies", "mirrored:0"], ["mirrored:0: '0' is no count", "from 1 to 64"]),
+        (["--strategies", "mirrored:65"], ["'65' is no count"]),
+        (["--strategies", "parameter_server:two"], ["'two' is no count", "write for example parameter_server:2"]),
+        (["--strategies", "one_core:2"], ["one_core takes no count", "mirrored:2"]),
+        (["--strategies", "one_device,mirrored:3"], ["mirrored:3: trainer.global_batch_size: 64 examples do not"]),
+        (["--steps", "0"], ["--steps 0: this is out of range"]),
+        (["--rounds", "-1"], ["--rounds -1: this is out of range"]),
+        (["--output", "full"], ["strategies.json is there already", "name another --output"]),
+        (["--output", "full/strategies.json"], ["this is no folder"]),
+        (["--workdir", "a*b"], ["a wildcard where TFX looks for its files"]),
+        (["--set", "trainer.train_stepz=3"], ["did you mean"]),
+        (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(RUN_FN)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "strategies.json").write_text("{}")
+    assert main(["bench", "strategies", "digits", *arguments]) == 2
+    said = capsys.readouterr().err
+    for text in texts:
+        assert text in said
+    assert "to do:" in said
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "own.py", "strategies.json"]
+
+
+@pytest.mark.unit
+def test_refusing_imports_nothing_heavy():
+    code = (
+        "import sys; from pipeline.__main__ import main; code = main(sys.argv[1:]);"
+        "found = {'tensorflow', 'tfx', 'matplotlib', 'rich'} & set(sys.modules);"
+        "assert not found, found; sys.exit(code)"
+    )
+    arguments = ["bench", "strategies", "digits", "--strategies", "mirrored:3"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "64 examples do not divide evenly among 3 " in done.stderr
+
+
+@pytest.mark.unit
+def test_there_is_nothing_else_to_bench(capsys):
+    assert main(["bench"]) == 2
+    assert main(["bench", "readers"]) == 2
+    assert "WHAT" in capsys.readouterr().err
+
+
+@pytest.mark.unit
+def test_the_base_comes_first_and_each_strategy_once():
+    names = "mirrored:4, multi_worker_mirrored,one_core,mirrored:4"
+    assert [str(each) for each in parse_contenders(names)] == ["one_core", "mirrored:4", "multi_worker_mirrored:2"]
+    every = ["one_core", "one_device", "mirrored:2", "central_storage:2", "multi_worker_mirrored:2"]
+    assert [str(each) for each in parse_contenders("all")] == [*every, "parameter_server:2"]
+    assert [str(each) for each in parse_contenders("all,mirrored:4")] == [*every, "parameter_server:2", "mirrored:4"]
+
+
+@pytest.mark.unit
+def test_a_strategy_runs_on_as_many_cores_as_it_counts():
+    names = ("one_core", "one_device", "mirrored:2", "multi_worker_mirrored:3", "parameter_server:64")
+    cores = [parse_contenders(name)[-1].cores((7, 3, 4, 5)) for name in names]
+    assert cores == [(3,), (3, 4, 5, 7), (3, 4), (3, 4, 5), (3, 4, 5, 7)]
+
+
+@pytest.mark.unit
+def test_only_the_distribution_and_the_steps_are_changed():
+    trainer = {
+        "model": "model_fn.networks:mnist_cnn",
+        "train_steps": 1000,
+        "save_checkpoints_steps": 10,
+        "distribution": {
+            "train": {"strategy": "multi_worker_mirrored", "workers": 3, "communication": "ring"},
+            "evaluator": True,
+            "network": "host",
+        },
+    }
+    declared = Declaration.parse_obj({"name": "mine", "data": {"dataset": "mnist"}, "trainer": trainer})
+    changed = {name: Contender(name, 4).declare(declared, 50) for name in ("multi_worker_mirrored", "mirrored")}
+    for each in changed.values():
+        assert each.trainer.train_steps == 50
+        assert each.trainer.save_checkpoints_steps > 50
+        distribution = each.trainer.distribution
+        assert (distribution.network, distribution.evaluator, distribution.max_restarts) == ("host", False, 0)
+        assert each.dict(exclude={"trainer"}) == declared.dict(exclude={"trainer"})
+        kept = {"distribution", "train_steps", "save_checkpoints_steps"}
+        assert each.trainer.dict(exclude=kept) == declared.trainer.dict(exclude=kept)
+    cluster = changed["multi_worker_mirrored"].trainer.distribution.train
+    assert (cluster.workers, cluster.communication) == (4, "ring")
+    # The ring is the workers' affair.
+    mirrored = changed["mirrored"].trainer.distribution.train
+    assert (mirrored.devices.cpu, mirrored.workers, mirrored.communication) == (4, None, "auto")
+    alone = Contender("one_core").declare(declared, 50).trainer.distribution.train
+    assert (alone.strategy, alone.replicas) == ("one_device", 1)
+
+
+@pytest.mark.unit
+def test_strategies_take_turns_and_a_constant_batch_follows_what_it_is_compared_with():
+    plan = Plan(parse_contenders("one_device"), steps=10, warmup=5, rounds=2, input_share=True)
+    first = ["one_core", "one_core (constant batch)", "one_device", "one_device (constant batch)"]
+    assert [str(run) for run in plan.runs()] == [*first, "one_core", "one_device"]
+    assert plan.train_steps > plan.warmup + plan.steps
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs, with a network of one's own beside it."""
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "own_network.py").write_text(NETWORK)
+    return folder
+
+
+def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs `tfx-estimator bench strategies digits` in a folder, as briefly as can be."""
+    options = ["--steps", "30", "--warmup", "5", "--rounds", "1", "--no-input-share"]
+    command = [sys.executable, "-m", "pipeline", "bench", "strategies", "digits", *options, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
+
+
+@pytest.mark.e2e
+def test_strategies_are_measured_and_the_answer_is_one_line(workdir):
+    done = bench(workdir, "--strategies", "one_device,multi_worker_mirrored:2", "--output", "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = workdir / "results"
+    assert sorted(path.name for path in results.iterdir()) == ["strategies.html", "strategies.json", "strategies.png"]
+
+    found = json.loads((results / "strategies.json").read_text())
+    strategies, single = found["strategies"], {each["strategy"]: each for each in found["measurements"]}
+    assert list(strategies) == list(single) == ["one_core", "one_device", "multi_worker_mirrored:2"]
+    cores = len(os.sched_getaffinity(0))
+    assert [each["cores"] for each in strategies.values()] == [1, cores, min(cores, 2)]
+    rate = {name: each["examples_per_second"] for name, each in strategies.items()}
+    for name, each in strategies.items():
+        undisturbed = [single[side]["undisturbed_examples_per_second"] for side in (name, "one_core")]
+        assert undisturbed[0] == pytest.approx(rate[name] / max(1 - single[name]["others"], 0.05))
+        assert each["speedup"] == pytest.approx(undisturbed[0] / undisturbed[1])
+        assert each["efficiency"] == pytest.approx(each["speedup"] / each["cores"])
+        assert rate[name] == pytest.approx(30 * 64 / single[name]["wall"])
+        assert each["cpu_micros_per_example"] == pytest.approx(1e6 * single[name]["cpu"] / (30 * 64))
+        # A process with TensorFlow in it: hundreds of megabytes; what is shared counts once in the second.
+        assert 200 << 20 < each["pss"] < each["peak_rss"] < 8 << 30
+        assert each["input_share"] is None
+    # One core cannot spend more CPU seconds than have passed, nor can a worker that is pinned to one.
+    tasks = {name: {task["task"]: task for task in each["tasks"]} for name, each in single.items()}
+    assert 0 < single["one_core"]["cpu"] <= 1.05 * single["one_core"]["wall"]
+    assert [sorted(each) for each in tasks.values()] == [["chief-0"], ["chief-0"], ["chief-0", "worker-0"]]
+    for task in tasks["multi_worker_mirrored:2"].values():
+        assert task["steps"] == 30
+        assert cores < 2 or 0 < task["cpu"] <= 1.05 * task["wall"]
+    # Two processes hold more than one, and do more work for an example.
+    assert strategies["multi_worker_mirrored:2"]["peak_rss"] > 1.5 * strategies["one_core"]["peak_rss"]
+    assert (
+        strategies["multi_worker_mirrored:2"]["cpu_micros_per_example"]
+        > strategies["one_core"]["cpu_micros_per_example"]
+    )
+
+    best = max(strategies, key=lambda name: strategies[name]["speedup"])
+    assert f"Most examples/s: {best}, {rate[best]:,.0f} (" in found["answer"]
+    assert found["answer"] in done.stdout.splitlines()
+    assert "The shortest window lasted" in done.stdout
+    for name in strategies:
+        assert re.search(rf"^{name} +\d+ +{rate[name]:,.0f} ", done.stdout, re.MULTILINE)
+
+    png = (results / "strategies.png").read_bytes()
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    page = (results / "strategies.html").read_text()
+    assert set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(\w+:)", page)) == {"data:"}
+    assert not re.search(r"https?://|@import|<script|<link", page)
+    assert found["answer"] in page
+    for name in strategies:
+        assert f"<td>{name}</td>" in page
+    # Nothing of the trainings stays but their logs.
+    session = next((workdir / "runs" / "digits" / "bench").iterdir())
+    assert sorted(path.name for path in session.iterdir()) == ["bench.log", "logs"]
+
+
+@pytest.mark.e2e
+def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_others(workdir):
+    own = ["--set", "trainer.model=own_network:network"]
+    done = bench(workdir, *own, "--strategies", "mirrored:2", "--output", "half")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "tfx-estimator: mirrored:2: task chief-0 failed: NotImplementedError" in done.stderr
+    assert "one replica only" in done.stderr
+    assert "or leave mirrored:2 out" in done.stderr
+    assert re.search(r"^mirrored:2 +failed", done.stdout, re.MULTILINE)
+    found = json.loads((workdir / "half" / "strategies.json").read_text())
+    assert list(found["strategies"]) == ["one_core"]
+    assert "one replica only" in found["failures"]["mirrored:2"]
+    assert "<td>failed</td>" in (workdir / "half" / "strategies.html").read_text()
