@@ -44,11 +44,11 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         TfxEstimatorError: The run failed.
     """
     places = Places(workdir, loaded.declaration.name)
-    with only_run(places), _terminated_as_exit():
+    with only_run(places), terminated_as_exit():
         try:
             logs = _make_logs(loaded, places)
             log = os.path.join(logs, "pipeline.log")
-            with _quiet(log) as terminal:
+            with quiet(log) as terminal:
                 _run(loaded, places, logs, Console(file=terminal, highlight=False, soft_wrap=True))
         except OSError as error:
             raise PipelineError(
@@ -71,7 +71,7 @@ def _make_logs(loaded: Loaded, places: Places) -> str:
 def _run(loaded: Loaded, places: Places, logs: str, console: Console) -> None:
     log = os.path.join(logs, "pipeline.log")
     console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {places.home}")
-    view = _View(console)
+    view = View(console)
     try:
         with view.waiting("starting TensorFlow and TFX"):
             from pipeline.runners.local import LocalRunner, prepare
@@ -91,7 +91,7 @@ def _run(loaded: Loaded, places: Places, logs: str, console: Console) -> None:
     _print_summary(console, results, logs)
 
 
-class _View:
+class View:
     """Shows how the components go: a line each, and a moving one while one runs."""
 
     def __init__(self, console: Console) -> None:
@@ -113,7 +113,7 @@ class _View:
         """Shows that something takes its time."""
         self._show(text)
         yield
-        self._hide()
+        self.hide()
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """Shows the component that runs."""
@@ -124,7 +124,7 @@ class _View:
 
     def node_ended(self, run: Any) -> None:
         """Leaves a line for a component that has ended."""
-        self._hide()
+        self.hide()
         self.runs.append(run)
         style = _STYLES[run.state]
         self._console.print(f"  [{style}]{run.state:<8}[/{style}] {run.node:<18} {run.seconds:7.1f} s")
@@ -144,7 +144,7 @@ class _View:
 
     def close(self) -> None:
         """Ends the view."""
-        self._hide()
+        self.hide()
         self._logger.removeHandler(self._handler)
 
     def _show(self, text: str) -> None:
@@ -156,7 +156,7 @@ class _View:
             )
             self._live.start()
 
-    def _hide(self) -> None:
+    def hide(self) -> None:
         if self._live:
             self._live.stop()
             self._live = None
@@ -165,7 +165,7 @@ class _View:
 class _ProgressHandler(logging.Handler):
     """Hands the project's own log records to the view."""
 
-    def __init__(self, view: _View) -> None:
+    def __init__(self, view: View) -> None:
         super().__init__(logging.INFO)
         self._view = view
 
@@ -223,7 +223,7 @@ def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tupl
 
 
 @contextlib.contextmanager
-def _terminated_as_exit() -> Iterator[None]:
+def terminated_as_exit() -> Iterator[None]:
     """Makes SIGTERM unwind the stack, so that what runs is ended in order."""
 
     def leave(*_: object) -> None:
@@ -237,7 +237,7 @@ def _terminated_as_exit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet(log: str) -> Iterator[IO[str]]:
+def quiet(log: str) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
 
     Yields:

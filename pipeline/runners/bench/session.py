@@ -41,12 +41,12 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
             are written all the same.
     """
     places = Places(workdir, loaded.declaration.name)
-    with only_run(places), run_console._terminated_as_exit():
+    with only_run(places), run_console.terminated_as_exit():
         try:
             folder = os.path.join(places.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
             os.makedirs(folder)
             log = os.path.join(folder, "bench.log")
-            with run_console._quiet(log) as terminal:
+            with run_console.quiet(log) as terminal:
                 width = None if terminal.isatty() else _WIDTH_OF_A_FILE
                 console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
                 console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {output or folder}")
@@ -69,7 +69,7 @@ class _Session:
         self._places = places
         self._folder = folder
         self._console = console
-        self._view = run_console._View(console)
+        self._view = run_console.View(console)
         self._failed: dict[str, TfxEstimatorError] = {}
 
     def run(self, output: str) -> None:
@@ -113,7 +113,7 @@ class _Session:
         return Comparison(base, measurements, {name: str(error) for name, error in self._failed.items()}, facts)
 
     def _ended(self, run: Run, what: str, started: float) -> None:
-        self._view._hide()
+        self._view.hide()
         seconds = time.monotonic() - started
         self._console.print(f"  round {run.round}  {run!s:<42} {what:>22} {seconds:7.1f} s")
 
