@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model_fn.layers import dropout_keys
 from model_fn.optimizers import learning_rate, make_optimizer
 from pipeline.config.optimizer import Optimizer
 
@@ -38,7 +39,8 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
         model = network(params["num_classes"])
-        logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
+        with dropout_keys(features[IMAGE], params["seed"]):
+            logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
         if mode == tf.estimator.ModeKeys.PREDICT:
             return _predict(logits)
         per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

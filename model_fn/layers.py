@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
+
+from pipeline.errors import UserCodeError
 
 
 class PooledConv2D(tf.keras.layers.Layer):
@@ -47,3 +53,242 @@ class PooledConv2D(tf.keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the layer."""
         return {**super().get_config(), "filters": self.filters, "kernel_size": self.kernel_size}
+
+
+class SynchronizedBatchNormalization(tf.keras.layers.Layer):
+    """Batch normalisation by the statistics of the global batch, whichever strategy splits it.
+
+    On one device the function, its gradients and its moving averages are those of `tf.keras.layers.BatchNormalization`,
+    and the weights have the same names. With several replicas Keras's layer normalises each part of the batch by
+    itself, which is another training; its `synchronized=True` cannot be built in an Estimator.
+
+    Each call in training adds one all-reduce of 2 * channels + 1 numbers to the forward pass and one to the backward
+    pass. `parameter_server` has no global batch: there it is Keras's layer.
+
+    Args:
+        momentum: Of the moving averages; they weigh what came before.
+        epsilon: Added to the variance.
+        **kwargs: Of a Keras layer.
+    """
+
+    def __init__(self, momentum: float = 0.99, epsilon: float = 1e-3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.epsilon = epsilon
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Makes `gamma`, `beta`, `moving_mean` and `moving_variance`, one number a channel."""
+        shape = [input_shape[-1]]
+        self.gamma = self.add_weight("gamma", shape, initializer="ones")
+        self.beta = self.add_weight("beta", shape, initializer="zeros")
+        # Each replica computes the same averages, so nothing needs to be reduced.
+        averages: dict[str, Any] = {
+            "trainable": False,
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        }
+        self.moving_mean = self.add_weight("moving_mean", shape, initializer="zeros", **averages)
+        self.moving_variance = self.add_weight("moving_variance", shape, initializer="ones", **averages)
+        super().build(input_shape)
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Computes the layer.
+
+        Args:
+            inputs: float, [batch, ..., channels].
+            training: Normalise by the batch and update the moving averages, or normalise by these; a layer that is
+                not `trainable` always does the latter.
+
+        Returns:
+            As `inputs`.
+        """
+        # Statistics of many numbers want the precision of the weights, also where those numbers have less.
+        values = tf.cast(inputs, self.gamma.dtype)
+        mean, variance = self.moving_mean, self.moving_variance
+        if training and self.trainable:
+            mean, variance, unbiased = _global_moments(values)
+            # TensorFlow's fused operation, which Keras uses where it can, follows the unbiased one.
+            fused = inputs.shape.rank == 4 and values.dtype == tf.float32
+            followed = unbiased if fused else variance
+            self.add_update(lambda: self._follow(self.moving_mean, mean))
+            self.add_update(lambda: self._follow(self.moving_variance, followed))
+        outputs = tf.nn.batch_normalization(values, mean, variance, self.beta, self.gamma, self.epsilon)
+        return tf.cast(outputs, inputs.dtype)
+
+    def _follow(self, average: tf.Variable, value: tf.Tensor) -> Any:
+        return average.assign_sub((average - value) * (1.0 - self.momentum))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what rebuilds the layer."""
+        return {**super().get_config(), "momentum": self.momentum, "epsilon": self.epsilon}
+
+
+class StatelessDropout(tf.keras.layers.Layer):
+    """Dropout whose mask depends on the seed, the global step and the example, and on nothing else.
+
+    So each example keeps the same units whichever replica it falls to, and a resumed training draws what an
+    uninterrupted one would have drawn: neither holds for `tf.keras.layers.Dropout`. An example is known by the content
+    of its image, since its place in a batch differs from strategy to strategy; equal images share a mask.
+
+    Inside an Estimator only: there is a global step, and `make_model_fn` tells the layer the images; a model_fn of
+    your own calls its network within `dropout_keys`.
+
+    Args:
+        rate: Part of the units that is dropped, from 0 to less than 1.
+        **kwargs: Of a Keras layer.
+
+    Raises:
+        UserCodeError: The rate is not such a part.
+    """
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise UserCodeError(
+                f"StatelessDropout({rate}): no part of the units",
+                expected="a rate from 0 to less than 1",
+                todo="correct it in the network",
+            )
+        self.rate = rate
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Computes the layer.
+
+        Args:
+            inputs: float, [batch, ...]; all but the first dimension are known.
+            training: Drop, or pass everything on.
+
+        Returns:
+            As `inputs`.
+
+        Raises:
+            UserCodeError: Training, and not within `dropout_keys`.
+        """
+        if not training or not self.rate:
+            return inputs
+        keys = _KEYS.get()
+        if keys is None:
+            raise UserCodeError(
+                f"the layer {self.name} (StatelessDropout) does not know the examples that it is trained with",
+                expected="a network that is trained by make_model_fn, or is called within dropout_keys",
+                todo="in your model_fn: `with dropout_keys(features['image'], params['seed']): logits = network(…)`",
+            )
+        units = inputs.shape[1:].num_elements()
+        drawn = _mix(_mix(tf.range(units)) ^ keys.next()[:, tf.newaxis])
+        kept = tf.reshape(drawn >= int(self.rate * 2**32), tf.shape(inputs))
+        return tf.where(kept, inputs / (1.0 - self.rate), tf.zeros_like(inputs))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what rebuilds the layer."""
+        return {**super().get_config(), "rate": self.rate}
+
+
+@contextlib.contextmanager
+def dropout_keys(examples: tf.Tensor, seed: int) -> Iterator[None]:
+    """Tells each `StatelessDropout` that is called inside which examples it is called with.
+
+    Args:
+        examples: float, [batch, ...]; what distinguishes the examples, such as their images.
+        seed: Of the masks.
+
+    Yields:
+        Nothing.
+    """
+    token = _KEYS.set(_Keys(examples, seed))
+    try:
+        yield
+    finally:
+        _KEYS.reset(token)
+
+
+class _Keys:
+    """Of one forward pass: gives each dropout layer another key for each example."""
+
+    def __init__(self, examples: tf.Tensor, seed: int) -> None:
+        self._examples = examples
+        self._seed = seed
+        self._base: Optional[tf.Tensor] = None
+        self._layers = 0
+
+    def next(self) -> tf.Tensor:
+        """uint32, [batch]."""
+        if self._base is None:
+            step = tf.cast(tf.compat.v1.train.get_or_create_global_step(), tf.uint32)
+            self._base = _mix(_mix(_fingerprint(self._examples) ^ self._seed) ^ step)
+        self._layers += 1
+        return _mix(self._base ^ self._layers)
+
+
+# The model_fn of each replica runs in a thread of its own, and sees only its own.
+_KEYS: contextvars.ContextVar[Optional[_Keys]] = contextvars.ContextVar("dropout_keys", default=None)
+
+
+def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
+    """Hashes each example to 32 bits.
+
+    Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer arithmetic without
+    primes, 1996 (the multiply-shift scheme).
+
+    Args:
+        examples: float, [batch, ...]; all but the first dimension are known.
+
+    Returns:
+        uint32, [batch].
+    """
+    size = examples.shape[1:].num_elements()
+    flat = tf.cast(tf.reshape(examples, [-1, size]), tf.float32)
+    factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
+    hashes = tf.reduce_sum(tf.cast(tf.bitcast(flat, tf.uint32), tf.uint64) * factors, axis=-1)
+    return tf.cast(tf.bitwise.right_shift(hashes, tf.constant(32, tf.uint64)), tf.uint32)
+
+
+def _mix(values: tf.Tensor) -> tf.Tensor:
+    """Scrambles 32-bit numbers: those that differ in one bit come out unrelated.
+
+    Source: Appleby, MurmurHash3, 2011 (`fmix32`).
+
+    Args:
+        values: Integers of any shape.
+
+    Returns:
+        uint32, of that shape.
+    """
+    values = tf.cast(values, tf.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        values = (values ^ tf.bitwise.right_shift(values, tf.constant(shift, tf.uint32))) * factor
+    return values ^ tf.bitwise.right_shift(values, tf.constant(16, tf.uint32))
+
+
+def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Mean, variance and unbiased variance of each channel, over the batches of all replicas.
+
+    Args:
+        values: float, [batch, ..., channels].
+
+    Returns:
+        Each float [channels].
+    """
+    channels = values.shape[-1]
+    axes = list(range(values.shape.rank - 1))
+    count = tf.cast(tf.size(values) // channels, values.dtype)
+    sums = [tf.reduce_sum(values, axes), tf.reduce_sum(tf.square(values), axes), count[tf.newaxis]]
+    packed = tf.concat(sums, axis=0)
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1 and tf.distribute.get_replica_context():
+        packed = _sum_over_replicas(packed)
+    total, squares, count = tf.split(packed, [channels, channels, 1])
+    mean = total / count
+    variance = tf.maximum(squares / count - tf.square(mean), 0.0)
+    return mean, variance, variance * count / tf.maximum(count - 1.0, 1.0)
+
+
+@tf.custom_gradient
+def _sum_over_replicas(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """The gradient of a sum over replicas is the sum of their gradients."""
+    context = tf.distribute.get_replica_context()
+
+    def all_sum(tensor: tf.Tensor) -> tf.Tensor:
+        # Of the other replicas TensorFlow would look for variables by names that only its own Graph knows, and fail:
+        # "Unsuccessful at finding variable …/replica_1". It looks no further than here.
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stop_gradient(tensor))
+
+    return all_sum(values), all_sum

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from model_fn.layers import SynchronizedBatchNormalization
+
 
 class _Block(tf.keras.layers.Layer):
     """Pre-activation residual block: BN, ReLU, Conv, BN, ReLU, Conv, plus the (projected) input."""
 
-    def __init__(self, filters: int, strides: int, project: bool, name: str) -> None:
+    def __init__(self, filters: int, strides: int, project: bool, synchronized: bool, name: str) -> None:
         super().__init__(name=name)
-        self.norm1 = _norm("norm1")
+        self.norm1 = _norm("norm1", synchronized)
         self.conv1 = _conv(filters, 3, strides, "conv1")
-        self.norm2 = _norm("norm2")
+        self.norm2 = _norm("norm2", synchronized)
         self.conv2 = _conv(filters, 3, 1, "conv2")
         self.shortcut = _conv(filters, 1, strides, "shortcut") if project else None
 
@@ -30,18 +32,21 @@ def _conv(filters: int, size: int, strides: int, name: str) -> tf.keras.layers.C
     )
 
 
-def _norm(name: str) -> tf.keras.layers.BatchNormalization:
+def _norm(name: str, synchronized: bool) -> tf.keras.layers.Layer:
+    kind = SynchronizedBatchNormalization if synchronized else tf.keras.layers.BatchNormalization
     # Keras's default of 0.99 lags behind for hundreds of steps.
-    return tf.keras.layers.BatchNormalization(momentum=0.9, name=name)
+    return kind(momentum=0.9, name=name)
 
 
-def cifar_resnet(num_classes: int) -> tf.keras.Model:
+def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model:
     """ResNet-20 v2 for 32x32 images: 3 stages of 3 pre-activation blocks, 16, 32 and 64 filters.
 
     Source: He et al., Identity Mappings in Deep Residual Networks, 2016, https://arxiv.org/abs/1603.05027.
 
     Args:
         num_classes: Number of logits.
+        synchronized: Normalise by the global batch, so that training with several replicas is training on one device;
+            else each replica normalises its own part of the batch, which costs less and trains differently.
 
     Returns:
         An unbuilt model.
@@ -52,9 +57,10 @@ def cifar_resnet(num_classes: int) -> tf.keras.Model:
         for block in range(3):
             first = block == 0
             strides = 2 if first and stage else 1
-            stack.append(_Block(filters, strides, project=first, name=f"stage{stage + 1}_block{block + 1}"))
+            name = f"stage{stage + 1}_block{block + 1}"
+            stack.append(_Block(filters, strides, project=first, synchronized=synchronized, name=name))
     stack += [
-        _norm("norm"),
+        _norm("norm", synchronized),
         layers.ReLU(name="relu"),
         layers.GlobalAveragePooling2D(name="pool"),
         layers.Dense(num_classes, name="logits"),

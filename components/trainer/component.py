@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any, Optional
+from collections.abc import Mapping
+from typing import Any, Optional, Union
 
 from tfx import types
 from tfx.components.trainer import component as tfx_trainer
+from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
 
+from components.trainer.distribution_argument import read_distribution
 from components.trainer.executor import Executor
 from components.trainer.settings import SETTINGS_KEY, Settings
+from pipeline.config.distribution import Distribution
 from pipeline.config.source import fingerprint_source
+from pipeline.errors import DeclarationError
 
 
 class Trainer(tfx_trainer.Trainer):
@@ -21,7 +26,9 @@ class Trainer(tfx_trainer.Trainer):
 
     It takes a module file with `trainer_fn` (the legacy Estimator contract) or `run_fn`, or the dotted path of such a
     function, and adds: a process whose memory and devices are its own, a log file per task, deadlines, a training
-    folder that a retry resumes from, and a model that is either whole or not there.
+    folder that a retry resumes from, and a model that is either whole or not there. With `distribution`, the Estimator
+    of a trainer_fn trains under any declared strategy, unedited: each step's global batch is one batch of its input_fn,
+    and a loss that the strategy would scale to another update is refused before training.
 
         trainer = Trainer(
             module_file="taxi_utils.py",
@@ -30,6 +37,7 @@ class Trainer(tfx_trainer.Trainer):
             transform_graph=transform.outputs["transform_graph"],
             train_args=trainer_pb2.TrainArgs(num_steps=10_000),
             eval_args=trainer_pb2.EvalArgs(num_steps=5_000),
+            distribution={"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True},
         )
 
     Component `outputs`: `model`: the serving SavedModel, and the EvalSavedModel where there is one; `model_run`:
@@ -48,7 +56,13 @@ class Trainer(tfx_trainer.Trainer):
         train_args: Splits and steps of training.
         eval_args: Splits and steps of evaluation.
         custom_config: Further entries of `fn_args.custom_config`.
-        settings: Deadlines, strategies and the declaration; None takes the defaults.
+        custom_executor_spec: TFX's executor of a trainer_fn or of a run_fn: this Trainer's own takes its place.
+        distribution: The section `trainer.distribution` of a declaration: strategies, evaluator, restarts. None trains
+            on one device.
+        settings: Deadlines, and the declaration; None takes the defaults.
+
+    Raises:
+        DeclarationError: The distribution is wrong, or there are two of it; or the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -69,10 +83,15 @@ class Trainer(tfx_trainer.Trainer):
         train_args: Optional[trainer_pb2.TrainArgs] = None,
         eval_args: Optional[trainer_pb2.EvalArgs] = None,
         custom_config: Optional[dict[str, Any]] = None,
+        custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
         *,
+        distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
         settings: Optional[Settings] = None,
     ) -> None:
+        _check_executor(custom_executor_spec)
         settings = settings or Settings()
+        if distribution is not None:
+            settings = _with_distribution(settings, distribution)
         dotted = trainer_fn or run_fn
         if not settings.source and isinstance(dotted, str):
             module, _, name = dotted.rpartition(".")
@@ -90,4 +109,28 @@ class Trainer(tfx_trainer.Trainer):
             train_args=train_args,
             eval_args=eval_args,
             custom_config={**(custom_config or {}), SETTINGS_KEY: settings.to_dict()},
+        )
+
+
+def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any], Distribution]) -> Settings:
+    if settings.declaration is not None or settings.distribution_section is not None:
+        raise DeclarationError(
+            "Trainer is given a distribution, and settings that hold one",
+            expected="the distribution in one place",
+            todo="remove one of the two",
+        )
+    return dataclasses.replace(settings, distribution_section=read_distribution(distribution).dict())
+
+
+def _check_executor(spec: Optional[executor_spec.ExecutorSpec]) -> None:
+    """Pipelines with a trainer_fn name TFX's Executor, as its own default calls a run_fn."""
+    if spec is None:
+        return
+    known = (tfx_executor.Executor, tfx_executor.GenericExecutor, Executor)
+    named = getattr(spec, "executor_class", None)
+    if named not in known:
+        raise DeclarationError(
+            f"custom_executor_spec names {getattr(named, '__name__', type(spec).__name__)}",
+            expected="none: this Trainer's own executor supervises the training",
+            todo="remove it, or use tfx.components.Trainer for that executor",
         )

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from components.trainer import replica_fixes
 from pipeline.errors import UserCodeError
 
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.
@@ -29,6 +30,7 @@ def distribute(
     train: Optional[tf.distribute.Strategy],
     evaluation: Optional[tf.distribute.Strategy],
     in_cluster: bool,
+    step_timeout: Optional[float] = None,
 ) -> tf.estimator.Estimator:
     """Rebuilds an Estimator around a RunConfig with the strategies.
 
@@ -37,6 +39,7 @@ def distribute(
         train: `RunConfig.train_distribute`.
         evaluation: `RunConfig.eval_distribute`.
         in_cluster: Does TF_CONFIG name other tasks.
+        step_timeout: Longest wait for the others in a step, in seconds; None waits for ever.
 
     Returns:
         The Estimator itself where nothing is declared; else another one of the same model_fn, params and folder.
@@ -53,18 +56,38 @@ def distribute(
             expected="the strategy in one place",
             todo="remove train_distribute and eval_distribute from the RunConfig, or trainer.distribution",
         )
+    changes: dict[str, Any] = {"train_distribute": train, "eval_distribute": evaluation}
+    if in_cluster and config.tf_random_seed is None:
+        # All workers must shuffle alike: RunConfig's own default.
+        changes["tf_random_seed"] = 1
+    if step_timeout is not None:
+        session_config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        if config.session_config is not None:
+            session_config.CopyFrom(config.session_config)
+        session_config.operation_timeout_in_ms = int(1000 * step_timeout)
+        changes["session_config"] = session_config
+    return rebuild(estimator, **changes)
+
+
+def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.Estimator:
+    """Makes another Estimator of the same model_fn, params and warm start.
+
+    Args:
+        estimator: Anyone's, canned ones included.
+        **changes: Arguments of `tf.estimator.RunConfig` that replace those of the Estimator's own.
+
+    Returns:
+        The other one; it may be trained in another folder.
+    """
+    replica_fixes.apply()
+    config = estimator.config
     kept: dict[str, Any] = {name: getattr(config, name) for name in _KEPT}
-    saves = {"save_checkpoints_steps": config.save_checkpoints_steps}
-    if config.save_checkpoints_steps is None:
-        saves = {"save_checkpoints_secs": config.save_checkpoints_secs}
-    rebuilt = tf.estimator.RunConfig(
-        **kept,
-        **saves,
-        train_distribute=train,
-        eval_distribute=evaluation,
-        # Else a worker of parameter servers sleeps five seconds and more before it trains.
-        experimental_max_worker_delay_secs=0,
-    )
+    # A RunConfig takes one of the two, even where the other is None.
+    saves = "save_checkpoints_secs" if config.save_checkpoints_steps is None else "save_checkpoints_steps"
+    if "save_checkpoints_steps" not in changes:
+        kept[saves] = getattr(config, saves)
+    # Else a worker of parameter servers sleeps five seconds and more before it trains.
+    rebuilt = tf.estimator.RunConfig(**{**kept, **changes}, experimental_max_worker_delay_secs=0)
     params = estimator.params
     return tf.estimator.Estimator(
         _model_fn(estimator, with_params=bool(params)),

@@ -87,7 +87,9 @@ def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
     """
     named = re.search(r"(\S*model\.ckpt-\d+)", str(error))
     latest = estimator.latest_checkpoint()
-    return bool(named and latest and not latest.endswith(named[1]) and not tf.train.checkpoint_exists(named[1]))
+    return bool(
+        named and latest and not latest.endswith(named[1]) and not tf.compat.v1.train.checkpoint_exists(named[1])
+    )
 
 
 def newest_export(estimator: tf.estimator.Estimator, exporters: Sequence[tf.estimator.Exporter]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from components.trainer import checkpoints, export
+from components.trainer import checkpoints, export, scaling_probe
 from components.trainer.cluster import plan
 from components.trainer.cluster.failure import Failure
 from components.trainer.cluster.group import Group
@@ -88,6 +88,8 @@ class Supervisor:
             os.remove(self._stop_file)
         checkpoints.drop_damaged(self._job.training_dir)
         with Signals() as signals:
+            if place is None or place.task.type == CHIEF:
+                self._probe(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
             elif not self._distribution.train.is_cluster:
@@ -97,6 +99,13 @@ class Supervisor:
         if self._distribution.train.is_cluster and self._report.publishes:
             checkpoints.remove_worker_copies(self._job.training_dir)
         return self._report.outcome()
+
+    def _probe(self, signals: Signals) -> None:
+        """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
+        if scaling_probe.is_needed(self._job):
+            self._attempts(plan.probe_task, signals)
+            for note in scaling_probe.read_notes(self._job.training_dir):
+                logger.warning(note)
 
     def _own_cluster(self, signals: Signals) -> None:
         with cluster_network(self._job, self._distribution) as network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, Optional
@@ -13,10 +14,11 @@ from tfx.components.util import udf_utils
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
-from components.trainer import evaluation, export, tensorflow_fixes
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, Orders
+from components.trainer import evaluation, export, scaling_probe, tensorflow_fixes
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, PROBE, PS, Orders
 from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
 from components.trainer.distribute import distribute
+from components.trainer.foreign_input import share
 from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
 from components.trainer.job import Job
 from components.trainer.measure_hook import measured
@@ -50,12 +52,16 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
     if "run_fn" in functions:
+        if orders.type == PROBE:
+            return
         _run_fn(functions["run_fn"], fn_args, distribution, orders, progress)
         if not orders.in_cluster or orders.type == CHIEF:
             export.check(fn_args.serving_model_dir)
             export.adopt(fn_args.serving_model_dir, path_utils.serving_model_dir(exports))
             progress.write("exported")
         return
+    if orders.type == PROBE:
+        tf.config.set_visible_devices([], "GPU")
     configure_devices(train, evaluate)
     if job.settings.trainer and job.settings.trainer.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -64,10 +70,23 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     progress.write("started")
     # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
     tf_config = os.environ.pop(_TF_CONFIG, None)
-    spec = _call_trainer_fn(functions["trainer_fn"], fn_args)
+    make_spec = functools.partial(_call_trainer_fn, functions["trainer_fn"], fn_args)
+    if orders.type == PROBE:
+        progress.write("running")
+        scaling_probe.run(make_spec, distribution, strategies[0], job.training_dir)
+        return
+    spec = make_spec()
     if tf_config is not None:
         os.environ[_TF_CONFIG] = tf_config
-    spec["estimator"] = distribute(spec["estimator"], *strategies, in_cluster=bool(orders.tf_config))
+    synchronous = orders.in_cluster and distribution.train.strategy == "multi_worker_mirrored"
+    spec["estimator"] = distribute(
+        spec["estimator"],
+        *strategies,
+        in_cluster=bool(orders.tf_config),
+        # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
+        step_timeout=distribution.train.timeout_seconds if synchronous else None,
+    )
+    spec.update(_shared_inputs(spec, distribution, *strategies))
     _train_and_evaluate(spec, distribution, orders, progress)
     if orders.evaluates:
         _adopt_exports(spec, exports)
@@ -107,10 +126,28 @@ def _run_fn(
 
 def _sections(distribution: Distribution, orders: Orders) -> tuple[Strategy, Strategy]:
     """The strategies of this task: one that only evaluates, or only trains, has no other."""
+    if orders.type == PROBE:
+        return scaling_probe.section(distribution), Strategy()
     # The exporter trains no step, and evaluates as declared.
     alone = distribution.train.is_cluster and not orders.in_cluster
     train = TrainStrategy() if alone else distribution.train
     return train, distribution.eval if orders.evaluates else Strategy()
+
+
+def _shared_inputs(
+    spec: dict[str, Any],
+    distribution: Distribution,
+    train: Optional[tf.distribute.Strategy],
+    evaluate: Optional[tf.distribute.Strategy],
+) -> dict[str, Any]:
+    """The specs, with input_fns for the strategies."""
+    train_spec, eval_spec = spec["train_spec"], spec["eval_spec"]
+    if train is not None:
+        in_step = distribution.train.strategy != "parameter_server"
+        train_spec = train_spec._replace(input_fn=share(train_spec.input_fn, in_step))
+    if evaluate is not None:
+        eval_spec = eval_spec._replace(input_fn=share(eval_spec.input_fn, training=False))
+    return {"train_spec": train_spec, "eval_spec": eval_spec}
 
 
 def _fn_args(job: Job) -> fn_args_utils.FnArgs:

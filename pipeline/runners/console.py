@@ -157,6 +157,7 @@ class View:
             self._live.start()
 
     def hide(self) -> None:
+        """Removes the moving line."""
         if self._live:
             self._live.stop()
             self._live = None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PS, WORKER, Orders
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, WORKER, Orders
 from components.trainer.cluster.ports import free_ports
 from components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
 from pipeline.config.distribution import Distribution
@@ -21,6 +21,11 @@ def single_task(attempt: int) -> list[Orders]:
 def exporter_task(attempt: int) -> list[Orders]:
     """The task that evaluates and exports after a cluster without an evaluator: none of its tasks does."""
     return [Orders(EXPORTER, 0, attempt)]
+
+
+def probe_task(attempt: int) -> list[Orders]:
+    """The task that tries the user's loss under several replicas."""
+    return [Orders(PROBE, 0, attempt)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:

@@ -26,8 +26,8 @@ def test_labels_are_named_and_in_order():
 def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (
         "import os, sys\n"
-        "from pipeline.runners.console import _quiet\n"
-        "with _quiet(sys.argv[1]) as terminal:\n"
+        "from pipeline.runners.console import quiet\n"
+        "with quiet(sys.argv[1]) as terminal:\n"
         "    print('from python')\n"
         "    os.write(2, b'from c\\n')\n"
         "    print('for the person', file=terminal)\n"
@@ -48,7 +48,7 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeyp
 
     monkeypatch.setattr(console, "_PROGRESS_SECONDS", 0.0)
     with (tmp_path / "out").open("w+") as file:
-        view = console._View(Console(file=file, width=200))
+        view = console.View(Console(file=file, width=200))
         try:
             view.node_started("Trainer", 6, 9)
             logging.getLogger("tfx_estimator.trainer").info("step 5/10, loss 0.5000")
