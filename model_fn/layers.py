@@ -55,6 +55,10 @@ class PooledConv2D(tf.keras.layers.Layer):
         return {**super().get_config(), "filters": self.filters, "kernel_size": self.kernel_size}
 
 
+# Above that of float32, relative, and below the step between two of 256 grey levels.
+_ROUNDING = 1e-5
+
+
 class SynchronizedBatchNormalization(tf.keras.layers.Layer):
     """Batch normalisation by the statistics of the global batch, whichever strategy splits it.
 
@@ -128,7 +132,8 @@ class StatelessDropout(tf.keras.layers.Layer):
 
     So each example keeps the same units whichever replica it falls to, and a resumed training draws what an
     uninterrupted one would have drawn: neither holds for `tf.keras.layers.Dropout`. An example is known by the content
-    of its image, since its place in a batch differs from strategy to strategy; equal images share a mask.
+    of its image, since its place in a batch differs from strategy to strategy; images that differ in brightness and
+    contrast alone share a mask.
 
     Inside an Estimator only: there is a global step, and `make_model_fn` tells the layer the images; a model_fn of
     your own calls its network within `dropout_keys`.
@@ -151,6 +156,8 @@ class StatelessDropout(tf.keras.layers.Layer):
             )
         self.rate = rate
 
+    # AutoGraph would make another error of ours.
+    @tf.autograph.experimental.do_not_convert
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Computes the layer.
 
@@ -224,7 +231,9 @@ _KEYS: contextvars.ContextVar[Optional[_Keys]] = contextvars.ContextVar("dropout
 
 
 def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
-    """Hashes each example to 32 bits.
+    """Hashes each example to 32 bits: which of its pixels are larger than another one of the same channel.
+
+    Not the pixels themselves: TensorFlow's optimisations round a preprocessing differently under another strategy.
 
     Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer arithmetic without
     primes, 1996 (the multiply-shift scheme).
@@ -236,9 +245,13 @@ def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
         uint32, [batch].
     """
     size = examples.shape[1:].num_elements()
+    channels = examples.shape[-1] if examples.shape.rank > 2 else 1
     flat = tf.cast(tf.reshape(examples, [-1, size]), tf.float32)
+    # Three eighths of the image away: at a half, all would be compared twice.
+    other = tf.roll(flat, channels * (size // channels * 3 // 8), axis=1)
+    larger = flat - other > _ROUNDING * (tf.abs(flat) + tf.abs(other))
     factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
-    hashes = tf.reduce_sum(tf.cast(tf.bitcast(flat, tf.uint32), tf.uint64) * factors, axis=-1)
+    hashes = tf.reduce_sum(tf.cast(larger, tf.uint64) * factors, axis=-1)
     return tf.cast(tf.bitwise.right_shift(hashes, tf.constant(32, tf.uint64)), tf.uint32)
 
 

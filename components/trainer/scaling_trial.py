@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import copy
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -28,6 +28,7 @@ _STEPS = (1, 5)
 # A change this small beside the largest of its kind is noise: the bias before a batch normalisation.
 _NOISE = 1e-5
 WEIGHTS = "weights"
+_OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read_batches(spec: Spec, count: int) -> tuple[Any, list[Batch]]:
@@ -187,7 +188,12 @@ def _repeat(element_spec: Any, batch: Batch, size: int) -> tf.data.Dataset:
         rows = [foreign_input.take_rows(next(rest), 0, size) if isinstance(spec, kinds) else None for spec in specs]
         return nest.pack_sequence_as(element_spec, rows)
 
-    return tf.data.Dataset.from_generator(lambda: itertools.repeat(tuple(batch)), output_signature=signature).map(pack)
+    def again() -> Iterator[tuple[Any, ...]]:
+        while True:
+            # Copies, as TensorFlow takes over the arrays' memory, and may write to it.
+            yield tuple(copy.deepcopy(value) for value in batch)
+
+    return tf.data.Dataset.from_generator(again, output_signature=signature).map(pack)
 
 
 def _changes(folder: str, steps: int) -> dict[str, np.ndarray]:
@@ -201,9 +207,9 @@ def _ratios(one: dict[str, np.ndarray], many: dict[str, np.ndarray], trained: Se
     """Compares the changes of trained variables and of what their names are part of: the optimizer's slots."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in one:
-        owner = max((each for each in trained if f"/{each}/" in f"/{name}/"), key=len, default=None)
-        if owner is not None and name in many:
-            groups[owner.split("/")[0], WEIGHTS if name == owner else name.rsplit("/", 1)[-1]].append(name)
+        place = _place(name, trained)
+        if place is not None and name in many:
+            groups[place].append(name)
     norms = {key: _norms([(one[name], many[name]) for name in names]) for key, names in groups.items()}
     largest: dict[str, float] = defaultdict(float)
     for (_, kind), pair in norms.items():
@@ -213,6 +219,18 @@ def _ratios(one: dict[str, np.ndarray], many: dict[str, np.ndarray], trained: Se
         for key, pair in norms.items()
         if max(pair) > _NOISE * largest[key[1]]
     }
+
+
+def _place(name: str, trained: Sequence[str]) -> Optional[tuple[str, str]]:
+    """The part of the model that a checkpoint's variable belongs to, and its kind; None where it is not trained."""
+    if name.endswith(_OBJECT):
+        # Of Keras: an Estimator made by model_to_estimator.
+        owner, _, slot = name.removesuffix(_OBJECT).partition("/.OPTIMIZER_SLOT/")
+        return owner.split("/")[0], slot.rsplit("/", 1)[-1] or WEIGHTS
+    owner = max((each for each in trained if f"/{each}/" in f"/{name}/"), key=len, default="")
+    if not owner:
+        return None
+    return owner.split("/")[0], WEIGHTS if name == owner else name.rsplit("/", 1)[-1]
 
 
 def _norms(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:

@@ -72,7 +72,7 @@ def test_two_workers_train_like_one_device(trainings):
     one, two = trainings.run(
         *(
             {
-                "data": "mnist",
+                "data": "mnist exact",
                 "model": "own_networks:in_float64",
                 "params": params,
                 "global_batch_size": 32,

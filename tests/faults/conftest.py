@@ -111,6 +111,6 @@ def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
 
 
 @pytest.fixture
-def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Faulty:  # noqa: F811
+def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Faulty:
     """Runs trainings with faults."""
     return Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])

@@ -53,7 +53,10 @@ def main(folder: str, module_file: str) -> None:
     statistics = StatisticsGen(examples=example_gen.outputs["examples"])
     schema = SchemaGen(statistics=statistics.outputs["statistics"])
     transform = Transform(
-        examples=example_gen.outputs["examples"], schema=schema.outputs["schema"], module_file=module_file
+        examples=example_gen.outputs["examples"],
+        schema=schema.outputs["schema"],
+        module_file=module_file,
+        disable_statistics=True,
     )
     trainers = [
         Trainer(

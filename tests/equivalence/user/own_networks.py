@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from model_fn import networks
-from model_fn.classifier import make_model_fn
 from model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
 
 
@@ -59,25 +59,40 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
     return tf.keras.Sequential([*stack, layers.Dense(num_classes, name="logits")], name="net")
 
 
-class _KillWorkerOnce(tf.estimator.SessionRunHook):
-    """Kills the process of a worker, not the chief's, at a step; once."""
+class _KillWorkerOnce(tf.keras.layers.Layer):
+    """Passes its inputs on, and kills the process of a worker, not the chief's, at a step; once."""
 
     def __init__(self, at: int, marker: Path) -> None:
+        super().__init__(name="kill")
         self._at = at
         self._marker = marker
 
-    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
-        return tf.estimator.SessionRunArgs(tf.compat.v1.train.get_global_step())
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
-        if config.get("task", {}).get("type") == "worker" and run_values.results >= self._at and not self._marker.exists():
+        if not training or config.get("task", {}).get("type") != "worker":
+            return inputs
+        looked = tf.numpy_function(self._look, [tf.compat.v1.train.get_global_step()], tf.int64)
+        with tf.control_dependencies([looked]):
+            return tf.identity(inputs)
+
+    def _look(self, step: np.int64) -> np.int64:
+        if step >= self._at and not self._marker.exists():
             self._marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        return step
 
 
-def killed_once(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> tf.estimator.EstimatorSpec:
-    """A model_fn of `mnist_cnn` whose worker dies at step `params["kill_at"]`, when there is no `params["marker"]`."""
-    spec = make_model_fn(networks.mnist_cnn)(features, labels, mode, params)
-    hook = _KillWorkerOnce(params["kill_at"], Path(params["marker"]))
-    return spec._replace(training_hooks=[*spec.training_hooks, hook])
+def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
+    """`mnist_cnn`, whose worker dies at a step unless it did already.
+
+    Args:
+        num_classes: Number of logits.
+        kill_at: Global step.
+        marker: File that tells that it did.
+
+    Returns:
+        An unbuilt model.
+    """
+    model = networks.mnist_cnn(num_classes)
+    model.add(_KillWorkerOnce(kill_at, Path(marker)))
+    return model

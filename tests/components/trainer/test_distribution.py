@@ -1,0 +1,210 @@
+"""A Trainer for anybody's pipeline: its parameter `distribution`, and a trainer_fn that knows nothing of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DeclarationError, UserCodeError
+
+# Its own RunConfig, input_fn, minimize, and a table whose gradients are sparse: another number of rows in each step.
+MODULE = """
+import tensorflow as tf
+import tensorflow_transform as tft
+
+train, initializer = tf.compat.v1.train, tf.compat.v1.initializers.glorot_uniform
+
+
+def model_fn(features, labels, mode):
+    pixels = tf.reshape(features["image"], [-1, 784])
+    ink = tf.cast(200 * tf.reduce_mean(pixels, 1), tf.int64) % 100
+    table = tf.compat.v1.get_variable("table", [100, 10], initializer=initializer(3))
+    dense = tf.compat.v1.layers.dense(pixels, 10, kernel_initializer=initializer(4))
+    outputs = {"logits": dense + tf.nn.embedding_lookup(table, ink)}
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        export = {"serving_default": tf.estimator.export.PredictOutput(outputs)}
+        return tf.estimator.EstimatorSpec(mode, outputs, export_outputs=export)
+    each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs["logits"])
+    loss = LOSS
+    optimizer = train.MomentumOptimizer(0.02, 0.9)
+    metrics = {
+        "accuracy": tf.compat.v1.metrics.accuracy(labels, tf.argmax(outputs["logits"], 1)),
+        "examples": tf.compat.v1.metrics.true_positives(labels > -1, labels > -1),
+    }
+    return tf.estimator.EstimatorSpec(
+        mode, loss=loss, train_op=optimizer.minimize(loss, train.get_global_step()), eval_metric_ops=metrics)
+
+
+def trainer_fn(fn_args, schema):
+    graph = tft.TFTransformOutput(fn_args.transform_output)
+    spec = graph.raw_feature_spec()
+
+    def parse(serialized):
+        features = graph.transform_raw_features(tf.io.parse_example(serialized, spec))
+        return features, features.pop("label")
+
+    def train_input():
+        files = sorted(tf.io.gfile.glob(fn_args.train_files))
+        return tf.data.TFRecordDataset(files).shuffle(2000, seed=5).repeat().batch(48).map(parse)
+
+    def eval_input():
+        return tf.data.TFRecordDataset(sorted(tf.io.gfile.glob(fn_args.eval_files))).batch(72).map(parse)
+
+    def receiver():
+        examples = tf.compat.v1.placeholder(tf.string, [None])
+        raw = tf.io.parse_example(examples, {"image": spec["image"]})
+        return tf.estimator.export.ServingInputReceiver(graph.transform_raw_features(raw), {"examples": examples})
+
+    config = tf.estimator.RunConfig(fn_args.serving_model_dir, save_checkpoints_steps=20, tf_random_seed=3)
+    return {
+        "estimator": tf.estimator.Estimator(model_fn, config=config),
+        "train_spec": tf.estimator.TrainSpec(train_input, max_steps=fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(
+            eval_input, steps=None, exporters=tf.estimator.FinalExporter("own", receiver)),
+    }
+"""
+MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
+WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
+
+
+@pytest.fixture
+def module_file(tmp_path: Path):
+    def write(loss: str) -> str:
+        path = tmp_path / "user_module.py"
+        path.write_text(MODULE.replace("LOSS", loss))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_two_workers(training, module_file):
+    import numpy as np
+    import tensorflow as tf
+
+    from components.trainer.settings import Settings
+
+    module = module_file("tf.reduce_mean(each)")
+    # Five batches of evaluation: two replicas do not get as many each.
+    declared = ({}, {"train": MIRRORED, "eval": MIRRORED}, {"train": WORKERS})
+    weights, logs = [], []
+    for section in declared:
+        model, model_run = training.run(Settings(distribution_section=section), steps=40, module_file=module)
+        checkpoint = tf.train.load_checkpoint(f"{model_run.uri}/Format-Serving")
+        weights.append({name: checkpoint.get_tensor(name) for name in checkpoint.get_variable_to_shape_map()})
+        logs.append(sorted({path.name.split(".")[0] for path in (Path(model_run.uri) / "logs").glob("*.log")}))
+        assert model_run.get_float_custom_property("eval_examples") == 360
+        assert model_run.get_float_custom_property("eval_accuracy") > 0.7
+        assert model_run.get_float_custom_property("restarts") == 0
+        assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert logs == [["chief-0"], ["chief-0", "probe-0"], ["chief-0", "exporter-0", "probe-0", "worker-0"]]
+    # Momentum moves only the rows of the table that a step has gradients of, in all three.
+    assert sorted(weights[0]) == [
+        "dense/bias",
+        "dense/bias/Momentum",
+        "dense/kernel",
+        "dense/kernel/Momentum",
+        "global_step",
+        "table",
+        "table/Momentum",
+    ]
+    for others in weights[1:]:
+        for name, value in weights[0].items():
+            np.testing.assert_allclose(others[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(training, module_file):
+    from components.trainer.settings import Settings
+
+    settings = Settings(distribution_section={"train": MIRRORED})
+    with pytest.raises(UserCodeError, match=re.escape("is 0.50 times that of one device")):
+        training.run(settings, steps=40, module_file=module_file("tf.reduce_sum(each) / 48"))
+    assert [path.name for path in training.root.rglob("*.log")] == ["probe-0.attempt-1.log"]
+    assert not list(training.root.rglob("model.ckpt-*"))
+
+
+def channels():
+    from tfx.types import Channel, standard_artifacts
+
+    return {
+        "examples": Channel(type=standard_artifacts.Examples),
+        "transform_graph": Channel(type=standard_artifacts.TransformGraph),
+        "trainer_fn": "user_module.trainer_fn",
+    }
+
+
+@pytest.mark.unit
+def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
+    from components.trainer import Trainer
+    from components.trainer.settings import SETTINGS_KEY, Settings
+    from pipeline.config.distribution import Distribution
+
+    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    section = {"train": WORKERS, "evaluator": True, "max_restarts": 1}
+    for given in (section, Distribution.parse_obj(section)):
+        trainer = Trainer(**channels(), distribution=given, settings=Settings(stall_timeout=9.0))
+        config = json.loads(trainer.exec_properties["custom_config"])
+        settings = Settings.from_dict(config[SETTINGS_KEY])
+        assert settings.distribution == Distribution.parse_obj(section)
+        assert settings.stall_timeout == 9.0
+    assert (
+        Settings.from_dict(
+            json.loads(Trainer(**channels()).exec_properties["custom_config"])[SETTINGS_KEY]
+        ).distribution
+        == Distribution()
+    )
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"train": {"strategy": "mirored"}}, "did you mean `mirrored`?"),
+        ({"train": {"strategy": "mirrored", "worker": 2}}, "did you mean `workers`?"),
+        ({"strategy": "mirrored"}, "did you mean `trainer.distribution.train.strategy`?"),
+        ({"train": {"strategy": "mirrored", "workers": 2}}, "the strategy mirrored takes no workers"),
+        ({"train": MIRRORED, "evaluator": True}, "trainer.distribution.evaluator"),
+        ({"train": WORKERS, "sharding": "file"}, "it is for the built-in input_fn"),
+        ({"train": {"workers": "two"}}, "text is no number"),
+        ({1: 2}, "unknown key `1`"),
+        ("mirrored", "1 problem"),
+    ],
+)
+def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told):
+    from components.trainer import Trainer
+
+    with pytest.raises(DeclarationError, match=re.escape(told)):
+        Trainer(**channels(), distribution=given)
+
+
+@pytest.mark.unit
+def test_one_distribution_is_enough():
+    from components.trainer import Trainer
+    from components.trainer.settings import Settings
+
+    with pytest.raises(DeclarationError, match="a distribution, and settings that hold one"):
+        Trainer(**channels(), distribution={}, settings=Settings(distribution_section={"train": WORKERS}))
+
+
+@pytest.mark.unit
+def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_path):
+    from tfx.components.trainer import executor as tfx_executor
+    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+    from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
+
+    from components.trainer import Trainer
+    from components.trainer.executor import Executor
+
+    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    trainer = Trainer(**channels(), custom_executor_spec=ExecutorClassSpec(tfx_executor.Executor))
+    assert trainer.executor_spec.executor_class is Executor
+    with pytest.raises(DeclarationError, match="this Trainer's own executor supervises the training"):
+        Trainer(**channels(), custom_executor_spec=ExecutorClassSpec(cloud_executor.GenericExecutor))

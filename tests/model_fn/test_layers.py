@@ -1,0 +1,128 @@
+"""The layers that train alike on one device and on many; tests/equivalence trains them on many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+RANDOM = np.random.default_rng(11)
+IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(16, 5, 5, 3), (32, 7)])
+def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
+    import tensorflow as tf
+
+    from model_fn.layers import SynchronizedBatchNormalization
+
+    inputs = tf.constant(np.random.default_rng(1).normal(2.0, 3.0, size=shape).astype(np.float32))
+    results = []
+    for kind in (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization):
+        layer = kind(momentum=0.7)
+        layer.build(inputs.shape)
+        layer.set_weights([np.linspace(0.5, 1.5, shape[-1]), np.linspace(-1, 1, shape[-1]), *layer.get_weights()[2:]])
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = layer(inputs, training=True)
+            loss = tf.reduce_sum(outputs**3)
+        gradients = tape.gradient(loss, [inputs, *layer.trainable_variables])
+        results.append([outputs, *gradients, *layer.get_weights(), layer(inputs, training=False)])
+        assert [weight.name.split("/")[-1] for weight in layer.weights] == [
+            "gamma:0",
+            "beta:0",
+            "moving_mean:0",
+            "moving_variance:0",
+        ]
+    for ours, keras in zip(*results):
+        np.testing.assert_allclose(ours, keras, rtol=1e-4, atol=1e-4)
+
+
+def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_its_config():
+    import tensorflow as tf
+
+    from model_fn.layers import SynchronizedBatchNormalization
+
+    layer = SynchronizedBatchNormalization.from_config(SynchronizedBatchNormalization(0.8, 0.01).get_config())
+    assert (layer.momentum, layer.epsilon) == (0.8, 0.01)
+    layer.trainable = False
+    inputs = tf.constant([[1.0], [3.0]])
+    np.testing.assert_allclose(layer(inputs, training=True), inputs / np.sqrt(1.01), rtol=1e-6)
+    np.testing.assert_array_equal(layer.moving_mean, [0.0])
+
+
+def test_a_synchronized_resnet_has_the_weights_of_the_other():
+    from model_fn.networks import cifar_resnet
+
+    shapes = []
+    for synchronized in (False, True):
+        model = cifar_resnet(10, synchronized=synchronized)
+        model.build((None, 32, 32, 3))
+        shapes.append({weight.name: weight.shape.as_list() for weight in model.weights})
+    assert shapes[0] == shapes[1]
+
+
+def drop(images=IMAGES, rate=0.25, units=400, step=3, seed=5, layers=1):
+    """What is left of ones after dropout in a training step: float [layers, images, units]."""
+    import tensorflow as tf
+
+    from model_fn.layers import StatelessDropout, dropout_keys
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        global_step = tf.compat.v1.train.get_or_create_global_step()
+        with dropout_keys(tf.constant(images), seed):
+            left = [StatelessDropout(rate)(tf.ones([len(images), units]), training=True) for _ in range(layers)]
+        session.run(global_step.assign(step))
+        return np.stack(session.run(left))
+
+
+def test_dropout_drops_its_rate_in_every_example_and_unit_and_keeps_the_sum():
+    left = drop(rate=0.25)[0]
+    np.testing.assert_allclose(np.unique(left), [0.0, 1 / 0.75], rtol=1e-6)
+    dropped = left == 0
+    # Six standard deviations of 25,600, of 400 and of 64 draws.
+    assert dropped.mean() == pytest.approx(0.25, abs=0.017)
+    np.testing.assert_allclose(dropped.mean(axis=1), 0.25, atol=0.13)
+    np.testing.assert_allclose(dropped.mean(axis=0), 0.25, atol=0.33)
+
+
+def test_dropout_is_drawn_anew_for_each_example_step_seed_and_layer():
+    first, second = drop(layers=2) == 0
+    pairs = [(first, second), (first, drop(step=4)[0] == 0), (first, drop(seed=6)[0] == 0), (first[1:], first[:-1])]
+    for one, other in pairs:
+        # Of two independent masks.
+        assert (one & other).mean() == pytest.approx(0.25**2, abs=0.01)
+
+
+def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
+    whole = drop()[0]
+    np.testing.assert_array_equal(drop(IMAGES[::-2])[0], whole[::-2])
+    np.testing.assert_array_equal(drop(IMAGES)[0], whole)
+    # Standardised, and with other roundings.
+    factor, mean = np.float32([1 / 61, 1 / 63, 1 / 66]), np.float32([2.1, 1.9, 1.7])
+    np.testing.assert_array_equal(drop(IMAGES * factor - mean)[0], whole)
+    np.testing.assert_array_equal(drop((IMAGES * factor - mean) * np.float32(1 + 3e-7))[0], whole)
+
+
+def test_dropout_passes_everything_on_outside_of_training():
+    import tensorflow as tf
+
+    from model_fn.layers import StatelessDropout
+
+    inputs = tf.ones([4, 6])
+    assert StatelessDropout(0.9)(inputs, training=False) is inputs
+    assert StatelessDropout.from_config(StatelessDropout(0.3).get_config()).rate == 0.3
+
+
+def test_dropout_that_does_not_know_its_examples_says_what_to_do():
+    import tensorflow as tf
+
+    from model_fn.layers import StatelessDropout
+
+    with tf.Graph().as_default(), pytest.raises(UserCodeError, match="with dropout_keys"):
+        tf.keras.Sequential([StatelessDropout(0.5)])(tf.ones([4, 6]), training=True)
+    with pytest.raises(UserCodeError, match="from 0 to less than 1"):
+        StatelessDropout(1.0)
