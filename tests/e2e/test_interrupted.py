@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
 STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints_steps=50")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+)
 def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
     command = [sys.executable, "-m", "pipeline", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
     run = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

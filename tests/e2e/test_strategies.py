@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Workdir
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(400)]
 
 POINTS = 0.005
 TRAIN = "trainer.distribution.train"
@@ -40,13 +40,10 @@ def one_device(shared) -> dict:
     "overrides",
     [
         pytest.param({"train__strategy": "multi_worker_mirrored", "evaluator": "true"}, id="multi_worker_mirrored"),
-        pytest.param(
-            {"train__strategy": "mirrored", "train__devices__cpu": "2"}, id="mirrored", marks=pytest.mark.long
-        ),
+        pytest.param({"train__strategy": "mirrored", "train__devices__cpu": "2"}, id="mirrored"),
         pytest.param(
             {"train__strategy": "central_storage", "train__devices__cpu": "2"},
             id="central_storage",
-            marks=pytest.mark.long,
         ),
         pytest.param(
             {
@@ -56,7 +53,6 @@ def one_device(shared) -> dict:
                 "eval__devices__cpu": "2",
             },
             id="mirrored both",
-            marks=pytest.mark.long,
         ),
     ],
 )
@@ -71,7 +67,6 @@ def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, overr
     assert Path(results["pushed"], "saved_model.pb").exists()
 
 
-@pytest.mark.long
 def test_parameter_servers_reach_the_accuracy_of_one_device(shared):
     # Asynchronous gradients are a step old: at the preset's learning rate they need the preset's steps.
     one_device = shared(train_steps=2000)
