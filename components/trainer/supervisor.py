@@ -40,6 +40,7 @@ _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names.
 _STOP_NOTICE_SECONDS = 2.0
 _STOP_SECONDS = 60.0
+_CONSEQUENCE_SECONDS = 60.0
 
 logger = logging.getLogger("tfx_estimator.trainer")
 
@@ -68,6 +69,7 @@ class Supervisor:
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
         self._restarts = 0
+        self._cause_at = -math.inf
         self._network: tuple[int, ...] = ()
 
     def run(self) -> Outcome:
@@ -174,12 +176,17 @@ class Supervisor:
 
     def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
         """Records a restart, or raises the failure where none is left."""
-        if not failure.retryable or self._restarts >= allowed:
+        recent = time.monotonic() - self._cause_at <= _CONSEQUENCE_SECONDS
+        follows = failure.from_peer and recent and self._can_restart_alone(failure.task)
+        if not failure.retryable or (self._restarts >= allowed and not follows):
             error = failure.error
             if failure.retryable and allowed:
                 error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
             raise error
-        self._restarts += 1
+        # What a task's end does to others, in a cluster that takes single tasks back, is no failure of its own.
+        if not follows:
+            self._restarts += 1
+            self._cause_at = time.monotonic()
         self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step))
 
     def _stop(self, group: Group, signals: Signals) -> None:
