@@ -9,6 +9,8 @@ import tensorflow as tf
 from components.trainer import replica_fixes
 from pipeline.errors import UserCodeError
 
+# Of a cluster whose RunConfig has none.
+SEED = 1
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.
 _KEPT = (
     "model_dir",
@@ -58,8 +60,8 @@ def distribute(
         )
     changes: dict[str, Any] = {"train_distribute": train, "eval_distribute": evaluation}
     if in_cluster and config.tf_random_seed is None:
-        # All workers must shuffle alike: RunConfig's own default.
-        changes["tf_random_seed"] = 1
+        # All workers must shuffle alike.
+        changes["tf_random_seed"] = SEED
     if step_timeout is not None:
         session_config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         if config.session_config is not None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.util import nest
 
 from components.trainer import foreign_input
-from components.trainer.distribute import rebuild
+from components.trainer.distribute import SEED, rebuild
 from pipeline.errors import TfxEstimatorError, UserCodeError
 
 # What trainer_fn returns.
@@ -46,7 +46,8 @@ def read_batches(spec: Spec, count: int) -> tuple[Any, list[Batch]]:
     """
     estimator: tf.estimator.Estimator = spec["estimator"]
     with tf.Graph().as_default():
-        tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
+        seed = estimator.config.tf_random_seed
+        tf.compat.v1.set_random_seed(SEED if seed is None else seed)
         mode = tf.estimator.ModeKeys.TRAIN
         dataset = foreign_input.call(spec["train_spec"].input_fn, mode, estimator.params, estimator.config)
         iterator = tf.compat.v1.data.make_initializable_iterator(dataset)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent / "tabular"
@@ -25,7 +25,7 @@ def test_a_canned_estimator_is_trained_alike_by_one_device_two_replicas_and_two_
         [sys.executable, str(HERE / "run_cancer.py"), str(tmp_path), module_file],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         cwd=PROJECT,
         check=False,
     )

@@ -59,28 +59,37 @@ STEPS = {"minimize": minimize, "apply": apply, "clip": clip, "updates": updates}
 
 
 def input_fn() -> tf.data.Dataset:
-    random = np.random.RandomState(0)
+    return examples(np.random.RandomState(0))
+
+
+def unseeded_input_fn() -> tf.data.Dataset:
+    return examples(np.random)
+
+
+def examples(random: Any) -> tf.data.Dataset:
     numbers = random.rand(512, 8).astype(np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((numbers, (numbers.sum(1) > 4).astype(np.int64)))
     return dataset.shuffle(512).repeat().batch(BATCH)
 
 
-def make_spec(loss: str, optimizer: str, step: str, dropout: str = "") -> dict[str, Any]:
+def make_spec(loss: str, optimizer: str, step: str, special: str = "") -> dict[str, Any]:
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
         hidden = layers.dense(features, 64, activation=tf.nn.relu)
-        if dropout:
+        if special == "dropout":
             hidden = layers.dropout(layers.batch_normalization(hidden, training=True), 0.5, training=True)
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=layers.dense(hidden, 2))
         total = LOSSES[loss](each)
         return tf.estimator.EstimatorSpec(mode, loss=total, train_op=STEPS[step](OPTIMIZERS[optimizer](), total))
 
     estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
-    return {"estimator": estimator, "train_spec": tf.estimator.TrainSpec(input_fn)}
+    reader = unseeded_input_fn if special == "unseeded" else input_fn
+    return {"estimator": estimator, "train_spec": tf.estimator.TrainSpec(reader)}
 
 
 def main(strategy: str, cases: list[str]) -> None:
     """Tries the cases, for example `mean adam minimize`, under two replicas of a strategy."""
-    distribution = Distribution.parse_obj({"train": {"strategy": strategy, "devices": {"cpu": 2}}})
+    devices = {} if strategy == "multi_worker_mirrored" else {"cpu": 2}
+    distribution = Distribution.parse_obj({"train": {"strategy": strategy, "devices": devices}})
     section = scaling_probe.section(distribution)
     configure_devices(section)
     made = make_strategy(section)
@@ -88,7 +97,7 @@ def main(strategy: str, cases: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 scaling_probe.run(functools.partial(make_spec, *case.split()), distribution, made, folder)
-                verdict = "right"
+                verdict = "; ".join(["right", *scaling_probe.read_notes(folder)])
             except UserCodeError as error:
                 verdict = str(error)
         print(json.dumps([case, verdict]), flush=True)

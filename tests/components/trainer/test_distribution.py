@@ -129,6 +129,23 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
     assert not list(training.root.rglob("model.ckpt-*"))
 
 
+@pytest.mark.unit
+def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
+    import tensorflow as tf
+
+    from components.trainer.distribute import distribute
+
+    def seed(own: int | None, in_cluster: bool) -> int | None:
+        config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=own)
+        estimator = tf.estimator.Estimator(lambda features, labels, mode: None, config=config)
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        return distribute(estimator, strategy, None, in_cluster=in_cluster).config.tf_random_seed
+
+    assert seed(None, in_cluster=True) == 1
+    assert seed(7, in_cluster=True) == 7
+    assert seed(None, in_cluster=False) is None
+
+
 def channels():
     from tfx.types import Channel, standard_artifacts
 

@@ -42,11 +42,13 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_their_factor():
         "mean sgd clip": "or each replica clips its gradients before they are added up",
         "global adam minimize dropout": "is 0.",
     }
-    verdicts = try_cases("mirrored", *right, *wrong)
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong, "mean sgd minimize unseeded")
     for case in right:
         assert verdicts[case] == "right", case
     for case, told in wrong.items():
         assert told in verdicts[case], case
+    # Every worker would shuffle in its own way.
+    assert verdicts["mean sgd minimize unseeded"].startswith("right; TrainSpec.input_fn makes other batches each time")
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
 
