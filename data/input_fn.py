@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 
 import tensorflow as tf
 
 from data.features import LABEL
-from data.sharding import ELEMENT, FILE, own_elements, own_files, per_replica_batch_size, pipeline_count
+from data.sharding import (
+    ELEMENT,
+    FILE,
+    batch_sizes,
+    own_elements,
+    own_files,
+    per_replica_batch_size,
+    pipeline_count,
+    replicas_of_pipeline,
+)
 from pipeline.errors import DeclarationError
 
 # More of them cost more CPU than they save time.
@@ -41,7 +50,7 @@ class ExampleReader:
       is as long as its own files, and the position after a resume is approximate: each pipeline skips an equal share
       of the examples trained with so far, whatever part it really had in them.
 
-    Evaluation always shares by element.
+    Evaluation always shares by element, and its last batches are smaller where its data do not divide evenly.
 
     Args:
         train_files: TFRecord files of the training split.
@@ -137,9 +146,12 @@ class ExampleReader:
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)
         records = own_elements(_records(tf.data.Dataset.from_tensor_slices(sorted(self.eval_files))), context)
-        return self._parsed(records.batch(_chunk(batch_size)), batch_size, drop_remainder=False)
+        sizes = batch_sizes(records, batch_size, replicas_of_pipeline(context))
+        return self._parsed(records.batch(_chunk(batch_size)), sizes, drop_remainder=False)
 
-    def _parsed(self, chunks: tf.data.Dataset, batch_size: int, drop_remainder: bool) -> tf.data.Dataset:
+    def _parsed(
+        self, chunks: tf.data.Dataset, batch_size: Union[int, tf.Tensor], drop_remainder: bool
+    ) -> tf.data.Dataset:
         def parse(serialized: tf.Tensor) -> tuple[Features, tf.Tensor]:
             features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
             return features, features.pop(self.label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import tensorflow as tf
 
@@ -51,6 +51,47 @@ def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[t
             todo=f"for example {lower} or {lower + replicas}" if lower else f"for example {replicas}",
         )
     return context.get_per_replica_batch_size(global_batch_size)
+
+
+def replicas_of_pipeline(context: Optional[tf.distribute.InputContext]) -> int:
+    """Counts the replicas that one input pipeline feeds.
+
+    Args:
+        context: Which of how many input pipelines this is; None is the only one, for one replica.
+
+    Returns:
+        1 or more.
+    """
+    return context.num_replicas_in_sync // context.num_input_pipelines if context else 1
+
+
+def batch_sizes(dataset: tf.data.Dataset, batch_size: int, replicas: int) -> Union[int, tf.Tensor]:
+    """Sizes of batches such that the data end with a batch for every replica.
+
+    Where they end in the middle of a step, the replicas without a batch end the step, and whether the others have
+    counted theirs by then is a race in TensorFlow: an evaluation loses examples. So the last step's examples are shared
+    out evenly, and the last two steps' where there would be fewer of them than replicas.
+
+    Args:
+        dataset: What is batched; it is read once more, to count it, where there are several replicas.
+        batch_size: Of one replica, in elements.
+        replicas: They take the batches in turn.
+
+    Returns:
+        The size of all batches; or int64 [batches], the size of each.
+    """
+    if replicas == 1:
+        return batch_size
+    count = dataset.reduce(tf.constant(0, tf.int64), lambda total, _: total + 1)
+    step = batch_size * replicas
+    whole_steps = tf.maximum(count - replicas, 0) // step
+    rest = count - whole_steps * step
+    rest_batches = -(-rest // step) * replicas
+    edges = tf.range(rest_batches + 1) * rest // tf.maximum(rest_batches, 1)
+    # Not 0: fewer elements than replicas cannot be shared out.
+    rest_sizes = tf.maximum(edges[1:] - edges[:-1], 1)
+    whole = tf.fill([whole_steps * replicas], tf.constant(batch_size, tf.int64))
+    return tf.concat([whole, rest_sizes], axis=0)
 
 
 def own_elements(dataset: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:

@@ -51,7 +51,7 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     exports = export.exports_dir(job.training_dir)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
-    if "run_fn" in functions:
+    if "trainer_fn" not in functions:
         if orders.type == PROBE:
             return
         _run_fn(functions["run_fn"], fn_args, distribution, orders, progress)
