@@ -79,7 +79,8 @@ def _check(faulty, train, model, model_run):
         assert STEPS <= number("last_step") <= STEPS + 2
     # A parameter server takes the session of each worker with it.
     assert number("restarts") <= (3 if train is PS else 2)
-    assert number("lost_steps") <= INTERVAL
+    # Asynchronous workers go on while the chief writes a checkpoint.
+    assert number("lost_steps") <= INTERVAL + (0 if train is MWMS else 10)
     assert number("eval_accuracy") > 0.9
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     start, resumed = faulty.rows[-1][-2:]
