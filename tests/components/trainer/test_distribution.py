@@ -80,6 +80,7 @@ def module_file(tmp_path: Path):
     return write
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_two_workers(training, module_file):
