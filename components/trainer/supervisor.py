@@ -205,7 +205,7 @@ class Supervisor:
             # Reports come twice a second: the step may be that much further.
             ask_to_stop(self._stop_file, step + 2 * notice)
             deadline = time.monotonic() + _STOP_SECONDS
-            while not group.ended(trainers_only=True) and time.monotonic() < deadline and not signals.again:
+            while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
                 group.look()
                 time.sleep(_POLL_SECONDS)
             group.look()

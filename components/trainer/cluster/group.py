@@ -110,23 +110,14 @@ class Group:
             return False
         return all(codes[name] == 0 for name in needed if self._members[name].process.orders.type in (CHIEF, EVALUATOR))
 
-    def ended(self, trainers_only: bool = False) -> bool:
-        """Has every task ended, however.
-
-        Args:
-            trainers_only: Only the tasks that train count.
-        """
-        members = [m for m in self._members.values() if m.process.orders.trains or not trainers_only]
-        return all(member.process.code is not None for member in members)
+    def trainers_ended(self) -> bool:
+        """Has every task that trains ended, however."""
+        return all(m.process.code is not None for m in self._members.values() if m.process.orders.trains)
 
     def trains(self) -> bool:
         """Are steps being done."""
         members = self._members.values()
         return any(m.process.orders.trains and m.seen == "step" and m.process.code is None for m in members)
-
-    def codes(self) -> dict[str, Optional[int]]:
-        """Exit codes by task; None as long as it runs."""
-        return {name: member.process.code for name, member in self._members.items()}
 
     def kill(self) -> None:
         """Ends all tasks, and what they started."""
@@ -166,8 +157,8 @@ class Group:
         if self._suspect is None:
             self._suspect = (now, self._blame_silent(failures[0]))
         since, suspect = self._suspect
-        alone = len([code for code in codes.values() if code is None]) == 0
-        return suspect if alone or now - since > _CAUSE_SECONDS else None
+        all_ended = all(code is not None for code in codes.values())
+        return suspect if all_ended or now - since > _CAUSE_SECONDS else None
 
     def _blame_silent(self, found: Failure) -> Failure:
         """Names the stopped task behind the error of one that waited for it."""
