@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import datetime
 import json
 import logging
 import os
-import signal
-import sys
 import time
 from collections.abc import Iterator
-from typing import IO, Any, Optional
+from typing import Any, Optional
 
 from rich.console import Console
 from rich.live import Live
@@ -22,9 +19,9 @@ from rich.table import Table
 from data.features import LABEL
 from pipeline.config import Loaded
 from pipeline.config.render import render
-from pipeline.errors import PipelineError
-from pipeline.places import Places, only_run
+from pipeline.places import Places
 from pipeline.runners.explain import explain
+from pipeline.runners.terminal import in_order, quiet
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
@@ -44,18 +41,10 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         TfxEstimatorError: The run failed.
     """
     places = Places(workdir, loaded.declaration.name)
-    with only_run(places), terminated_as_exit():
-        try:
-            logs = _make_logs(loaded, places)
-            log = os.path.join(logs, "pipeline.log")
-            with quiet(log) as terminal:
-                _run(loaded, places, logs, Console(file=terminal, highlight=False, soft_wrap=True))
-        except OSError as error:
-            raise PipelineError(
-                f"{error.filename or places.home}: {error.strerror or error}",
-                expected="a work folder that can be written",
-                todo="make room, or name another --workdir",
-            ) from error
+    with in_order(places):
+        logs = _make_logs(loaded, places)
+        with quiet(os.path.join(logs, "pipeline.log")) as terminal:
+            _run(loaded, places, logs, Console(file=terminal, highlight=False, soft_wrap=True))
     return 0
 
 
@@ -221,49 +210,3 @@ def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tupl
 
     order = sorted(values, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
     return ", ".join(f"{title(value)} {values[value][0]:.3f}" for value in order)
-
-
-@contextlib.contextmanager
-def terminated_as_exit() -> Iterator[None]:
-    """Makes SIGTERM unwind the stack, so that what runs is ended in order."""
-
-    def leave(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def quiet(log: str) -> Iterator[IO[str]]:
-    """Sends all that libraries print, C++ included, to a file.
-
-    Yields:
-        What is left for us: the terminal.
-    """
-    atexit.register(_hide_teardown)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    out, err = os.dup(1), os.dup(2)
-    with open(log, "ab", buffering=0) as file, os.fdopen(os.dup(out), "w", encoding="utf-8") as terminal:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield terminal
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            terminal.flush()
-            os.dup2(out, 1)
-            os.dup2(err, 2)
-            os.close(out)
-            os.close(err)
-
-
-def _hide_teardown() -> None:
-    """TensorFlow prints ignored exceptions while the interpreter shuts down."""
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

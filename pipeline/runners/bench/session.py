@@ -14,12 +14,13 @@ from typing import Any, Optional
 from rich.console import Console
 
 from pipeline.config import Loaded
-from pipeline.errors import PipelineError, StoppedError, TfxEstimatorError, TrainingError, UserCodeError
-from pipeline.places import Places, only_run
-from pipeline.runners import console as run_console
+from pipeline.errors import StoppedError, TfxEstimatorError, TrainingError, UserCodeError
+from pipeline.places import Places
 from pipeline.runners.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from pipeline.runners.bench.strategies import available_cores
+from pipeline.runners.console import View
 from pipeline.runners.explain import explain
+from pipeline.runners.terminal import in_order, quiet
 
 _WIDTH_OF_A_FILE = 140
 
@@ -41,22 +42,14 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
             are written all the same.
     """
     places = Places(workdir, loaded.declaration.name)
-    with only_run(places), run_console.terminated_as_exit():
-        try:
-            folder = os.path.join(places.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
-            os.makedirs(folder)
-            log = os.path.join(folder, "bench.log")
-            with run_console.quiet(log) as terminal:
-                width = None if terminal.isatty() else _WIDTH_OF_A_FILE
-                console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
-                console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {output or folder}")
-                _Session(loaded, plan, places, folder, console).run(output or folder)
-        except OSError as error:
-            raise PipelineError(
-                f"{error.filename or places.home}: {error.strerror or error}",
-                expected="a work folder that can be written",
-                todo="make room, or name another --workdir",
-            ) from error
+    with in_order(places):
+        folder = os.path.join(places.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+        os.makedirs(folder)
+        with quiet(os.path.join(folder, "bench.log")) as terminal:
+            width = None if terminal.isatty() else _WIDTH_OF_A_FILE
+            console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
+            console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {output or folder}")
+            _Session(loaded, plan, places, folder, console).run(output or folder)
     return 0
 
 
@@ -69,7 +62,7 @@ class _Session:
         self._places = places
         self._folder = folder
         self._console = console
-        self._view = run_console.View(console)
+        self._view = View(console)
         self._failed: dict[str, TfxEstimatorError] = {}
 
     def run(self, output: str) -> None:

@@ -26,7 +26,7 @@ def test_labels_are_named_and_in_order():
 def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (
         "import os, sys\n"
-        "from pipeline.runners.console import quiet\n"
+        "from pipeline.runners.terminal import quiet\n"
         "with quiet(sys.argv[1]) as terminal:\n"
         "    print('from python')\n"
         "    os.write(2, b'from c\\n')\n"
