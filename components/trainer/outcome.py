@@ -15,6 +15,7 @@ class Restart:
         cause: The task and what happened to it.
         what: Which tasks were started again.
         step: Global step at which it happened; -1 before the first.
+        follows: Is it but what the restart before did to another task; it counts as one with that.
         lost_steps: Steps done again; None until training goes on.
         seconds: From the failure until training went on; None until it does.
     """
@@ -22,6 +23,7 @@ class Restart:
     cause: str
     what: str
     step: int
+    follows: bool = False
     lost_steps: Optional[int] = None
     seconds: Optional[float] = None
 
@@ -60,7 +62,7 @@ class Outcome:
             "last_step": float(self.last_step),
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
-            "restarts": float(len(self.restarts)),
+            "restarts": float(sum(not restart.follows for restart in self.restarts)),
             "lost_steps": float(sum(restart.lost_steps or 0 for restart in self.restarts)),
         }
         return {**facts, **{f"eval_{name}": value for name, value in self.metrics.items()}}

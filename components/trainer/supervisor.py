@@ -38,7 +38,8 @@ from pipeline import errors
 
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names.
-_STOP_NOTICE_SECONDS = 2.0
+_STOP_NOTICE_SECONDS = 3.0
+_PACE_SECONDS = 1.0
 _STOP_SECONDS = 60.0
 _CONSEQUENCE_SECONDS = 60.0
 
@@ -187,7 +188,7 @@ class Supervisor:
         if not follows:
             self._restarts += 1
             self._cause_at = time.monotonic()
-        self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step))
+        self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step, follows))
 
     def _stop(self, group: Group, signals: Signals) -> None:
         """Ends training at a checkpoint, as a signal asked for.
@@ -196,14 +197,12 @@ class Supervisor:
             StoppedError: Always.
         """
         number = signals.received or signal.SIGTERM
-        step = group.step
         if group.trains():
             name = signal.Signals(number).name
             logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
             synchronous = self._distribution.train.strategy == "multi_worker_mirrored"
-            notice = max(2, math.ceil(self._report.steps_per_second() * _STOP_NOTICE_SECONDS)) if synchronous else 0
-            # Reports come twice a second: the step may be that much further.
-            ask_to_stop(self._stop_file, step + 2 * notice)
+            notice = self._steps_of_notice(group) if synchronous else 0
+            ask_to_stop(self._stop_file, group.step + notice)
             deadline = time.monotonic() + _STOP_SECONDS
             while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
                 group.look()
@@ -217,6 +216,14 @@ class Supervisor:
             todo="run the same again: training goes on from there",
             exit_code=128 + number,
         )
+
+    def _steps_of_notice(self, group: Group) -> int:
+        """Steps until the one that all tasks of a synchronous cluster stop at, by the present pace."""
+        before = group.step
+        time.sleep(_PACE_SECONDS)
+        group.look()
+        pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
+        return max(2, math.ceil(pace * _STOP_NOTICE_SECONDS))
 
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import traceback
+from typing import Optional
 
 from components.trainer.cluster.orders import Orders
 from components.trainer.job import Job, TaskFiles
@@ -60,6 +61,7 @@ def main(argv: list[str]) -> int:
             ProgressWriter(files.progress).write("stopped")
             return STOPPED
         traceback.print_exc()
+        error = _of_ours(error)
         _write_error(files.error, error)
         # Not by the interpreter's own way out, where TensorFlow's servers may wait for tasks that have gone.
         os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
@@ -79,6 +81,14 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
+
+
+def _of_ours(error: BaseException) -> BaseException:
+    """The error of this project that a model_fn raised under several replicas: AutoGraph replaces it by its own."""
+    found: Optional[BaseException] = error if type(error).__name__ == "StagingError" else None
+    while found is not None and not isinstance(found, TfxEstimatorError):
+        found = found.__cause__ or found.__context__
+    return found or error
 
 
 def _write_error(path: str, error: BaseException) -> None:

@@ -14,7 +14,7 @@ from tfx.components.util import udf_utils
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
-from components.trainer import evaluation, export, scaling_probe, tensorflow_fixes
+from components.trainer import early_saves, evaluation, export, scaling_probe, tensorflow_fixes
 from components.trainer.cluster.orders import CHIEF, EVALUATOR, PROBE, PS, Orders
 from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
 from components.trainer.distribute import distribute
@@ -48,6 +48,8 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     distribution = job.settings.distribution
     train, evaluate = _sections(distribution, orders)
     tensorflow_fixes.apply()
+    if train.strategy == "parameter_server":
+        early_saves.apply(trainers=train.worker_count)
     exports = export.exports_dir(job.training_dir)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
@@ -212,7 +214,7 @@ def _train_and_evaluate(
     """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
     spec = measured(spec, orders)
     estimator: tf.estimator.Estimator = spec["estimator"]
-    stop = StopHook(orders.stop_file)
+    stop = StopHook(orders.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
     if distribution.train.strategy == "multi_worker_mirrored" and orders.in_cluster:
         train_hooks.append(FailFastHook())

@@ -228,7 +228,8 @@ def _supervised() -> list[Any]:
             time.sleep(0.1)
 
     threading.Thread(target=supervise, daemon=True).start()
-    return [TrainingProgressHook(ProgressWriter(path)), StopHook(os.path.join(folder, "stop")), FailFastHook()]
+    progress = ProgressWriter(path)
+    return [TrainingProgressHook(progress), StopHook(os.path.join(folder, "stop"), progress), FailFastHook()]
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Group:
 
     @property
     def step(self) -> int:
-        """The highest global step that a task has reported; -1 before the first."""
+        """The highest global step that a task has done; -1 before the first."""
         return self._step
 
     def start(self, orders: Sequence[Orders]) -> None:
@@ -129,15 +129,15 @@ class Group:
         events = member.process.events()
         for event in events:
             member.seen = event["event"]
-            if member.seen == "step":
-                if event["step"] > member.step:
-                    member.step, member.moved = event["step"], now
-                if event["step"] > self._step:
-                    self._step, self._moved = event["step"], now
-            elif member.seen in _PROGRESS:
+            if member.seen in _PROGRESS:
                 member.moved = now
                 self._moved = now if member.process.orders.trains else self._moved
             self._hear(member.process.orders, event)
+        step = member.process.step()
+        if step > member.step:
+            member.step, member.moved = step, now
+        if step > self._step:
+            self._step, self._moved = step, now
         size = member.process.log_size()
         # A run_fn reports nothing of its own: that its log grows counts as life.
         if member.seen == "running" and size != member.log_size:

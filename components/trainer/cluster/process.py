@@ -70,6 +70,10 @@ class TaskProcess:
         """What the task has reported since the last call."""
         return self._events.read()
 
+    def step(self) -> int:
+        """The global step that it did last; -1 before the first."""
+        return self._events.step()
+
     def silent(self) -> float:
         """Seconds since its interpreter last showed that it runs."""
         try:

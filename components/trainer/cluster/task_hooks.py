@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.training import training_util
 
 from components.trainer.cluster.orders import asked_to_stop
+from components.trainer.progress import ProgressWriter
 
 _LOOK_SECONDS = 0.1
 
@@ -37,32 +39,44 @@ class FailFastHook(tf.estimator.SessionRunHook):
 
 
 class StopHook(tf.estimator.SessionRunHook):
-    """Ends training at the step that the supervisor asks for, the same one in each task.
+    """Shows the supervisor each step, and ends training at the one that it asks for, the same in each task.
 
     Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
 
     Args:
         path: The orders' `stop_file`.
+        progress: Where to show the step.
+        alone: Is each step of this process one global step; asynchronous workers do some of each other's.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, progress: ProgressWriter, alone: bool = True) -> None:
         self._path = path
+        self._progress = progress
+        self._alone = alone
         self._last = 0.0
-        self._stop_at: int | None = None
+        self._stop_at: Optional[int] = None
         self._step = 0
         self.stopped = False
 
     def begin(self) -> None:
         """Finds the global step."""
-        self._tensor = tf.compat.v1.train.get_or_create_global_step()
+        # The tensor that TensorFlow's own hooks ask for in every step.
+        self._tensor = training_util._get_or_create_global_step_read()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Notes the step that training starts from."""
         self._step = int(session.run(self._tensor))
+        self._progress.at(self._step)
+
+    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+        """Asks for the global step where others add to it."""
+        return None if self._alone else tf.estimator.SessionRunArgs(self._tensor)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Counts the step, and looks for the request ten times a second."""
-        self._step += 1
+        # One that is read is read beside the update, and may be that of before.
+        self._step = self._step + 1 if self._alone else int(run_values.results)
+        self._progress.at(self._step)
         if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
             self._last = time.monotonic()
             self._stop_at = asked_to_stop(self._path)

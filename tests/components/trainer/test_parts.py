@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -25,6 +28,56 @@ def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
         file.write('ep", "step": 2}\n')
     assert [event["step"] for event in reader.read()] == [2]
     assert reader.read() == []
+
+
+def test_the_step_of_a_killed_process_is_known(tmp_path):
+    from components.trainer.progress import ProgressReader
+
+    path = str(tmp_path / "progress.jsonl")
+    reader = ProgressReader(path)
+    assert reader.step() == -1
+    code = f"""
+import os, signal
+from components.trainer.progress import ProgressWriter
+progress = ProgressWriter({path!r})
+for step in range(0, 2**33 + 1, 2**20):
+    progress.at(step)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert reader.step() == 2**33
+
+
+def test_an_error_of_ours_under_several_replicas_stays_one():
+    import tensorflow as tf
+
+    from components.trainer.task import _of_ours
+
+    @tf.function
+    def model_fn(raised: Exception) -> None:
+        raise raised
+
+    said = errors.UserCodeError("the loss is a vector", expected="a scalar", todo="reduce it")
+    with pytest.raises(Exception, match="the loss is a vector") as caught:
+        model_fn(said)
+    assert type(caught.value).__name__ == "StagingError"
+    assert _of_ours(caught.value) is said
+    with pytest.raises(ValueError, match="theirs") as theirs:
+        model_fn(ValueError("theirs"))
+    assert _of_ours(theirs.value) is theirs.value
+
+
+def test_a_restart_that_follows_from_another_counts_with_it():
+    from components.trainer.outcome import Outcome, Restart
+
+    restarts = (
+        Restart("ps-0 was killed", "ps-0 was started again", 30),
+        Restart("chief-0 failed", "chief-0 was started again", 32, follows=True, lost_steps=7, seconds=9.0),
+    )
+    outcome = Outcome(0, 50, 60.0, 100.0, {}, restarts)
+    assert outcome.properties()["restarts"] == 1
+    assert outcome.properties()["lost_steps"] == 7
+    assert [each["cause"] for each in json.loads(outcome.history())] == ["ps-0 was killed", "chief-0 failed"]
 
 
 def test_a_job_survives_its_file(tmp_path):
