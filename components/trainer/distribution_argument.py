@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Union
 
 from pydantic.v1 import ValidationError
@@ -10,7 +10,7 @@ from pydantic.v1 import ValidationError
 from pipeline.config.distribution import Distribution
 from pipeline.config.explain import explain
 from pipeline.config.problems import Problem
-from pipeline.config.strategy_checks import check_strategies
+from pipeline.config.strategy_checks import check_own_input, check_strategies
 from pipeline.errors import DeclarationError
 
 _PATH = ("trainer", "distribution")
@@ -40,7 +40,7 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
                 location = tuple(part for part in item["loc"] if part != "__root__")
                 problems.append(explain({**item, "loc": (*_PATH, *location)}, whole, lambda path: ""))
     if section is not None:
-        problems += [*check_strategies(section), *_check_own_input(section)]
+        problems += [*check_strategies(section), *check_own_input(section)]
     if section is None or problems:
         count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
         text = "\n\n".join(f"  {problem}".replace("\n", "\n  ") for problem in problems)
@@ -51,14 +51,3 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
 def _plain(value: Any) -> Any:
     """As YAML would have it."""
     return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
-def _check_own_input(section: Distribution) -> Iterator[Problem]:
-    if section.sharding != "element":
-        yield Problem(
-            ".".join((*_PATH, "sharding")),
-            "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`",
-            "element",
-            "remove it; to read files of its own, let the input_fn take `input_context`",
-            value=section.sharding,
-        )

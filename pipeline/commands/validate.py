@@ -39,6 +39,9 @@ def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
     count = train.devices.cpu or train.devices.gpu
     where = f"{train.strategy} on {count} devices" if count and count > 1 else train.strategy
+    if train.is_cluster:
+        where += f" with {train.worker_count} workers" + (f" and {train.ps_count} ps" if train.ps_count else "")
+        where += " and an evaluator" if trainer.distribution.evaluator else ""
     steps = f"{trainer.train_steps:,} steps of {trainer.global_batch_size:,}"
     blessed = f"blessed from accuracy {declaration.evaluator.min_accuracy:g}"
     return f"{data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {blessed}"

@@ -35,7 +35,9 @@ def check_distribution(declaration: Declaration) -> Iterator[Problem]:
     distribution = declaration.trainer.distribution
     yield from check_strategies(distribution)
     # A module file has batches, files and checkpoints of its own.
-    if declaration.trainer.module_file is None:
+    if declaration.trainer.module_file is not None:
+        yield from check_own_input(distribution)
+    else:
         yield from _batch("train", "global_batch_size", declaration.trainer.global_batch_size, distribution.train)
         yield from _batch("eval", "eval_batch_size", declaration.trainer.eval_batch_size, distribution.eval)
         yield from _shards(declaration)
@@ -56,6 +58,25 @@ def check_strategies(distribution: Distribution) -> Iterator[Problem]:
         yield from _devices(f"{_PATH}.{which}", section)
     yield from _cluster(f"{_PATH}.train", distribution.train)
     yield from _evaluator(distribution)
+
+
+def check_own_input(distribution: Distribution) -> Iterator[Problem]:
+    """Checks what another input_fn than the built-in one makes of the section.
+
+    Args:
+        distribution: Typed values.
+
+    Yields:
+        The problems.
+    """
+    if distribution.sharding != "element":
+        yield Problem(
+            f"{_PATH}.sharding",
+            "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`",
+            "element",
+            "remove it; to read files of its own, let the input_fn take `input_context`",
+            value=distribution.sharding,
+        )
 
 
 def _options(path: str, section: Strategy) -> Iterator[Problem]:

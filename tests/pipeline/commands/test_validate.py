@@ -23,6 +23,21 @@ def test_devices_are_shown(capsys):
     assert "mirrored on 2 devices" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("distribution", "said"),
+    [
+        ("{train: {strategy: multi_worker_mirrored, workers: 4}}", "multi_worker_mirrored with 4 workers, blessed"),
+        (
+            "{train: {strategy: parameter_server}, evaluator: true}",
+            "parameter_server with 2 workers and 1 ps and an evaluator, blessed",
+        ),
+    ],
+)
+def test_a_cluster_is_shown(capsys, distribution, said):
+    assert main(["validate", "mnist", "--set", f"trainer.distribution={distribution}"]) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_one_bad_declaration_among_good_ones(tmp_path, capsys):
     bad = tmp_path / "bad.yaml"
     bad.write_text("name: x\n")

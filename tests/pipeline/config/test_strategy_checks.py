@@ -342,14 +342,18 @@ def test_an_evaluator_needs_a_checkpoint_before_the_last(problems, write, good, 
     ]
 
 
-def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, tmp_path, good):
+def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
     (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
     text = good.replace("model: model_fn.networks:mnist_cnn", "module_file: taxi.py").replace("500", "50")
-    write(
-        f"{text}  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 9}}, evaluator: true, "
-        "sharding: file}\n"
-    )
+    text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
+    write(f"{text}}}\n")
     assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
+    assert problems(f"{text}, sharding: file}}\n") == [
+        "mine.yaml:8  trainer.distribution.sharding: file\n"
+        "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`\n"
+        "expected: element\n"
+        "to do:    remove it; to read files of its own, let the input_fn take `input_context`"
+    ]
 
 
 def test_a_default_may_stand_at_every_strategy(write, good):
