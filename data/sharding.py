@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Optional, Union
 
@@ -123,7 +124,8 @@ def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext
         This pipeline's files, sorted.
 
     Raises:
-        DataError: There are fewer files than pipelines, so that one would have nothing to read.
+        DataError: A pipeline would have nothing to read: there are fewer files than pipelines, or its own are empty.
+            Each pipeline finds out, so that none waits for it.
     """
     if context is None:
         return sorted(files)
@@ -135,4 +137,14 @@ def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext
             expected=f"at least {pipelines} files, one for each input pipeline",
             todo=f"raise data.shards to {pipelines} or more, or set trainer.distribution.sharding: {ELEMENT}",
         )
-    return sorted(files)[context.input_pipeline_id :: pipelines]
+    shares = [sorted(files)[index::pipelines] for index in range(pipelines)]
+    for index, share in enumerate(shares):
+        if not any(tf.io.gfile.stat(path).length for path in share):
+            names = ", ".join(os.path.basename(path) for path in share)
+            raise DataError(
+                f"input pipeline {index} of {pipelines} would have no example to read: {names} "
+                f"{'is' if len(share) == 1 else 'are'} empty",
+                expected="examples in the files of each input pipeline",
+                todo=f"lower data.shards, or set trainer.distribution.sharding: {ELEMENT}",
+            )
+    return shares[context.input_pipeline_id]

@@ -274,6 +274,21 @@ def test_file_sharding_makes_no_difference_to_a_single_pipeline(reader):
     assert labels(shared, 12) == labels(reader(start_step=lambda: 3).input_fn("train"), 12)
 
 
+def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
+    from data.sharding import own_files
+
+    sizes = {"a": 5, "b": 0, "c": 7, "d": 0}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    paths = [str(tmp_path / name) for name in sizes]
+    for index in range(2):
+        with pytest.raises(DataError, match="input pipeline 1 of 2 would have no example to read: b, d are empty"):
+            own_files(paths, context(2, index))
+    # An empty file beside others does no harm.
+    assert own_files([paths[0], paths[2], paths[1]], None) == paths[:3]
+    assert own_files([paths[1], *paths[:1], paths[2]], context(1, 0)) == paths[:3]
+
+
 def test_too_few_files_to_share_are_refused(make_reader):
     made = make_reader(sharding="file", train_batch_size=18)
     with pytest.raises(DataError) as caught:
