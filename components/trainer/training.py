@@ -53,6 +53,8 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     exports = export.exports_dir(job.training_dir)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
+    if job.settings.trainer and job.settings.trainer.deterministic:
+        tf.config.experimental.enable_op_determinism()
     if "trainer_fn" not in functions:
         if orders.type == PROBE:
             return
@@ -65,8 +67,6 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     if orders.type == PROBE:
         tf.config.set_visible_devices([], "GPU")
     configure_devices(train, evaluate)
-    if job.settings.trainer and job.settings.trainer.deterministic:
-        tf.config.experimental.enable_op_determinism()
     # Before any TensorFlow op, and while TF_CONFIG is there.
     strategies = make_strategy(train), make_strategy(evaluate)
     progress.write("started")
@@ -113,11 +113,11 @@ def _run_fn(
             expected="trainer.distribution with a trainer_fn; or, for a run_fn, one_device or a cluster",
             todo=f"make the strategy `{strategy}` inside the run_fn, and remove it from the distribution",
         )
-    if distribution.evaluator:
+    if distribution.evaluator or distribution.eval.strategy != "one_device":
         raise UserCodeError(
-            "a run_fn evaluates by itself, so an evaluator task would have nothing to do",
-            expected="evaluator: false with a run_fn",
-            todo="remove it",
+            "a run_fn evaluates by itself: an evaluator task, or a strategy for it, could not be given to it",
+            expected="evaluator: false, and no eval strategy, with a run_fn",
+            todo="remove trainer.distribution.evaluator and trainer.distribution.eval",
         )
     if orders.in_cluster and orders.type != CHIEF:
         # As the guide of TensorFlow has it: all tasks save, and only what the chief saves is kept.

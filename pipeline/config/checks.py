@@ -10,6 +10,7 @@ from pipeline.config.declaration import Declaration
 from pipeline.config.network_checks import check_network
 from pipeline.config.paths import looks_like_folder, reject_folder
 from pipeline.config.problems import Problem
+from pipeline.config.run_fn_checks import check_run_fn
 from pipeline.config.splits import EXAMPLES, reject_split, split_names
 from pipeline.config.strategy_checks import check_distribution
 
@@ -30,6 +31,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_network(declaration, search_paths),
         *_schedule(declaration),
         *check_distribution(declaration),
+        *check_run_fn(declaration),
         *_evaluator(declaration),
         *_pusher(declaration),
         *_beam(declaration),
