@@ -44,6 +44,7 @@ class Outcome:
         examples_per_second: While steps were done; 0 where the batch size is not known.
         metrics: Of the last evaluation, by name.
         restarts: What went wrong on the way.
+        extra_steps: Beyond the declared ones: asynchronous workers end the step that they are in.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
     """
 
@@ -53,6 +54,7 @@ class Outcome:
     examples_per_second: float
     metrics: dict[str, float]
     restarts: tuple[Restart, ...] = ()
+    extra_steps: int = 0
     publishes: bool = True
 
     def properties(self) -> dict[str, float]:
@@ -60,6 +62,7 @@ class Outcome:
         facts = {
             "first_step": float(self.first_step),
             "last_step": float(self.last_step),
+            "extra_steps": float(self.extra_steps),
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
             "restarts": float(sum(not restart.follows for restart in self.restarts)),

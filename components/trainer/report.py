@@ -87,6 +87,7 @@ class Report:
             steps * self._batch / seconds if seconds > 0 else 0.0,
             self._metrics,
             tuple(self._restarts),
+            max(self._last - self._total, 0) if self._total else 0,
             self.publishes,
         )
 

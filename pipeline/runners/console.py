@@ -182,8 +182,10 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
     }
     if results.training:
         done = results.training
+        extra = done.get("extra_steps", 0)
+        more = f", {extra:.0f} more than declared: asynchronous workers end the step that they are in;" if extra else ""
         facts["training"] = (
-            f"steps {done['first_step']:.0f} to {done['last_step']:.0f} in {done['train_seconds']:.0f} s"
+            f"steps {done['first_step']:.0f} to {done['last_step']:.0f}{more} in {done['train_seconds']:.0f} s"
             f" (process start and export included), {done['examples_per_second']:,.0f} examples/s"
         )
     if results.restarts:

@@ -75,8 +75,9 @@ def _check(faulty, train, model, model_run):
     if train is MWMS:
         assert number("last_step") == STEPS
     else:
-        # Asynchronous workers may each do a step more.
+        # Each asynchronous worker ends the step that it is in.
         assert STEPS <= number("last_step") <= STEPS + 2
+    assert number("extra_steps") == number("last_step") - STEPS
     assert number("restarts") <= 2
     assert number("lost_steps") <= INTERVAL
     assert number("eval_accuracy") > 0.9

@@ -67,6 +67,19 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
     assert _of_ours(theirs.value) is theirs.value
 
 
+@pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
+def test_steps_beyond_the_declared_ones_are_counted(last, extra):
+    from components.trainer.cluster.orders import Orders
+    from components.trainer.report import Report
+
+    report = Report(batch_size=8, total_steps=50)
+    for step in (0, last):
+        report.hear(Orders("chief", 0, 1), {"event": "step", "step": step, "time": float(step)})
+    properties = report.outcome().properties()
+    assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
+    assert properties["examples_per_second"] == pytest.approx(8)
+
+
 def test_a_restart_that_follows_from_another_counts_with_it():
     from components.trainer.outcome import Outcome, Restart
 
