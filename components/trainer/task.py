@@ -53,6 +53,9 @@ def main(argv: list[str]) -> int:
         os.environ["TF_CONFIG"] = orders.tf_config
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
+        from components.trainer import light_imports
+
+        light_imports.apply()
         from components.trainer import training
 
         training.run(Job.load(job_path), orders, ProgressWriter(files.progress))

@@ -1,0 +1,94 @@
+"""Spares a training task the imports that training does not need: half of its start, and so of each restart.
+
+`tfx.components` imports every component of TFX, and with them Beam, TFMA, TFDV and clients of Google Cloud, for the few
+functions that a Trainer calls. Here they are imported once something of them is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_PACKAGES = ("tfx.components", "tensorflow_data_validation", "tensorflow_model_analysis")
+# A light part of a heavy package, asked for as an attribute of it.
+_PART = "tensorflow_model_analysis.sdk"
+_TFXIO = "tfx.components.util.tfxio_utils"
+# What `fn_args.data_accessor` is made of: functions that read examples, most often never called.
+_FACTORIES = ("get_tf_dataset_factory_from_artifact", "get_record_batch_factory_from_artifact")
+_DATA_VIEW = "get_data_view_decode_fn_from_artifact"
+
+
+def apply() -> None:
+    """Puts modules that load themselves in the place of those that are not imported yet."""
+    for name in (*_PACKAGES, _TFXIO):
+        with contextlib.suppress(ImportError):
+            _defer(name, _TfxioUtils if name == _TFXIO else _Deferred)
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_PART)
+
+
+class _Deferred(types.ModuleType):
+    """A module whose code runs when a name is asked for that it has not: sub-modules do without."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        self._load()
+        return getattr(self, name)
+
+    def _load(self) -> None:
+        # Before the code runs: it may ask for what it has not defined yet.
+        self.__class__ = types.ModuleType  # type: ignore[assignment]
+        spec = self.__spec__
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(self)
+
+
+class _TfxioUtils(_Deferred):
+    """Makes the functions of a data accessor without what they need to run."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FACTORIES:
+            return functools.partial(self._factory, name)
+        if name == _DATA_VIEW:
+            return self._data_view
+        return super().__getattr__(name)
+
+    def _factory(self, name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        def call(*call_args: Any, **call_kwargs: Any) -> Any:
+            if isinstance(self, _Deferred):
+                self._load()
+            return getattr(self, name)(*args, **kwargs)(*call_args, **call_kwargs)
+
+        return call
+
+    def _data_view(self, examples: Sequence[Any], telemetry_descriptors: Sequence[str]) -> Any:
+        from tfx.components.util import examples_utils
+        from tfx.proto import example_gen_pb2
+
+        proto = example_gen_pb2.PayloadFormat.FORMAT_PROTO
+        if all(examples_utils.get_payload_format(each) != proto for each in examples):
+            return None
+        self._load()
+        return getattr(self, _DATA_VIEW)(examples, telemetry_descriptors)
+
+
+def _defer(name: str, kind: type[_Deferred]) -> None:
+    if name in sys.modules:
+        return
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    module.__class__ = kind
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
