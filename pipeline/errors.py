@@ -47,7 +47,8 @@ class TfxEstimatorError(Exception):
 
     def __reduce__(self) -> tuple:
         # Beam and subprocesses pickle errors; keyword-only arguments need help.
-        return (_rebuild, (type(self), self.what, self.expected, self.todo))
+        state = {"exit_code": self.exit_code}
+        return (_rebuild, (type(self), self.what, self.expected, self.todo), state)
 
 
 def _rebuild(cls: type[TfxEstimatorError], what: str, expected: str, todo: str) -> TfxEstimatorError:

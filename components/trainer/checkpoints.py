@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 import os
 import shutil
@@ -10,22 +11,47 @@ from typing import Optional
 import tensorflow as tf
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
+from pipeline.errors import TrainingError
+
 _WORKERS = "tmp_worker_*"
+_INDEX = "model.ckpt-*.index"
+# A checkpoint that cannot be reached is not damaged.
+_OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "timed out", "cancelled")
 
 logger = logging.getLogger("tfx_estimator.trainer")
+
+
+def folder_of(training_dir: str) -> str:
+    """Finds the folder that an Estimator keeps its checkpoints in.
+
+    Args:
+        training_dir: The training folder: `fn_args.model_run_dir`.
+
+    Returns:
+        The training folder itself, or one in it: TFX's own examples use `fn_args.serving_model_dir`.
+    """
+    patterns = (os.path.join(training_dir, _INDEX), os.path.join(training_dir, "*", _INDEX))
+    found = [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]
+    own = [path for path in found if not fnmatch.fnmatch(os.path.basename(os.path.dirname(path)), _WORKERS)]
+    newest = max(own, key=lambda path: _step_of(path[: -len(".index")]), default="")
+    return os.path.dirname(newest) or training_dir
 
 
 def drop_damaged(training_dir: str) -> Optional[int]:
     """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
 
     Args:
-        training_dir: Folder of the checkpoints.
+        training_dir: The training folder.
 
     Returns:
         The global step of the checkpoint that training goes on from; None where there is none.
+
+    Raises:
+        TrainingError: A checkpoint can be neither read nor called damaged.
     """
+    training_dir = folder_of(training_dir)
     state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
-    found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, "model.ckpt-*.index"))}
+    found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, _INDEX))}
     if state is not None:
         found |= set(state.all_model_checkpoint_paths)
     candidates = sorted(found, key=_step_of)
@@ -53,9 +79,10 @@ def remove_worker_copies(training_dir: str) -> None:
     """Removes what the other tasks of a cluster leave in the training folder: whole copies of checkpoints.
 
     Args:
-        training_dir: Folder of the checkpoints.
+        training_dir: The training folder.
     """
-    for folder in tf.io.gfile.glob(os.path.join(training_dir, _WORKERS)):
+    patterns = (os.path.join(training_dir, _WORKERS), os.path.join(training_dir, "*", _WORKERS))
+    for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
         if "://" in folder:
             tf.io.gfile.rmtree(folder)
         else:
@@ -91,5 +118,12 @@ def _damage(path: str) -> Optional[str]:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except Exception as error:
-        return (str(error).splitlines() or [type(error).__name__])[0][:200]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        if any(word in reason.lower().replace("_", " ") for word in _OUT_OF_REACH):
+            raise TrainingError(
+                f"checkpoint {path} cannot be read: {reason}",
+                expected="a folder that this process can read",
+                todo="give it access, or run the same again once the folder can be reached",
+            ) from error
+        return reason
     return None

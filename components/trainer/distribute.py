@@ -11,6 +11,7 @@ from pipeline.errors import UserCodeError
 
 # Of a cluster whose RunConfig has none.
 SEED = 1
+_NEVER = 2**31 - 1
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.
 _KEPT = (
     "model_dir",
@@ -47,7 +48,7 @@ def distribute(
         The Estimator itself where nothing is declared; else another one of the same model_fn, params and folder.
 
     Raises:
-        UserCodeError: The user's own RunConfig names a strategy as well.
+        UserCodeError: The user's own RunConfig names a strategy as well, or saves no checkpoints in a cluster.
     """
     config = estimator.config
     if train is None and evaluation is None and not in_cluster:
@@ -59,6 +60,15 @@ def distribute(
             todo="remove train_distribute and eval_distribute from the RunConfig, or trainer.distribution",
         )
     changes: dict[str, Any] = {"train_distribute": train, "eval_distribute": evaluation}
+    if in_cluster and config.save_checkpoints_steps is None and config.save_checkpoints_secs is None:
+        raise UserCodeError(
+            "the RunConfig of trainer_fn saves no checkpoints, so a cluster's work could be neither kept nor exported",
+            expected="save_checkpoints_steps or save_checkpoints_secs in the RunConfig",
+            todo="set one of them",
+        )
+    if in_cluster and not config.save_summary_steps:
+        # TensorFlow's multi-worker session saves no checkpoints where it writes no summaries.
+        changes["save_summary_steps"] = _NEVER
     if in_cluster and config.tf_random_seed is None:
         # All workers must shuffle alike.
         changes["tf_random_seed"] = SEED

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfx.dsl.io import fileio
 
 from components.trainer.progress import ProgressWriter
+from pipeline.errors import ExportError
 
 
 class MetricsReporter(tf.estimator.Exporter):
@@ -55,15 +56,24 @@ class MetricsReporter(tf.estimator.Exporter):
 
 
 def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
-    """Evaluates and exports where training had ended in an earlier run: TensorFlow then does neither.
+    """Evaluates and exports where training had ended in an earlier run or other tasks: TensorFlow then does neither.
 
     Args:
         estimator: The trained Estimator.
         eval_spec: The last of its exporters is a MetricsReporter.
+
+    Raises:
+        ExportError: Training left no checkpoint.
     """
     reporter: MetricsReporter = eval_spec.exporters[-1]
     if reporter.reported:
         return
+    if estimator.latest_checkpoint() is None:
+        raise ExportError(
+            f"training left no checkpoint in {estimator.model_dir}, so there is nothing to evaluate and export",
+            expected="a RunConfig that saves checkpoints",
+            todo="set its save_checkpoints_steps or save_checkpoints_secs, and save_summary_steps to more than 0",
+        )
     metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
     for exporter in eval_spec.exporters:
         exporter.export(

@@ -41,8 +41,9 @@ class Job:
 
     def save(self, path: str) -> None:
         """Writes the job."""
-        with open(path, "w", encoding="utf-8") as file:
+        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(self), file)
+        os.replace(f"{path}.tmp", path)
 
     @classmethod
     def load(cls, path: str) -> Job:

@@ -31,7 +31,8 @@ class Report:
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
         self._restarts: list[Restart] = []
-        self._failed: Optional[float] = None
+        # Of the first failure since steps were done last: when, and at which step.
+        self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
 
     def hear(self, orders: Orders, event: dict[str, Any]) -> None:
@@ -52,7 +53,7 @@ class Report:
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last, event["step"])
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
-        elif kind in ("evaluating", "waiting", "serving", "trained"):
+        elif kind in ("evaluating", "exporting", "waiting", "serving", "trained"):
             return
         else:
             message = str(kind) if orders.type == CHIEF else f"{orders.name} {kind}"
@@ -65,7 +66,8 @@ class Report:
             restart: What happened; its costs are added once training goes on.
         """
         self._restarts.append(restart)
-        self._failed = time.monotonic()
+        since, step = self._failed or (time.monotonic(), restart.step)
+        self._failed = (since, max(step, restart.step))
         self._close_attempt()
         logger.warning(f"{restart.cause} at step {max(restart.step, 0)}; {restart.what}")
 
@@ -78,6 +80,8 @@ class Report:
     def outcome(self) -> Outcome:
         """Sums up."""
         self._close_attempt()
+        # Training had been done when this happened, and no step came after it.
+        self._resumed(self._last)
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)
         return Outcome(
@@ -95,11 +99,7 @@ class Report:
         step = event["step"]
         if self._first is None:
             self._first = step
-        if self._failed is not None:
-            restart = self._restarts[-1]
-            restart.lost_steps = max(restart.step - step, 0)
-            restart.seconds = time.monotonic() - self._failed
-            self._failed = None
+        self._resumed(step)
         self._last = step
         self._steps.append((event["time"], step))
         rate = self.steps_per_second() * self._batch
@@ -107,6 +107,15 @@ class Report:
         speed = f", {rate:,.0f} examples/s" if rate else ""
         told = {**event, "total": self._total, "examples_per_second": rate}
         logger.info(f"step {step}/{self._total or '?'}{loss}{speed}", extra={"progress": told})
+
+    def _resumed(self, step: int) -> None:
+        """Notes what the restarts since the last step cost, at the last of them."""
+        if self._failed is None:
+            return
+        since, before = self._failed
+        self._restarts[-1].lost_steps = max(before - step, 0)
+        self._restarts[-1].seconds = time.monotonic() - since
+        self._failed = None
 
     def _close_attempt(self) -> None:
         if len(self._steps) > 1:

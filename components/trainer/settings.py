@@ -97,10 +97,15 @@ def keyed(declaration: Declaration) -> dict[str, Any]:
     """
     trainer = json.loads(declaration.to_json())["trainer"]
     kept = {key: value for key, value in trainer.items() if key not in _OPERATIONAL}
-    distribution = kept["distribution"]
-    kept["distribution"] = {key: value for key, value in distribution.items() if key not in _OPERATIONAL}
-    kept["distribution"]["train"] = {k: v for k, v in distribution["train"].items() if k not in _OPERATIONAL}
-    return {"trainer": kept}
+    return {"trainer": {**kept, "distribution": keyed_distribution(kept["distribution"])}}
+
+
+def keyed_distribution(section: dict[str, Any]) -> dict[str, Any]:
+    """Returns the part of a section `trainer.distribution` that decides what is trained."""
+    kept = {key: value for key, value in section.items() if key not in _OPERATIONAL}
+    if "train" in kept:
+        kept["train"] = {key: value for key, value in kept["train"].items() if key not in _OPERATIONAL}
+    return kept
 
 
 def announce(declaration: Declaration) -> None:

@@ -9,6 +9,7 @@ Source: https://docs.pytorch.org/docs/stable/elastic/run.html.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -86,12 +87,16 @@ class Supervisor:
             StoppedError: A signal ended training.
         """
         place = resolve(os.environ)
+        if place is not None:
+            self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
-        if os.path.exists(self._stop_file):
-            os.remove(self._stop_file)
-        checkpoints.drop_damaged(self._job.training_dir)
+        if leads := place is None or place.task.type == CHIEF:
+            # The others of somebody else's cluster use the same folder, and may be at work already.
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._stop_file)
+            checkpoints.drop_damaged(self._job.training_dir)
         with Signals() as signals:
-            if place is None or place.task.type == CHIEF:
+            if leads:
                 self._probe(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
@@ -99,6 +104,8 @@ class Supervisor:
                 self._attempts(plan.single_task, signals)
             else:
                 self._own_cluster(signals)
+            if signals.received:
+                raise self._stopped(signals.received, "training is done, and the model is published by the next run")
         if self._distribution.train.is_cluster and self._report.publishes:
             checkpoints.remove_worker_copies(self._job.training_dir)
         return self._report.outcome()
@@ -115,7 +122,8 @@ class Supervisor:
             self._network = network
             self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
             self._network = ()
-        if not (self._distribution.evaluator or self._enough() or self._has_export()):
+        # Also where an evaluator had nothing more to do: training may end before the step that it waits for.
+        if not (self._enough() or self._has_export()):
             self._attempts(plan.exporter_task, signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
@@ -172,8 +180,12 @@ class Supervisor:
         return None
 
     def _can_restart_alone(self, name: str) -> bool:
-        """Parameter-server clusters take a task back; a synchronous one does not, but its evaluator is not in it."""
-        return self._distribution.train.strategy == "parameter_server" or name.startswith(EVALUATOR)
+        """Parameter-server clusters take a task back; a synchronous one does not, but its evaluator is not in it.
+
+        Nor is the chief taken back: the others would go on without checkpoints, and then lose what they did meanwhile.
+        """
+        asynchronous = self._distribution.train.strategy == "parameter_server" and not name.startswith(CHIEF)
+        return asynchronous or name.startswith(EVALUATOR)
 
     def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
         """Records a restart, or raises the failure where none is left."""
@@ -210,9 +222,12 @@ class Supervisor:
             group.look()
         group.kill()
         saved = checkpoints.drop_damaged(self._job.training_dir)
-        raise errors.StoppedError(
-            f"training was ended by {signal.Signals(number).name}; "
-            + (f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"),
+        where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
+        raise self._stopped(number, where)
+
+    def _stopped(self, number: int, where: str) -> errors.StoppedError:
+        return errors.StoppedError(
+            f"training was ended by {signal.Signals(number).name}; {where}",
             todo="run the same again: training goes on from there",
             exit_code=128 + number,
         )
@@ -235,7 +250,9 @@ class Supervisor:
         serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
         deadline = time.monotonic() + self._settings.stall_timeout
         while not self._has_export():
-            if signals.received or time.monotonic() > deadline:
+            if signals.received:
+                raise self._stopped(signals.received, "training is done, and the evaluator had not exported yet")
+            if time.monotonic() > deadline:
                 raise errors.ExportError(
                     f"the evaluator of this cluster left no model in {serving}",
                     expected=f"one within {self._settings.stall_timeout:g} s after training (trainer.stall_timeout)",

@@ -13,13 +13,11 @@ import signal
 import traceback
 from typing import Optional
 
-from components.trainer.cluster.orders import Orders
+from components.trainer.cluster.orders import STOPPED, VISIBLE_GPUS, Orders, visible_gpus
 from components.trainer.job import Job, TaskFiles
 from components.trainer.progress import ProgressWriter, beat
 from pipeline.errors import TfxEstimatorError
 
-# sysexits.h's EX_TEMPFAIL: stopped by request, at a checkpoint.
-STOPPED = 75
 _PR_SET_PDEATHSIG = 1
 # What TensorFlow raises where another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
@@ -47,8 +45,8 @@ def main(argv: list[str]) -> int:
     beat(files.alive)
     if orders.cpus:
         os.sched_setaffinity(0, orders.cpus)
-    if orders.gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, orders.gpus))
+    if orders.gpus is not None:
+        os.environ[VISIBLE_GPUS] = visible_gpus(orders.gpus, os.environ)
     if orders.tf_config:
         os.environ["TF_CONFIG"] = orders.tf_config
     try:

@@ -15,7 +15,7 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
 from components.trainer import early_saves, evaluation, export, scaling_probe, tensorflow_fixes
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, PROBE, PS, Orders
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, Orders
 from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
 from components.trainer.distribute import distribute
 from components.trainer.foreign_input import share
@@ -91,6 +91,7 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     spec.update(_shared_inputs(spec, distribution, *strategies))
     _train_and_evaluate(spec, distribution, orders, progress)
     if orders.evaluates:
+        progress.write("exporting")
         _adopt_exports(spec, exports)
         progress.write("exported")
 
@@ -199,6 +200,13 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
             expected="EvalSpec(..., exporters=[tf.estimator.FinalExporter(name, serving_input_receiver_fn)])",
             todo="add one",
         )
+    folder, own = spec["estimator"].model_dir, fn_args.model_run_dir
+    if os.path.normpath(folder) != os.path.normpath(own) and not folder.startswith(os.path.join(own, "")):
+        raise UserCodeError(
+            f"the Estimator that trainer_fn returned keeps its checkpoints in {folder}",
+            expected=f"a folder in {own}, where they are found again when training is started again",
+            todo="make it with model_dir=fn_args.serving_model_dir, as TFX has it; or in the RunConfig",
+        )
     return spec
 
 
@@ -213,10 +221,17 @@ def _train_and_evaluate(
 ) -> None:
     """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
     spec = measured(spec, orders)
+    synchronous = distribution.train.strategy == "multi_worker_mirrored" and orders.in_cluster
+    if synchronous and spec["train_spec"].saving_listeners:
+        raise UserCodeError(
+            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
+            expected="a TrainSpec without saving_listeners",
+            todo="do in a SessionRunHook what they do, or train with another strategy",
+        )
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(orders.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
-    if distribution.train.strategy == "multi_worker_mirrored" and orders.in_cluster:
+    if synchronous:
         train_hooks.append(FailFastHook())
     train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
@@ -230,6 +245,10 @@ def _train_and_evaluate(
         )
     if orders.type in _QUIET:
         progress.write(_QUIET[orders.type])
+    if orders.type == EXPORTER:
+        # Whatever steps the cluster did: train_and_evaluate would do those that it thinks are missing.
+        evaluation.evaluate_if_needed(estimator, eval_spec)
+        return
     while True:
         try:
             tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)

@@ -11,7 +11,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
 
-from components.trainer.settings import SETTINGS_KEY
+from components.trainer.settings import SETTINGS_KEY, keyed_distribution
 
 _FOLDER = "training"
 
@@ -43,8 +43,10 @@ def publish(folder: str, model_run_uri: str) -> None:
 
 
 def _without_deadlines(exec_properties: dict[str, Any]) -> dict[str, Any]:
-    """A retry with a longer deadline is the same training."""
+    """A retry with longer deadlines, or more restarts, is the same training."""
     config = json.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or "null") or {}
     settings = config.get(SETTINGS_KEY, {})
     kept = {key: value for key, value in settings.items() if not key.endswith("_timeout")}
+    if section := kept.get("distribution_section"):
+        kept["distribution_section"] = keyed_distribution(section)
     return {**config, SETTINGS_KEY: kept}

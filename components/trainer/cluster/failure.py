@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from components.trainer.cluster.orders import STOPPED
 from components.trainer.cluster.process import TaskProcess
 from pipeline import errors
 
@@ -43,6 +44,12 @@ def ended(process: TaskProcess, code: int) -> Failure:
     """
     if said := process.error():
         return _raised(process, said)
+    if code == STOPPED:
+        asked = errors.StoppedError(
+            f"task {process.name} stopped at a checkpoint, as another task of its cluster asked for",
+            todo="run the same again: training goes on from there",
+        )
+        return Failure(process.name, "was asked to stop", retryable=False, from_peer=False, error=asked)
     killed = code < 0 or code >= _SIGNALLED
     number = -code if code < 0 else code - _SIGNALLED
     cause = f"was killed by {_signal_name(number)}" if killed else f"ended with exit code {code}"
@@ -91,9 +98,15 @@ def _raised(process: TaskProcess, said: dict) -> Failure:
         todo = said["todo"] or f"see {process.files.log}"
         error = kind(said["what"], expected=said["expected"], todo=todo)
     else:
+        late = said["type"] == "DeadlineExceededError"
+        mend = (
+            "raise trainer.distribution.train.timeout_seconds if a step takes so long"
+            if late
+            else "mend the code above"
+        )
         error = errors.TaskFailedError(
             f"task {process.name} failed: {said['type']}: {said['what']}\n{said['where']}",
-            todo=f"mend the code above, or see the whole log: {process.files.log}",
+            todo=f"{mend}, or see the whole log: {process.files.log}",
         )
     first_line = (said["what"].splitlines() or [""])[0][:120]
     return Failure(process.name, f"failed: {said['type']}: {first_line}", said["peer"], said["peer"], error)

@@ -21,7 +21,7 @@ _SILENT_SECONDS = 5.0
 CHIEF_NAME = f"{CHIEF}-0"
 _WAITING = (None, "started")
 # Events that are progress in themselves; `step` is where the step has grown.
-_PROGRESS = ("started", "evaluating", "evaluated", "exported", "trained", "running", "waiting", "serving")
+_PROGRESS = ("started", "evaluating", "evaluated", "exporting", "exported", "trained", "running", "waiting", "serving")
 
 
 @dataclasses.dataclass
@@ -32,6 +32,7 @@ class _Member:
     seen: Optional[str] = None
     moved: float = 0.0
     log_size: int = 0
+    silent: float = 0.0
     step: int = -1
 
 
@@ -57,7 +58,6 @@ class Group:
         self._stall_timeout = stall_timeout
         self._hear = hear
         self._members: dict[str, _Member] = {}
-        self._step = -1
         self._moved = time.monotonic()
         self._chief_ended: Optional[float] = None
         self._suspect: Optional[tuple[float, Failure]] = None
@@ -65,7 +65,7 @@ class Group:
     @property
     def step(self) -> int:
         """The highest global step that a task has done; -1 before the first."""
-        return self._step
+        return max((member.step for member in self._members.values()), default=-1)
 
     def start(self, orders: Sequence[Orders]) -> None:
         """Starts the tasks."""
@@ -104,11 +104,19 @@ class Group:
         """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
         codes = {name: member.process.code for name, member in self._members.items()}
         needed = [name for name, member in self._members.items() if member.process.orders.type != PS]
-        if all(codes[name] == 0 for name in needed):
+        # A parameter server in somebody else's cluster serves until it is ended.
+        if needed and all(codes[name] == 0 for name in needed):
             return True
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
-        return all(codes[name] == 0 for name in needed if self._members[name].process.orders.type in (CHIEF, EVALUATOR))
+        # A worker may be stuck, and an evaluator wait for a checkpoint that never comes.
+        return all(codes[name] == 0 or self._is_idle(self._members[name]) for name in needed)
+
+    def _is_idle(self, member: _Member) -> bool:
+        if member.process.orders.type != EVALUATOR:
+            return member.process.orders.type != CHIEF
+        waits = member.seen in ("waiting", "evaluated")
+        return waits and time.monotonic() - max(member.moved, self._chief_ended or 0.0) > _END_SECONDS
 
     def trainers_ended(self) -> bool:
         """Has every task that trains ended, however."""
@@ -126,6 +134,7 @@ class Group:
 
     def _read(self, member: _Member) -> None:
         now = time.monotonic()
+        member.silent = member.process.silent()
         events = member.process.events()
         for event in events:
             member.seen = event["event"]
@@ -134,10 +143,10 @@ class Group:
                 self._moved = now if member.process.orders.trains else self._moved
             self._hear(member.process.orders, event)
         step = member.process.step()
-        if step > member.step:
+        if step != member.step:
+            # Also a lower one: a parameter server that was started again goes back to the last checkpoint.
             member.step, member.moved = step, now
-        if step > self._step:
-            self._step, self._moved = step, now
+            self._moved = now
         size = member.process.log_size()
         # A run_fn reports nothing of its own: that its log grows counts as life.
         if member.seen == "running" and size != member.log_size:
@@ -162,11 +171,10 @@ class Group:
 
     def _blame_silent(self, found: Failure) -> Failure:
         """Names the stopped task behind the error of one that waited for it."""
-        silent = [m.process for m in self._members.values() if m.process.code is None]
-        silent = [process for process in silent if process.silent() > _SILENT_SECONDS]
+        silent = [m for m in self._members.values() if m.process.code is None and m.silent > _SILENT_SECONDS]
         if not silent:
             return found
-        return failure.stalled(silent[0], silent[0].silent(), self._stall_timeout, "stall_timeout")
+        return failure.stalled(silent[0].process, silent[0].silent, self._stall_timeout, "stall_timeout")
 
     def _late(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure of a task that missed a deadline."""
@@ -178,11 +186,11 @@ class Group:
             if member.seen in _WAITING and waited > self._start_timeout:
                 return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
         for member in running:
-            if member.seen not in _WAITING and member.process.silent() > self._stall_timeout:
-                return failure.stalled(member.process, member.process.silent(), self._stall_timeout, "stall_timeout")
+            if member.seen not in _WAITING and member.silent > self._stall_timeout:
+                return failure.stalled(member.process, member.silent, self._stall_timeout, "stall_timeout")
         trainers = [member for member in running if member.process.orders.trains and member.seen not in _WAITING]
         if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
-            silent = max(trainers, key=lambda each: each.process.silent())
+            silent = max(trainers, key=lambda each: each.silent)
             return failure.stalled(silent.process, now - self._moved, self._stall_timeout, "stall_timeout")
         for member in running:
             since = max(member.moved, self._chief_ended or 0.0)

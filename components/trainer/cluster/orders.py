@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
@@ -12,6 +16,11 @@ CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 EXPORTER = "exporter"
 # Tries the user's loss under several replicas, before anything is trained.
 PROBE = "probe"
+# sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
+STOPPED = 75
+# Which GPUs a process sees, and in which order.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +33,7 @@ class Orders:
         attempt: From 1; the task's files bear it.
         tf_config: Value of TF_CONFIG; empty where the task is alone.
         cpus: Cores that the task runs on; none are all.
-        gpus: GPUs that the task sees; none are all.
+        gpus: Which of the supervisor's GPUs the task sees, from 0; None leaves the environment as it is.
         threads: Of one TensorFlow op; None is TensorFlow's own choice.
         supervisor_pid: Process whose death ends the task.
         stop_file: Appears when training shall stop; holds the global step to stop at.
@@ -36,7 +45,7 @@ class Orders:
     attempt: int
     tf_config: str = ""
     cpus: tuple[int, ...] = ()
-    gpus: tuple[int, ...] = ()
+    gpus: Optional[tuple[int, ...]] = None
     threads: Optional[int] = None
     supervisor_pid: int = 0
     stop_file: str = ""
@@ -76,16 +85,51 @@ class Orders:
         return cls(**restored)
 
 
+def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
+    """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
+
+    Args:
+        environment: Of the process.
+
+    Returns:
+        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None where the variable
+        is not set: all that there are.
+    """
+    text = environment.get(VISIBLE_GPUS)
+    if text is None:
+        return None
+    return tuple(itertools.takewhile(_GPU.fullmatch, map(str.strip, text.split(","))))
+
+
+def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
+    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment.
+
+    Args:
+        gpus: As in the orders.
+        environment: Of the task's process, as inherited from the supervisor.
+
+    Returns:
+        The variable's value. A GPU beyond the allotment is left out.
+    """
+    allotted = allotted_gpus(environment)
+    if allotted is None:
+        return ",".join(map(str, gpus))
+    return ",".join(allotted[index] for index in gpus if index < len(allotted))
+
+
 def ask_to_stop(path: str, step: int) -> None:
-    """Tells all tasks to stop at a global step.
+    """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
 
     Args:
         path: The orders' `stop_file`.
         step: After which a checkpoint is written and training ends.
     """
-    with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
         file.write(str(step))
-    os.replace(f"{path}.tmp", path)
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    os.remove(draft)
 
 
 def asked_to_stop(path: str) -> Optional[int]:

@@ -6,11 +6,24 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, WORKER, Orders
+from components.trainer.cluster.orders import (
+    CHIEF,
+    EVALUATOR,
+    EXPORTER,
+    PROBE,
+    PS,
+    WORKER,
+    Orders,
+    allotted_gpus,
+)
 from components.trainer.cluster.ports import free_ports
 from components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
-from pipeline.config.distribution import Distribution
+from pipeline.config.distribution import Devices, Distribution
 from pipeline.errors import DeclarationError
+
+# Of NVIDIA's driver: an entry for each GPU.
+_GPUS = "/proc/driver/nvidia/gpus"
+_Gpus = Optional[tuple[int, ...]]
 
 
 def single_task(attempt: int) -> list[Orders]:
@@ -37,19 +50,20 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
 
     Returns:
         Chief, workers, parameter servers and, where declared, the evaluator.
+
+    Raises:
+        DeclarationError: GPUs are listed by index for processes of which each needs its own.
     """
     train = distribution.train
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
     ports = iter(free_ports(sum(counts.values())))
     cluster = Cluster({kind: tuple(f"localhost:{next(ports)}" for _ in range(n)) for kind, n in counts.items() if n})
     shares = _shares(sorted(os.sched_getaffinity(0)), train.worker_count)
+    gpus, of_evaluator = _local_gpus(distribution)
     orders = []
     for task, text in tf_configs(cluster, evaluator=distribution.evaluator).items():
         position = task.index + (task.type == WORKER)
         trains = task.type in (CHIEF, WORKER)
-        gpus: tuple[int, ...] = ()
-        if trains and (count := train.devices.gpu):
-            gpus = tuple(range(position * count, (position + 1) * count))
         orders.append(
             Orders(
                 task.type,
@@ -59,7 +73,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
                 cpus=shares[position] if trains else (),
                 # More tasks than cores, or a task beside those that train: one thread, so that they do not fight.
                 threads=None if trains and shares[position] else 1,
-                gpus=gpus,
+                gpus=gpus[position] if trains else of_evaluator if task.type == EVALUATOR else (),
             )
         )
     return orders
@@ -98,7 +112,55 @@ def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> lis
             expected="the same cluster in both",
             todo="correct trainer.distribution, leave workers and ps out, or unset TF_CONFIG to start a cluster here",
         )
-    return [Orders(config.task.type, config.task.index, attempt, tf_config=config.to_json())]
+    gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(train.devices), WORKER: _declared_gpus(train.devices), PS: ()}
+    task = config.task
+    return [Orders(task.type, task.index, attempt, tf_config=config.to_json(), gpus=gpus.get(task.type))]
+
+
+def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
+    """Each process that trains, and the evaluator, gets GPUs of its own: a process takes all memory of those it sees.
+
+    Returns:
+        The GPUs of each process that trains; those of the evaluator.
+    """
+    train, evaluate, workers = distribution.train, distribution.eval, distribution.train.worker_count
+    for which, section, several in (("train", train, workers > 1), ("eval", evaluate, distribution.evaluator)):
+        if several and isinstance(section.devices.gpu, tuple):
+            raise DeclarationError(
+                f"trainer.distribution.{which}.devices.gpu lists the GPUs of one process, and several share this "
+                "machine",
+                expected=f"how many GPUs each process gets, gpu: {section.devices.count}",
+                todo="write the number; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
+            )
+    own = evaluate.devices.count if distribution.evaluator and evaluate.devices.gpu else 0
+    trainers: list[_Gpus]
+    declared, there = _declared_gpus(train.devices), _gpu_count()
+    if declared is not None:
+        trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
+    elif there:
+        each = max(there - own, 0) // workers
+        trainers = [tuple(range(position * each, (position + 1) * each)) for position in range(workers)]
+    else:
+        trainers = [None] * workers
+    if own:
+        first = 1 + max((index for share in trainers for index in share or ()), default=-1)
+        return trainers, tuple(range(first, first + own))
+    # Beside processes that train on CPU by declaration, it may have all.
+    shared = train.devices.gpu or (there and not train.devices.cpu)
+    return trainers, () if shared or evaluate.devices.cpu else None
+
+
+def _declared_gpus(devices: Devices) -> _Gpus:
+    """What the first process sees; None where no devices are declared."""
+    return () if devices.cpu else devices.indices or None
+
+
+def _gpu_count() -> int:
+    """GPUs that there are to share out, without a library that would set them up."""
+    allotted = allotted_gpus(os.environ)
+    if allotted is not None:
+        return len(allotted)
+    return len(os.listdir(_GPUS)) if os.path.isdir(_GPUS) else 0
 
 
 def _shares(cores: Sequence[int], tasks: int) -> list[tuple[int, ...]]:

@@ -24,6 +24,7 @@ _TASK = (
     f"import sys; sys.path[0] = {_PROJECT!r}; from components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
 )
 _LOG_LINES = 15
+_LATE_LOOK_SECONDS = 5.0
 
 
 class TaskProcess:
@@ -43,6 +44,8 @@ class TaskProcess:
         self.orders = dataclasses.replace(orders, network=tuple(network))
         self.orders.save(self.files.orders)
         self.started = time.monotonic()
+        self._beat = (0.0, self.started)
+        self._looked = self.started
         self._events = ProgressReader(self.files.progress)
         with open(self.files.log, "wb") as log:
             self._process = subprocess.Popen(
@@ -75,15 +78,24 @@ class TaskProcess:
         return self._events.step()
 
     def silent(self) -> float:
-        """Seconds since its interpreter last showed that it runs."""
+        """Seconds since its interpreter last showed that it runs; 0 before the first time."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
         try:
-            return time.time() - os.path.getmtime(self.files.alive)
+            beat = os.path.getmtime(self.files.alive)
         except FileNotFoundError:
             return 0.0
+        # A machine that was suspended suspends the one who looks as well.
+        if beat != self._beat[0] or now - before > _LATE_LOOK_SECONDS:
+            self._beat = (beat, now)
+        return now - self._beat[1]
 
     def log_size(self) -> int:
-        """Bytes that it printed."""
-        return os.path.getsize(self.files.log)
+        """Bytes that it printed; 0 where the chief of somebody else's cluster has moved the log to its place."""
+        try:
+            return os.path.getsize(self.files.log)
+        except FileNotFoundError:
+            return 0
 
     def error(self) -> Optional[dict[str, Any]]:
         """The error that it wrote, where it had time to."""
@@ -94,8 +106,11 @@ class TaskProcess:
 
     def tail(self) -> str:
         """The last lines of its log, indented."""
-        with open(self.files.log, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()[-_LOG_LINES:]
+        try:
+            with open(self.files.log, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()[-_LOG_LINES:]
+        except FileNotFoundError:
+            lines = []
         return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
     def kill(self) -> None:

@@ -11,7 +11,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """Notes the first signal; a second one ends the process as it would without us.
+    """Notes the first signal; a second one ends the process at once.
 
     Outside of the main thread there is nothing to note: Python hands signals to the main thread alone.
     """
@@ -33,5 +33,7 @@ class Signals:
     def _note(self, number: int, frame: Optional[FrameType]) -> None:
         if self.received is not None:
             self.again = True
+            if number == signal.SIGTERM:
+                raise SystemExit(128 + number)
             raise KeyboardInterrupt
         self.received = number
