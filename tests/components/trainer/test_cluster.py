@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +41,49 @@ def run_fn(fn_args):
 """
 
 
+@dataclasses.dataclass
+class _Tries:
+    """What came of connecting to a cluster's ports from outside."""
+
+    ports: set[int] = dataclasses.field(default_factory=set)
+    reached: set[int] = dataclasses.field(default_factory=set)
+    private: bool = False
+
+
+@contextlib.contextmanager
+def _trying_to_connect(root: Path) -> Iterator[_Tries]:
+    """Connects to the ports of a training's tasks, as any process of this machine could, again and again."""
+    tries, over = _Tries(), threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(0.1):
+            for path in root.glob("training/*/logs/chief-0.*.task.json"):
+                with contextlib.suppress(ValueError):  # it is being written
+                    orders = json.loads(path.read_text())
+                    tries.private = bool(orders["network"])
+                    addresses = itertools.chain(*json.loads(orders["tf_config"])["cluster"].values())
+                    tries.ports |= {int(address.rpartition(":")[2]) for address in addresses}
+            for port in tries.ports - tries.reached:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
+                    tries.reached.add(port)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield tries
+    finally:
+        over.set()
+        thread.join()
+
+
 @pytest.mark.cluster
 @pytest.mark.timeout(200)
 def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(training, settings):
-    model, model_run = training.run(settings({"distribution": {"train": MWMS, "evaluator": True}}))
+    with _trying_to_connect(training.root) as tries:
+        model, model_run = training.run(settings({"distribution": {"train": MWMS, "evaluator": True}}))
+    assert len(tries.ports) == 2
+    # The servers listened: the tasks trained with each other.
+    assert tries.reached == (set() if tries.private else tries.ports)
     folder = Path(model_run.uri)
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("eval_accuracy") > 0.9
@@ -63,6 +108,48 @@ def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(trai
     served = tf.saved_model.load(str(model / "Format-Serving")).signatures["serving_default"]()
     assert served["task"].numpy() == b"chief"
     assert not list(Path(model_run.uri).glob("tmp_worker_*"))
+
+
+# As TFX's own examples have it: checkpoints in serving_model_dir; and data that end before the steps do.
+SHORT = """
+import tensorflow as tf
+
+def trainer_fn(fn_args, schema):
+    def input_fn():
+        values = tf.constant([[0.0], [1.0], [2.0], [3.0]])
+        data = tf.data.Dataset.from_tensor_slices((values, tf.constant([0, 0, 1, 1])))
+        return data.repeat(45).map(lambda x, y: ({"x": x}, y)).batch(4)
+    config = tf.estimator.RunConfig(fn_args.serving_model_dir, save_checkpoints_steps=20, save_summary_steps=None)
+    column = tf.feature_column.numeric_column("x")
+    estimator = tf.estimator.LinearClassifier([column], config=config)
+    receiver = tf.estimator.export.build_raw_serving_input_receiver_fn({"x": tf.constant([[0.0]])})
+    return {
+        "estimator": estimator,
+        "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=1000),
+        "eval_spec": tf.estimator.EvalSpec(
+            input_fn, steps=None, exporters=[tf.estimator.FinalExporter("own", receiver)]),
+    }
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("evaluator", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(training, tmp_path, evaluator):
+    from components.trainer.settings import Settings
+
+    module_file = tmp_path / "short_module.py"
+    module_file.write_text(SHORT)
+    settings = Settings(distribution_section={"train": MWMS, "evaluator": evaluator})
+    model, model_run = training.run(settings, module_file=str(module_file))
+    number = model_run.get_float_custom_property
+    assert (number("last_step"), number("restarts")) == (45, 0)
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    checkpoints = Path(model_run.uri) / "Format-Serving"
+    assert {path.stem for path in checkpoints.glob("model.ckpt-*.index")} == {
+        f"model.ckpt-{s}" for s in (0, 20, 40, 45)
+    }
+    assert not list(Path(model_run.uri).rglob("tmp_worker_*"))
 
 
 @pytest.mark.cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -80,6 +81,42 @@ def test_steps_beyond_the_declared_ones_are_counted(last, extra):
     assert properties["examples_per_second"] == pytest.approx(8)
 
 
+def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
+    from components.trainer.cluster.orders import Orders
+    from components.trainer.outcome import Restart
+    from components.trainer.report import Report
+
+    report, chief = Report(batch_size=8, total_steps=100), Orders("chief", 0, 1)
+    report.hear(chief, {"event": "step", "step": 78, "time": 1.0})
+    report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
+    report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
+    report.hear(chief, {"event": "step", "step": 50, "time": 2.0})
+    report.hear(chief, {"event": "step", "step": 100, "time": 3.0})
+    # One at the very end costs no step.
+    report.restarted(Restart("evaluator-0 was killed", "evaluator-0 was started again", 100))
+    outcome = report.outcome()
+    assert [each.lost_steps for each in outcome.restarts] == [None, 30, 0]
+    assert outcome.restarts[1].seconds is not None
+    assert outcome.properties()["lost_steps"] == 30
+
+
+def test_a_stop_keeps_its_exit_code_between_processes():
+    said = errors.StoppedError("training was ended", todo="run it again", exit_code=130)
+    found = pickle.loads(pickle.dumps(said))
+    assert (type(found), found.exit_code, str(found)) == (errors.StoppedError, 130, str(said))
+
+
+def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
+    from components.trainer.cluster.orders import ask_to_stop, asked_to_stop
+
+    path = str(tmp_path / "stop")
+    assert asked_to_stop(path) is None
+    for step in (120, 125):
+        ask_to_stop(path, step)
+    assert asked_to_stop(path) == 120
+    assert [each.name for each in tmp_path.iterdir()] == ["stop"]
+
+
 def test_a_restart_that_follows_from_another_counts_with_it():
     from components.trainer.outcome import Outcome, Restart
 
@@ -127,6 +164,12 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
     # A retry with a longer deadline goes on.
     one, other = (json.dumps({SETTINGS_KEY: Settings(stall_timeout=value).to_dict()}) for value in (1.0, 2.0))
     assert folder(custom_config=one) == folder(custom_config=other)
+    # So does one with more restarts, but not one with another strategy.
+    sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
+    sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
+    values = [Settings(distribution_section=section).to_dict() for section in sections]
+    one, other, mirrored = (json.dumps({SETTINGS_KEY: value}) for value in values)
+    assert folder(custom_config=one) == folder(custom_config=other) != folder(custom_config=mirrored)
     assert folder().startswith("/root/Trainer/training/")
     assert len({folder(), folder(uri="/root/Examples/2"), folder(custom_config='{"source": "x"}')}) == 3
 
