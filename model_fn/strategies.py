@@ -8,7 +8,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from pipeline.config.distribution import Strategy, TrainStrategy
+from pipeline.config.distribution import Devices, Strategy, TrainStrategy
 from pipeline.errors import DeclarationError
 
 # For the look-up of a TPU's name, and then for its first answer.
@@ -21,7 +21,8 @@ def configure_devices(*sections: Strategy) -> None:
     Args:
         *sections: The strategies of one task.
     """
-    wanted = max(section.devices.cpu or 1 for section in sections)
+    last = max(max(section.devices.indices) if section.devices.cpu else 0 for section in sections)
+    wanted = last + 1
     if wanted > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
@@ -45,9 +46,11 @@ def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     if isinstance(section, TrainStrategy) and section.strategy == "tpu":
         return _tpu(section)
     if isinstance(section, TrainStrategy) and section.strategy == "multi_worker_mirrored":
-        # Before the devices are listed: that would be an op already.
+        _check_gpus(section)
+        # Before the logical devices are listed: that would be an op already.
         return _multi_worker(section)
     if section.strategy == "parameter_server":
+        _check_gpus(section)
         # The class of TensorFlow 1 is the one that an Estimator accepts.
         return tf.compat.v1.distribute.experimental.ParameterServerStrategy()
     devices = _devices(section)
@@ -125,16 +128,34 @@ def _call_tpu(address: str) -> None:
             raise TimeoutError(f"{address} did not answer within {_TPU_SECONDS:g} s") from None
 
 
+def _check_gpus(section: TrainStrategy) -> None:
+    """Refuses GPUs that a process of a cluster has not: TensorFlow would train on what there is, without a word."""
+    # No parameter server sees a GPU.
+    if not section.devices.gpu or tf.distribute.cluster_resolver.TFConfigClusterResolver().task_type == "ps":
+        return
+    # No op, unlike the list of logical devices. The process sees no others than those that a list names.
+    there = len(tf.config.list_physical_devices("GPU"))
+    if section.devices.count > there:
+        raise _too_few(f"{section.devices.count} GPU devices in each process that trains", there, section.devices)
+
+
 def _devices(section: Strategy) -> list[str]:
-    """The named number of devices, or all GPUs, or the CPU."""
+    """The named devices, or all GPUs, or the CPU."""
     there = {kind: len(tf.config.list_logical_devices(kind)) for kind in ("CPU", "GPU")}
-    kind = "GPU" if section.devices.gpu or (there["GPU"] and not section.devices.cpu) else "CPU"
-    declared = section.devices.gpu if kind == "GPU" else section.devices.cpu
-    count = declared or (there["GPU"] if kind == "GPU" else 1)
-    if count > there[kind]:
-        raise DeclarationError(
-            f"trainer.distribution asks for {count} {kind} devices",
-            expected=f"at most {there[kind]}, which this machine has",
-            todo=f"lower `devices: {{{kind.lower()}: {count}}}`",
-        )
-    return [f"/{kind.lower()}:{index}" for index in range(count)]
+    devices = section.devices
+    kind = "GPU" if not devices.cpu and (devices.gpu or there["GPU"]) else "CPU"
+    indices = devices.indices or tuple(range(there["GPU"] if kind == "GPU" else 1))
+    if max(indices) >= there[kind]:
+        listed = isinstance(devices.cpu or devices.gpu, tuple)
+        asked = f"the {kind} devices {list(indices)}" if listed else f"{len(indices)} {kind} devices"
+        raise _too_few(asked, there[kind], devices)
+    return [f"/{kind.lower()}:{index}" for index in indices]
+
+
+def _too_few(asked: str, there: int, devices: Devices) -> DeclarationError:
+    listed = isinstance(devices.cpu or devices.gpu, tuple)
+    return DeclarationError(
+        f"trainer.distribution asks for {asked}",
+        expected=f"at most {there}{', counted from 0' if listed else ''}, which this process finds on this machine",
+        todo=f"{'change' if listed else 'lower'} or remove `devices: {{{devices.text}}}`",
+    )

@@ -37,8 +37,8 @@ def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's
         declaration: A pipeline.config.Declaration.
     """
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
-    count = train.devices.cpu or train.devices.gpu
-    where = f"{train.strategy} on {count} devices" if count and count > 1 else train.strategy
+    count = train.devices.count
+    where = f"{train.strategy} on {count} devices" if count > 1 else train.strategy
     if train.is_cluster:
         where += f" with {train.worker_count} workers" + (f" and {train.ps_count} ps" if train.ps_count else "")
         where += " and an evaluator" if trainer.distribution.evaluator else ""

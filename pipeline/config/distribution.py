@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import ConstrainedInt, Field, confloat, conint, validator
 
+from pipeline.config.kinds import reject
 from pipeline.config.section import Section
 
 # Strategies whose tasks are several processes.
 CLUSTER_STRATEGIES = ("multi_worker_mirrored", "parameter_server")
 _DEFAULT_WORKERS = 2
+_MAX_DEVICES = 64
 
 AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
 
 
-class Devices(Section):
-    """How many devices of each kind a strategy uses; logical devices where a CPU is split."""
+if TYPE_CHECKING:
+    Chosen = Union[int, tuple[int, ...]]
+else:
 
-    cpu: Optional[conint(ge=1, le=64)] = Field(default=None, description="logical CPUs")  # type: ignore[valid-type]
-    gpu: Optional[conint(ge=1, le=64)] = Field(default=None, description="GPUs")  # type: ignore[valid-type]
+    class Chosen(ConstrainedInt):
+        """How many devices, from the first; or the indices of some."""
+
+        ge, le = 1, _MAX_DEVICES
+
+        @classmethod
+        def __get_validators__(cls) -> Iterator[Callable]:
+            """What pydantic calls."""
+            yield cls._choose
+
+        @classmethod
+        def __modify_schema__(cls, schema: dict[str, Any]) -> None:
+            """What editors are told."""
+            index = {"type": "integer", "minimum": 0, "maximum": _MAX_DEVICES - 1}
+            schema.clear()
+            schema["anyOf"] = [
+                {"type": "integer", "minimum": cls.ge, "maximum": cls.le},
+                {"type": "array", "items": index, "minItems": 1, "uniqueItems": True},
+            ]
+
+        @classmethod
+        def _choose(cls, value: int | list[int] | tuple[int, ...]) -> int | tuple[int, ...]:
+            if isinstance(value, int):
+                if not cls.ge <= value <= cls.le:
+                    raise ValueError("the value is out of range")
+                return value
+            if not value:
+                raise ValueError("the list is empty")
+            for place, index in enumerate(value):
+                if not 0 <= index < _MAX_DEVICES:
+                    raise ValueError(f"item {place + 1}: the index is out of range, 0 to {_MAX_DEVICES - 1}")
+                if index in value[:place]:
+                    raise ValueError(f"{index} is named more than once")
+            return tuple(value)
+
+
+class Devices(Section):
+    """Which devices of a kind a strategy uses; logical devices where a CPU is split."""
+
+    cpu: Optional[Chosen] = Field(
+        default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]"
+    )
+    gpu: Optional[Chosen] = Field(default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]")
+
+    # Of this name, it takes the place of the one for all sections, which knows of no list beside a number.
+    @validator("*", pre=True)
+    def _of_its_kind(cls, value: Any) -> Any:  # noqa: N805
+        annotation = tuple[int, ...] if isinstance(value, (list, tuple)) else int
+        if value is not None and (reason := reject(value, annotation)):
+            raise TypeError(reason)
+        return value
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The declared devices, from 0; empty where none are."""
+        chosen = self.cpu or self.gpu or ()
+        return tuple(range(chosen)) if isinstance(chosen, int) else chosen
 
     @property
     def count(self) -> int:
         """Declared devices; 1 where none are."""
-        return self.cpu or self.gpu or 1
+        return len(self.indices) or 1
+
+    @property
+    def text(self) -> str:
+        """As YAML would write them, for example `gpu: [1, 3]`; empty where none are declared."""
+        kind, chosen = ("cpu", self.cpu) if self.cpu else ("gpu", self.gpu)
+        return f"{kind}: {list(chosen) if isinstance(chosen, tuple) else chosen}" if chosen else ""
 
 
 class Strategy(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Optional
 
@@ -10,6 +11,8 @@ from pipeline.config.distribution import CLUSTER_STRATEGIES, Distribution, Strat
 from pipeline.config.problems import Problem
 
 _PATH = "trainer.distribution"
+# What tells a process that somebody else started its cluster; one of them is always set there.
+_OF_OTHERS = ("TF_CONFIG", "SLURM_PROCID")
 # Key -> the strategies that it belongs to.
 _OWNERS: dict[str, tuple[str, ...]] = {
     "cross_device_ops": ("mirrored",),
@@ -34,6 +37,7 @@ def check_distribution(declaration: Declaration) -> Iterator[Problem]:
     """
     distribution = declaration.trainer.distribution
     yield from check_strategies(distribution)
+    yield from _deterministic(declaration)
     # A module file has batches, files and checkpoints of its own.
     if declaration.trainer.module_file is not None:
         yield from check_own_input(distribution)
@@ -57,6 +61,7 @@ def check_strategies(distribution: Distribution) -> Iterator[Problem]:
         yield from _options(f"{_PATH}.{which}", section)
         yield from _devices(f"{_PATH}.{which}", section)
     yield from _cluster(f"{_PATH}.train", distribution.train)
+    yield from _lists(distribution)
     yield from _evaluator(distribution)
 
 
@@ -126,9 +131,9 @@ def _wrong_devices(path: str, section: Strategy) -> Optional[Problem]:
         what = f"the strategy one_device uses one device, not {devices.count}"
         expected = "1, or a strategy of several devices: mirrored or central_storage"
         todo = f"remove the devices, or set {path}.strategy to mirrored"
-    elif strategy in CLUSTER_STRATEGIES and (devices.cpu or 1) > 1:
+    elif strategy in CLUSTER_STRATEGIES and devices.cpu and devices.indices != (0,):
         what = f"TensorFlow uses one CPU device in each process of {strategy}, and ignores the others"
-        expected = f"no devices, or cpu: 1; not cpu: {devices.cpu}"
+        expected = f"no devices, or cpu: 1; not {devices.text}"
         todo = f"remove the devices; for more replicas raise {path}.workers"
     else:
         return None
@@ -141,6 +146,31 @@ def _cluster(path: str, section: TrainStrategy) -> Iterator[Problem]:
     if section.strategy == "tpu" and not (section.tpu or "").strip():
         what, expected = "the strategy tpu needs to know which TPU", "its address, grpc://HOST:8470, or its name"
         yield Problem(f"{path}.tpu", what, expected, f"set {path}.tpu", depends=(f"{path}.strategy",))
+
+
+def _lists(distribution: Distribution) -> Iterator[Problem]:
+    """Lists of GPUs for one process, where several share this machine."""
+    train = distribution.train
+    if not train.is_cluster or any(os.environ.get(name, "").strip() for name in _OF_OTHERS):
+        return
+    workers = _count(train.worker_count, "worker")
+    for which, section, several in (
+        ("train", train, train.worker_count > 1),
+        ("eval", distribution.eval, distribution.evaluator),
+    ):
+        gpu = section.devices.gpu
+        if not several or not isinstance(gpu, tuple):
+            continue
+        beside = " and an evaluator" if distribution.evaluator else ""
+        path = f"{_PATH}.{which}.devices"
+        yield Problem(
+            f"{path}.gpu",
+            f"a list names the GPUs of one process, and {workers}{beside} share this machine: each needs its own",
+            f"how many GPUs each process gets, gpu: {len(gpu)}; or a list, where TF_CONFIG describes the cluster",
+            f"set {path}.gpu to {len(gpu)}; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
+            value=str(list(gpu)),
+            depends=(path, f"{_PATH}.train.strategy", f"{_PATH}.train.workers", f"{_PATH}.evaluator"),
+        )
 
 
 def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Problem]:
@@ -166,7 +196,7 @@ def _replicas(section: Strategy) -> tuple[int, int]:
     if isinstance(section, TrainStrategy) and section.is_cluster:
         # Each worker of parameter servers takes a whole batch.
         workers = section.worker_count if section.strategy == "multi_worker_mirrored" else 1
-        return workers, section.devices.gpu or 1
+        return workers, section.devices.count
     # How many cores a TPU has is not known here.
     return 1, section.devices.count if section.strategy in ("mirrored", "central_storage") else 1
 
@@ -207,6 +237,19 @@ def _evaluator(distribution: Distribution) -> Iterator[Problem]:
             "evaluates as well",
             "false, or the strategy multi_worker_mirrored or parameter_server",
             f"remove it, or change {_PATH}.train.strategy",
+            value="true",
+            depends=(f"{_PATH}.train.strategy",),
+        )
+
+
+def _deterministic(declaration: Declaration) -> Iterator[Problem]:
+    train = declaration.trainer.distribution.train
+    if declaration.trainer.deterministic and train.strategy == "parameter_server":
+        yield Problem(
+            "trainer.deterministic",
+            "the workers of parameter_server update the weights each at its own pace: no two runs end with equal bits",
+            "false, or a strategy whose replicas train in step",
+            f"remove it, or set {_PATH}.train.strategy to multi_worker_mirrored",
             value="true",
             depends=(f"{_PATH}.train.strategy",),
         )

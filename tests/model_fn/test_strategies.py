@@ -64,8 +64,12 @@ print(json.dumps([describe(section) for section in sections]))
 
 def _build(*sections: tuple[str, dict[str, Any]]) -> list[Any]:
     """Builds strategies in one fresh process, and returns what became of each."""
+    return _run(BUILD, *sections)
+
+
+def _run(code: str, *told_of: Any) -> list[Any]:
     told = subprocess.run(
-        [sys.executable, "-c", BUILD, json.dumps(sections)],
+        [sys.executable, "-c", code, json.dumps(told_of)],
         check=False,
         cwd=ROOT,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
@@ -94,13 +98,18 @@ def test_mirrored_adds_up_with_the_declared_operation():
 
 
 def test_strategies_that_use_some_of_the_devices():
-    central, one, subset, too_many, no_gpu, no_tpu = _build(
+    central, one, subset, too_many, no_gpu, no_tpu, listed, listed_one, beyond, no_listed_gpu = _build(
         ("train", {"strategy": "central_storage", "devices": {"cpu": 2}}),
         ("eval", {"devices": {"cpu": 1}}),
         ("eval", {"strategy": "mirrored", "devices": {"cpu": 1}}),
         ("eval", {"strategy": "mirrored", "devices": {"gpu": 2}}),
         ("eval", {"devices": {"gpu": 1}}),
         ("train", {"strategy": "tpu", "tpu": "local"}),
+        # The last of them says how many logical CPUs there are: 4.
+        ("train", {"strategy": "mirrored", "devices": {"cpu": [3, 0]}}),
+        ("eval", {"devices": {"cpu": [1]}}),
+        ("eval", {"strategy": "mirrored", "devices": {"gpu": [1, 3]}}),
+        ("eval", {"devices": {"gpu": [0]}}),
     )
     # The class of TensorFlow 1 is the one that an Estimator accepts.
     assert central["class"] == "CentralStorageStrategyV1"
@@ -110,10 +119,75 @@ def test_strategies_that_use_some_of_the_devices():
     assert (subset["class"], subset["devices"]) == ("MirroredStrategy", ["device:CPU:0"])
     for refused, count in ((too_many, 2), (no_gpu, 1)):
         assert f"asks for {count} GPU devices" in refused["error"]
-        assert "at most 0, which this machine has" in refused["error"]
-        assert f"lower `devices: {{gpu: {count}}}`" in refused["error"]
+        assert "at most 0, which this process finds on this machine" in refused["error"]
+        assert f"lower or remove `devices: {{gpu: {count}}}`" in refused["error"]
         assert refused["exit_code"] == 2
+    assert (listed["class"], listed["replicas"]) == ("MirroredStrategy", 2)
+    assert listed["devices"] == ["device:CPU:3", "device:CPU:0"]
+    assert listed["sums"] == [3.0, 30.0, 300.0]
+    assert (listed_one["class"], listed_one["devices"]) == ("OneDeviceStrategy", ["device:CPU:1"])
+    for refused, indices in ((beyond, "[1, 3]"), (no_listed_gpu, "[0]")):
+        assert f"asks for the GPU devices {indices}" in refused["error"]
+        assert "at most 0, counted from 0, which this process finds" in refused["error"]
+        assert f"change or remove `devices: {{gpu: {indices}}}`" in refused["error"]
     assert "trainer.distribution.train.tpu: 'local' cannot be used: TPUs not found" in no_tpu["error"]
+
+
+# A machine that has GPUs, as far as the lists of its devices say.
+ON_GPUS = """
+import json, os, sys
+import tensorflow as tf
+from model_fn.strategies import configure_devices, make_strategy
+from pipeline.config.distribution import TrainStrategy
+from pipeline.errors import DeclarationError
+
+physical, logical = tf.config.list_physical_devices, tf.config.list_logical_devices
+
+def show(task, gpus, values):
+    tf.config.list_physical_devices = lambda kind: [None] * gpus if kind == "GPU" else physical(kind)
+    tf.config.list_logical_devices = lambda kind: [None] * gpus if kind == "GPU" else logical(kind)
+    cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"], "ps": ["localhost:3"]}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": task, "index": 0}} if task else {})
+    section = TrainStrategy.parse_obj(values)
+    configure_devices(section)
+    try:
+        strategy = make_strategy(section)
+    except DeclarationError as error:
+        return str(error)
+    return [device.rpartition("/")[2] for device in strategy.extended.worker_devices]
+
+print(json.dumps([show(*case) for case in json.loads(sys.argv[1])]))
+"""
+
+
+def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_but_a_parameter_server():
+    several = [{"strategy": name, "devices": {"gpu": 2}} for name in ("multi_worker_mirrored", "parameter_server")]
+    one, subset, first, beyond, of_chief, of_worker, by_list, enough, of_ps = _run(
+        ON_GPUS,
+        (None, 4, {"devices": {"gpu": [1]}}),
+        (None, 4, {"strategy": "mirrored", "devices": {"gpu": [1, 3]}}),
+        (None, 4, {"strategy": "central_storage", "devices": {"gpu": 2}}),
+        (None, 3, {"strategy": "mirrored", "devices": {"gpu": [1, 3]}}),
+        ("chief", 0, several[0]),
+        ("worker", 1, several[1]),
+        ("chief", 1, {**several[0], "devices": {"gpu": [5, 7]}}),
+        # Its process sees those two only, under other indices.
+        ("chief", 2, {**several[1], "devices": {"gpu": [5, 7]}}),
+        ("ps", 0, several[1]),
+    )
+    assert (one, subset, first) == (
+        ["device:GPU:1"],
+        ["device:GPU:1", "device:GPU:3"],
+        ["device:GPU:0", "device:GPU:1"],
+    )
+    assert "asks for the GPU devices [1, 3]" in beyond
+    assert "at most 3, counted from 0, which this process finds" in beyond
+    for refused, there in ((of_chief, 0), (of_worker, 1), (by_list, 1)):
+        assert "asks for 2 GPU devices in each process that trains" in refused
+        assert f"at most {there}" in refused
+    # What TensorFlow then makes of them is not the lists' to say.
+    assert isinstance(enough, list)
+    assert isinstance(of_ps, list)
 
 
 @pytest.fixture

@@ -138,7 +138,8 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
     if declared is not None:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
     elif there:
-        each = max(there - own, 0) // workers
+        # None where the evaluator leaves too few.
+        each = (there - own) // workers
         trainers = [tuple(range(position * each, (position + 1) * each)) for position in range(workers)]
     else:
         trainers = [None] * workers

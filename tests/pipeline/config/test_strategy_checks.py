@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
 
 from pipeline.config import load
+from pipeline.config.distribution import Devices, Distribution, Strategy
+from pipeline.config.render import render
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +28,12 @@ GOOD = [
     "{train: {strategy: mirrored, devices: {gpu: 2}, cross_device_ops: nccl, num_packs: 4}}",
     "{train: {strategy: mirrored, devices: {cpu: null, gpu: 2}}, sharding: file}",
     "{train: {strategy: central_storage, devices: {cpu: 2}}, eval: {strategy: central_storage}}",
+    "{train: {devices: {gpu: [63]}}, eval: {devices: {cpu: [1]}}}",
+    "{train: {strategy: mirrored, devices: {gpu: [3, 1]}}, eval: {strategy: mirrored, devices: {cpu: [0, 2]}}}",
+    "{train: {strategy: mirrored, devices: {gpu: [1, 3]}, cross_device_ops: nccl}}",
+    "{train: {strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [1, 3]}}}",
+    "{train: {strategy: parameter_server, devices: {cpu: [0]}}, eval: {devices: {gpu: [1]}}}",
+    "{train: {strategy: multi_worker_mirrored, devices: {gpu: 2}}, eval: {devices: {gpu: 1}}, evaluator: true}",
     "{train: {strategy: multi_worker_mirrored}}",
     "{train: {strategy: multi_worker_mirrored, workers: 1}}",
     "{train: {strategy: multi_worker_mirrored, workers: 8}, sharding: file}",
@@ -48,7 +58,14 @@ def test_what_is_accepted(write, good, distribution):
 
 
 def _part(values: dict, like: dict) -> dict:
-    return {key: _part(values[key], value) if isinstance(value, dict) else values[key] for key, value in like.items()}
+    return {key: _plain(values[key], value) for key, value in like.items()}
+
+
+def _plain(value: Any, like: Any) -> Any:
+    if isinstance(like, dict):
+        return _part(value, like)
+    # Lists are kept as what cannot change.
+    return list(value) if isinstance(value, tuple) else value
 
 
 # An option, a value of it, and the strategies that take it.
@@ -151,6 +168,55 @@ BAD = {
         )
         for strategy in ("multi_worker_mirrored", "parameter_server")
     },
+    **{
+        f"another CPU device in {strategy}": (
+            f"{{train: {{strategy: {strategy}, devices: {{cpu: [1]}}}}}}",
+            (
+                f"{TRAIN}.devices",
+                f"TensorFlow uses one CPU device in each process of {strategy}, and ignores the others",
+                "no devices, or cpu: 1; not cpu: [1]",
+                f"remove the devices; for more replicas raise {TRAIN}.workers",
+            ),
+        )
+        for strategy in ("multi_worker_mirrored", "parameter_server")
+    },
+    **{
+        f"GPUs {indices} {share}": (
+            f"{{{section}}}",
+            (
+                f"{path}.devices.gpu: {indices}",
+                f"a list names the GPUs of one process, and {share} share this machine: each needs its own",
+                f"how many GPUs each process gets, gpu: {count}; or a list, where TF_CONFIG describes the cluster",
+                f"set {path}.devices.gpu to {count}; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
+            ),
+        )
+        for section, path, indices, count, share in (
+            ("train: {strategy: multi_worker_mirrored, devices: {gpu: [1, 3]}}", TRAIN, "[1, 3]", 2, "2 workers"),
+            (
+                "train: {strategy: parameter_server, workers: 4, devices: {gpu: [0]}}, evaluator: true",
+                TRAIN,
+                "[0]",
+                1,
+                "4 workers and an evaluator",
+            ),
+            (
+                "train: {strategy: multi_worker_mirrored, workers: 1}, eval: {devices: {gpu: [2]}}, evaluator: true",
+                EVAL,
+                "[2]",
+                1,
+                "1 worker and an evaluator",
+            ),
+        )
+    },
+    "a list of several devices of one_device": (
+        "{train: {devices: {gpu: [1, 3]}}}",
+        (
+            f"{TRAIN}.devices",
+            "the strategy one_device uses one device, not 2",
+            "1, or a strategy of several devices: mirrored or central_storage",
+            f"remove the devices, or set {TRAIN}.strategy to mirrored",
+        ),
+    ),
     "a TPU without a name": (
         "{train: {strategy: tpu}}",
         (
@@ -277,6 +343,96 @@ def test_what_is_refused(problems, good, name):
     ]
 
 
+# What is declared, why it is no choice of devices, and what to do.
+NO_CHOICE = [
+    ("[]", "the list is empty", "choose another value"),
+    ("[1, 1]", "1 is named more than once", "choose another value"),
+    ("[-1]", "item 1: the index is out of range, 0 to 63", "choose another value"),
+    ("[0, 64]", "item 2: the index is out of range, 0 to 63", "choose another value"),
+    ("[a]", "item 1: text is no number", "write a value of that kind"),
+    ("[0, true]", "item 2: true/false is no number", "write a value of that kind"),
+    ("[1.0]", "item 1: it is no whole number", "write a value of that kind"),
+    ("[[1]]", "item 1: a list is no number", "write a value of that kind"),
+    ("[null]", "item 1: null is no number", "write a value of that kind"),
+    ("0", "the value is out of range", "choose another value"),
+    ("-2", "the value is out of range", "choose another value"),
+    ("65", "the value is out of range", "choose another value"),
+    ("true", "true/false is no number", "write a value of that kind"),
+    ("2.0", "it is no whole number", "write 2"),
+    ("'2'", "text is no number", "write it without quotes, in digits"),
+    ("all", "text is no number", "write it without quotes, in digits"),
+]
+
+
+@pytest.mark.parametrize(("chosen", "what", "todo"), NO_CHOICE)
+@pytest.mark.parametrize(
+    ("kind", "meaning"),
+    [
+        ("cpu", "how many logical CPUs; or, from 0, which ones of them: [0, 2]"),
+        ("gpu", "how many GPUs, from the first; or, from 0, which: [1, 3]"),
+    ],
+)
+def test_what_is_no_choice_of_devices(problems, good, chosen, what, todo, kind, meaning):
+    assert problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{{kind}: {chosen}}}}}}}\n") == [
+        f"mine.yaml:8  {TRAIN}.devices.{kind}: {chosen}\n{what}\n"
+        f"expected: a whole number, at least 1, at most 64, or null ({meaning})\nto do:    {todo}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "indices", "count", "text"),
+    [
+        ({}, (), 1, ""),
+        ({"cpu": 1}, (0,), 1, "cpu: 1"),
+        ({"gpu": 3}, (0, 1, 2), 3, "gpu: 3"),
+        ({"cpu": [0]}, (0,), 1, "cpu: [0]"),
+        ({"gpu": [3, 1]}, (3, 1), 2, "gpu: [3, 1]"),
+    ],
+)
+def test_callers_need_not_know_both_forms(declared, indices, count, text):
+    devices = Devices.parse_obj(declared)
+    assert (devices.indices, devices.count, devices.text) == (indices, count, text)
+
+
+def test_a_list_of_devices_comes_back_as_it_was(write, good):
+    write(good)
+    overrides = [f"{EVAL}.strategy=mirrored", f"{EVAL}.devices.cpu=[0, 2]"]
+    declaration = load("mine.yaml", overrides).declaration
+    assert "cpu: [0, 2]" in render(declaration.dict())
+    write(render(declaration.dict()))
+    assert load("mine.yaml").declaration == declaration
+    distribution = declaration.trainer.distribution
+    assert Distribution.parse_obj(json.loads(distribution.json())) == distribution
+    assert len({distribution.eval, Strategy(), Strategy()}) == 2
+
+
+@pytest.mark.parametrize("name", ["TF_CONFIG", "SLURM_PROCID"])
+def test_in_a_cluster_of_others_a_list_is_of_each_machine(write, problems, good, monkeypatch, name):
+    text = f"{good}  distribution: {{train: {{strategy: multi_worker_mirrored, devices: {{gpu: [1, 3]}}}}}}\n"
+    monkeypatch.setenv(name, " ")
+    assert len(problems(text)) == 1
+    monkeypatch.setenv(name, "0")
+    assert load("mine.yaml").declaration.trainer.distribution.train.replicas == 4
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_asynchronous_updates_are_never_bit_equal(write, problems, good, strategy):
+    tpu = ", tpu: t" if strategy == "tpu" else ""
+    text = f"{good}  distribution: {{train: {{strategy: {strategy}{tpu}}}}}\n  deterministic: "
+    if strategy == "parameter_server":
+        assert problems(f"{text}true\n") == [
+            "mine.yaml:9  trainer.deterministic: true\n"
+            "the workers of parameter_server update the weights each at its own pace: no two runs end with equal bits\n"
+            "expected: false, or a strategy whose replicas train in step\n"
+            f"to do:    remove it, or set {TRAIN}.strategy to multi_worker_mirrored"
+        ]
+    else:
+        write(f"{text}true\n")
+        assert load("mine.yaml").declaration.trainer.deterministic
+    write(f"{text}false\n")
+    assert not load("mine.yaml").declaration.trainer.deterministic
+
+
 # The strategy, the replicas that a message names, their number, and the multiples next to 128 (or to 500).
 BATCHES = [
     ("train: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "126 or 129"),
@@ -285,6 +441,8 @@ BATCHES = [
     ("train: {strategy: multi_worker_mirrored, devices: {gpu: 3}}", "2 workers x 3 devices", 6, "126 or 132"),
     ("train: {strategy: parameter_server, workers: 5, devices: {gpu: 3}}", "3 devices", 3, "126 or 129"),
     ("train: {strategy: multi_worker_mirrored, workers: 40, devices: {gpu: 4}}", "40 workers x 4 devices", 160, "160"),
+    ("train: {strategy: mirrored, devices: {gpu: [0, 2, 5]}}", "3 devices", 3, "126 or 129"),
+    ("train: {strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [4, 5, 6]}}", "3 devices", 3, "126 or 129"),
     ("eval: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "498 or 501"),
 ]
 

@@ -1,0 +1,190 @@
+"""The GPUs that each task of a cluster sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.trainer.cluster import plan
+from components.trainer.cluster.orders import Orders, visible_gpus
+from components.trainer.cluster.tf_config import read
+from pipeline.config.distribution import Distribution
+from pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+PROJECT = Path(__file__).resolve().parents[4]
+MWMS = {"strategy": "multi_worker_mirrored"}
+SERVED = {"strategy": "parameter_server"}
+
+# Says what a task finds in its environment, instead of training.
+TASK = """
+import os, sys, types
+trains = types.SimpleNamespace(run=lambda *told: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
+sys.modules["components.trainer.training"] = trains
+from components.trainer import task
+sys.exit(task.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Gives the machine GPUs, as the driver lists them, and this process an allotment of them."""
+
+    def make(gpus: int, allotted: str | None = None) -> None:
+        folder = tmp_path / "gpus"
+        for index in range(gpus):
+            (folder / f"0000:0{index}:00.0").mkdir(parents=True)
+        monkeypatch.setattr(plan, "_GPUS", str(folder))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if allotted is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allotted)
+
+    return make
+
+
+def _seen(train, evaluate=None):
+    """What each task sees; an evaluator stands beside the others where its section is given."""
+    section = {"train": train, "eval": evaluate or {}, "evaluator": evaluate is not None}
+    return {orders.name: orders.gpus for orders in plan.local_cluster(Distribution.parse_obj(section), 1)}
+
+
+@pytest.mark.parametrize("gpus", [0, 2, 8])
+def test_declared_gpus_are_shared_out_whatever_the_machine_seems_to_have(machine, gpus):
+    machine(gpus)
+    assert _seen({**MWMS, "workers": 3, "devices": {"gpu": 2}}) == {
+        "chief-0": (0, 1),
+        "worker-0": (2, 3),
+        "worker-1": (4, 5),
+    }
+    served = {**SERVED, "devices": {"gpu": 1}}
+    assert _seen(served, {"devices": {"gpu": 1}}) == {
+        "chief-0": (0,),
+        "worker-0": (1,),
+        "ps-0": (),
+        "evaluator-0": (2,),
+    }
+    # Else it would take the memory of theirs.
+    assert _seen(served, {})["evaluator-0"] == ()
+    assert _seen(served, {"devices": {"cpu": 1}})["evaluator-0"] == ()
+
+
+def test_a_list_names_the_gpus_of_the_one_process_that_trains(machine):
+    machine(8)
+    alone = {**MWMS, "workers": 1, "devices": {"gpu": [1, 3]}}
+    assert _seen(alone) == {"chief-0": (1, 3)}
+    two = {"strategy": "mirrored", "devices": {"gpu": 2}}
+    assert _seen(alone, two) == {"chief-0": (1, 3), "evaluator-0": (4, 5)}
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluate", "which"),
+    [
+        ({**MWMS, "devices": {"gpu": [1, 3]}}, None, "train"),
+        ({**SERVED, "devices": {"gpu": [0]}}, {}, "train"),
+        ({**MWMS, "workers": 1}, {"devices": {"gpu": [1]}}, "eval"),
+    ],
+)
+def test_a_list_is_no_way_to_share_gpus_out(train, evaluate, which):
+    with pytest.raises(DeclarationError, match=rf"{which}\.devices\.gpu lists the GPUs of one process"):
+        _seen(train, evaluate)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "allotted", "expected"),
+    [
+        (0, None, [None, None, None]),
+        (1, None, [(), (), ()]),
+        (4, None, [(0,), (1,), (2,)]),
+        (8, None, [(0, 1), (2, 3), (4, 5)]),
+        # An allotment decides, whatever the machine has.
+        (8, "4,5,6", [(0,), (1,), (2,)]),
+        (8, "GPU-8932f937, MIG-1c2e,6", [(0,), (1,), (2,)]),
+        (8, "4,5,-1,6", [(), (), ()]),
+        (8, "", [None, None, None]),
+        (8, "NoDevFiles", [None, None, None]),
+    ],
+)
+def test_gpus_that_nobody_declared_are_shared_out_evenly(machine, gpus, allotted, expected):
+    machine(gpus, allotted)
+    assert list(_seen({**MWMS, "workers": 3}).values()) == expected
+
+
+def test_an_evaluator_gets_the_gpus_that_it_declares_before_the_others_share_the_rest(machine):
+    machine(4)
+    declared = {"strategy": "mirrored", "devices": {"gpu": 2}}
+    assert _seen(SERVED, declared) == {"chief-0": (0,), "worker-0": (1,), "ps-0": (), "evaluator-0": (2, 3)}
+    assert _seen({**SERVED, "workers": 3}, declared)["evaluator-0"] == (0, 1)
+    assert _seen(SERVED, {}) == {"chief-0": (0, 1), "worker-0": (2, 3), "ps-0": (), "evaluator-0": ()}
+
+
+def test_who_declares_the_cpu_sees_no_gpu(machine):
+    machine(4)
+    on_cpu = {**MWMS, "devices": {"cpu": 1}}
+    # Nobody else wants the GPUs.
+    assert _seen(on_cpu, {}) == {"chief-0": (), "worker-0": (), "evaluator-0": None}
+    assert _seen(on_cpu, {"devices": {"cpu": 1}})["evaluator-0"] == ()
+
+
+@pytest.mark.parametrize(
+    ("task", "devices", "expected"),
+    [
+        ("worker", {"gpu": [1, 3]}, (1, 3)),
+        ("chief", {"gpu": 2}, (0, 1)),
+        ("worker", {"cpu": 1}, ()),
+        ("worker", {}, None),
+        ("ps", {"gpu": 2}, ()),
+        ("ps", {}, ()),
+        ("evaluator", {"gpu": 2}, None),
+    ],
+)
+def test_in_a_cluster_of_others_each_process_takes_the_declared_gpus_of_its_machine(task, devices, expected):
+    cluster = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
+    config = read(json.dumps({"cluster": cluster, "task": {"type": task, "index": 0}}))
+    distribution = Distribution.parse_obj({"train": {**SERVED, "devices": devices}, "evaluator": True})
+    assert [orders.gpus for orders in plan.own_place(config, distribution, 1)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "allotted", "expected"),
+    [
+        ((2, 3), None, "2,3"),
+        ((), None, ""),
+        ((2, 3), "4,5,6,7", "6,7"),
+        ((1, 0), "GPU-a, MIG-b", "MIG-b,GPU-a"),
+        ((1, 2), "4,5", "5"),
+        ((0, 1), "4,-1,5", "4"),
+        ((0,), "", ""),
+        ((), "4,5", ""),
+    ],
+)
+def test_indices_are_those_of_the_allotment(gpus, allotted, expected):
+    environment = {} if allotted is None else {"CUDA_VISIBLE_DEVICES": allotted}
+    assert visible_gpus(gpus, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "allotted", "expected"),
+    [(None, None, None), (None, "4,5", "4,5"), ((), "4,5", ""), ((), None, ""), ((1,), "4,5", "5"), ((1,), None, "1")],
+)
+def test_a_task_sees_what_it_is_ordered_to(tmp_path, gpus, allotted, expected):
+    orders, job = tmp_path / "chief-0.orders.json", tmp_path / "job.json"
+    Orders("chief", 0, 1, gpus=gpus, supervisor_pid=os.getpid()).save(str(orders))
+    job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
+    inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    given = {} if allotted is None else {"CUDA_VISIBLE_DEVICES": allotted}
+    told = subprocess.run(
+        [sys.executable, "-c", TASK, str(job), str(orders)],
+        check=False,
+        cwd=PROJECT,
+        env={**inherited, **given},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout == f"visible: {expected}\n"
