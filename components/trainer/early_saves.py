@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.training import training_util
+
+from components.trainer.cluster.orders import asked_to_stop
+from components.trainer.step_cell import StepCell
 
 # Of the interval, until the first save has shown how far the others get.
 _FIRST_MARGIN = 0.2
 # A save that takes longer than the interval must not become all that the chief does.
 _LEAST_PART = 0.5
+_LOOK_SECONDS = 0.01
 
 
-def apply(trainers: int) -> None:
+def apply(trainers: int, saved: StepCell) -> None:
     """Changes this process's checkpoint hooks that count steps.
 
     Args:
         trainers: Tasks that do steps, the chief included.
+        saved: Where to note the step of each checkpoint that is whole.
     """
     hook = tf.compat.v1.train.CheckpointSaverHook
     original = hook._save
@@ -32,6 +39,7 @@ def apply(trainers: int) -> None:
     @functools.wraps(original)
     def save(self: Any, session: tf.compat.v1.Session, step: int) -> bool:
         should_stop = original(self, session, step)
+        saved.set(int(step))
         timer = self._timer
         if timer._every_steps is not None:
             meanwhile = int(session.run(self._global_step_tensor)) - int(step)
@@ -41,6 +49,15 @@ def apply(trainers: int) -> None:
         return bool(should_stop)
 
     hook._save = save
+
+
+def cell(stop_file: str) -> StepCell:
+    """Where the chief of a cluster on this machine notes its last checkpoint.
+
+    Args:
+        stop_file: The orders' file, which all tasks share.
+    """
+    return StepCell(f"{stop_file}.saved")
 
 
 def save_every(declared: int, meanwhile: int, trainers: int) -> int:
@@ -56,3 +73,40 @@ def save_every(declared: int, meanwhile: int, trainers: int) -> int:
     """
     margin = meanwhile + trainers if meanwhile else max(trainers, math.ceil(_FIRST_MARGIN * declared))
     return max(declared - margin, math.ceil(_LEAST_PART * declared), 1)
+
+
+class WaitForSaveHook(tf.estimator.SessionRunHook):
+    """Has a worker wait for the chief's next checkpoint, where it would be more than an interval behind.
+
+    Only a chief that is stopped, or very slow, makes it wait: saves begin early.
+
+    Args:
+        saved: Of the chief.
+        interval: Declared steps between checkpoints.
+        trainers: Tasks that do steps; each may be in the middle of one.
+        stop_file: The orders' file, which ends the wait.
+    """
+
+    def __init__(self, saved: StepCell, interval: int, trainers: int, stop_file: str) -> None:
+        self._saved = saved
+        self._most = max(interval - trainers, 1)
+        self._stop_file = stop_file
+        self._last = 0
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        self._tensor = training_util._get_or_create_global_step_read()
+
+    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
+        """Asks for the global step."""
+        return tf.estimator.SessionRunArgs(self._tensor)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Waits."""
+        step = int(run_values.results)
+        # The last look suffices as long as it says enough.
+        while step - self._last >= self._most:
+            self._last = self._saved.get()
+            if step - self._last < self._most or asked_to_stop(self._stop_file) is not None:
+                return
+            time.sleep(_LOOK_SECONDS)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import pathlib
-import struct
 import threading
 import time
-from typing import Any, Optional
+from typing import Any
+
+from components.trainer.step_cell import StepCell
 
 _BEAT_SECONDS = 1.0
-_STEP = struct.Struct("<q")
 
 
 class ProgressWriter:
@@ -24,7 +23,7 @@ class ProgressWriter:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._step: Optional[mmap.mmap] = None
+        self._step = _step_cell(path)
 
     def write(self, event: str, **fields: Any) -> None:
         """Appends one event.
@@ -39,17 +38,12 @@ class ProgressWriter:
             file.write(line)
 
     def at(self, step: int) -> None:
-        """Notes the global step that is done: no system call, so for every step; it outlives a killed process.
+        """Notes the global step that is done; for every step.
 
         Args:
             step: The global step.
         """
-        if self._step is None:
-            with open(_step_path(self._path), "w+b") as file:
-                file.write(_STEP.pack(step))
-                file.flush()
-                self._step = mmap.mmap(file.fileno(), _STEP.size)
-        _STEP.pack_into(self._step, 0, step)
+        self._step.set(step)
 
 
 class ProgressReader:
@@ -61,6 +55,7 @@ class ProgressReader:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._step = _step_cell(path)
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
@@ -76,16 +71,11 @@ class ProgressReader:
 
     def step(self) -> int:
         """Returns the global step that was done last; -1 before the first."""
-        try:
-            with open(_step_path(self._path), "rb") as file:
-                text = file.read(_STEP.size)
-        except FileNotFoundError:
-            return -1
-        return int(_STEP.unpack(text)[0]) if len(text) == _STEP.size else -1
+        return self._step.get()
 
 
-def _step_path(path: str) -> str:
-    return f"{path}.step"
+def _step_cell(path: str) -> StepCell:
+    return StepCell(f"{path}.step")
 
 
 def beat(path: str) -> None:

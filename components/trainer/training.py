@@ -15,7 +15,7 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
 from components.trainer import early_saves, evaluation, export, scaling_probe, tensorflow_fixes
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, Orders
+from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, WORKER, Orders
 from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
 from components.trainer.distribute import distribute
 from components.trainer.foreign_input import share
@@ -49,7 +49,7 @@ def run(job: Job, orders: Orders, progress: ProgressWriter) -> None:
     train, evaluate = _sections(distribution, orders)
     tensorflow_fixes.apply()
     if train.strategy == "parameter_server":
-        early_saves.apply(trainers=train.worker_count)
+        early_saves.apply(train.worker_count, early_saves.cell(orders.stop_file))
     exports = export.exports_dir(job.training_dir)
     fn_args = _fn_args(job)
     functions = _functions(job.exec_properties)
@@ -231,6 +231,12 @@ def _train_and_evaluate(
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(orders.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
+    interval = estimator.config.save_checkpoints_steps
+    if orders.type == WORKER and interval and orders.is_local and distribution.train.strategy == "parameter_server":
+        saved = early_saves.cell(orders.stop_file)
+        train_hooks.append(
+            early_saves.WaitForSaveHook(saved, interval, distribution.train.worker_count, orders.stop_file)
+        )
     if synchronous:
         train_hooks.append(FailFastHook())
     train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))

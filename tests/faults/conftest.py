@@ -87,6 +87,9 @@ class Faulty:
                 fault.join(20)
         number = model_run.get_float_custom_property
         start, resumed = resumption(Path(model_run.uri) / "logs", faults)
+        history = json.loads(model_run.get_string_custom_property("history"))
+        # A fault after the last step: until the end.
+        resumed = resumed or max((restart["seconds"] or 0.0 for restart in history), default=0.0)
         row = (name, kind, "trained", int(number("last_step")), int(number("restarts")), int(number("lost_steps")))
         self.rows.append((*row, start, resumed))
         assert all(fault.happened for fault in faults), [str(fault) for fault in faults]

@@ -24,13 +24,21 @@ class Fault:
             (the model is being written, or, for a task that trains, the last step is done).
         act: What happens to its process.
         step: Of `training`.
+        last_step: Of the whole training.
+        after: Another fault that must have happened before.
     """
 
     def __init__(
-        self, task: str, moment: str, act: Callable[[psutil.Process], Any], step: int = 30, last_step: int = 150
+        self,
+        task: str,
+        moment: str,
+        act: Callable[[psutil.Process], Any],
+        step: int = 30,
+        last_step: int = 150,
+        after: Optional[Fault] = None,
     ) -> None:
         self.task, self.moment = task, moment
-        self._act, self._step, self._last_step = act, step, last_step
+        self._act, self._step, self._last_step, self._after = act, step, last_step, after
         self._thread: Optional[threading.Thread] = None
         # time.time() of it; 0 as long as it has not happened.
         self.happened = 0.0
@@ -53,10 +61,16 @@ class Fault:
         if self._thread:
             self._thread.join(seconds)
 
+    def is_over_for(self, process: psutil.Process) -> bool:
+        """Has it happened, and to an earlier process."""
+        return bool(self.happened) and process.create_time() > self.happened
+
     def _wait(self, root: Path, over: threading.Event) -> None:
         while not over.is_set():
             time.sleep(_POLL_SECONDS)
             process = find_task(self.task)
+            if self._after is not None and not (process and self._after.is_over_for(process)):
+                continue
             if process is None or not self._is_now(root, process):
                 continue
             try:

@@ -62,6 +62,15 @@ class Orders:
         return bool(self.tf_config) and self.type != EVALUATOR
 
     @property
+    def is_local(self) -> bool:
+        """Is it a task of a cluster that was started on this machine, by this project."""
+        return bool(self.tf_config) and all(
+            address.startswith("localhost:")
+            for addresses in json.loads(self.tf_config)["cluster"].values()
+            for address in addresses
+        )
+
+    @property
     def trains(self) -> bool:
         """Does it do training steps."""
         return self.type in (CHIEF, WORKER)

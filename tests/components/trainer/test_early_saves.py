@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from components.trainer import early_saves, tensorflow_fixes
+from components.trainer.cluster.orders import ask_to_stop
 
 pytestmark = pytest.mark.unit
 DECLARED = 20
@@ -39,15 +43,36 @@ def test_a_new_checkpoint_is_whole_before_the_declared_steps_are_done(
 ) -> None:
     monkeypatch.setattr(tf.compat.v1.train.CheckpointSaverHook, "_save", _save())
     tensorflow_fixes.apply()
-    early_saves.apply(trainers=2)
+    saved = early_saves.cell(str(tmp_path / "stop"))
+    early_saves.apply(2, saved)
     listener = _OthersGoOn(meanwhile)
     _train(tmp_path, listener)
     assert len(listener.begun) > 5
+    assert saved.get() == listener.begun[-1]
     # Until a checkpoint is whole, a dead server costs all steps since the one before began.
     at_risk = [end - begun for begun, end in zip(listener.begun[1:-2], listener.ended[2:-1])]
     assert max(at_risk) <= DECLARED
     # And not much earlier than needed.
     assert min(at_risk) >= DECLARED - 3
+
+
+def test_a_worker_waits_for_the_checkpoint_that_it_is_an_interval_ahead_of(tmp_path: Path) -> None:
+    stop_file = str(tmp_path / "stop")
+    saved = early_saves.cell(stop_file)
+    saved.set(100)
+    hook = early_saves.WaitForSaveHook(saved, interval=20, trainers=2, stop_file=stop_file)
+
+    def seconds(step: int) -> float:
+        started = time.monotonic()
+        hook.after_run(None, tf.compat.v1.train.SessionRunValues(np.int64(step), None, None))
+        return time.monotonic() - started
+
+    assert seconds(117) < 0.1
+    threading.Timer(0.3, saved.set, [118]).start()
+    assert 0.2 < seconds(118) < 1.0
+    assert seconds(135) < 0.1
+    threading.Timer(0.3, ask_to_stop, [stop_file, 140]).start()
+    assert 0.2 < seconds(136) < 1.0
 
 
 @pytest.mark.parametrize(
