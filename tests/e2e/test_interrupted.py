@@ -21,7 +21,11 @@ STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
+    ],
 )
 def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
     command = [sys.executable, "-m", "pipeline", "run", "digits", *STEPS, "--workdir", str(workdir.path)]

@@ -105,6 +105,7 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(training, setting
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 
+@pytest.mark.long  # tests/equivalence has more of it
 def test_two_logical_devices_train_to_the_same_weights_as_one(training, settings):
     import numpy as np
     import tensorflow as tf
