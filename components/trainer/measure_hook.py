@@ -1,7 +1,8 @@
 """Measures a task of a training between two steps, for `tfx-estimator bench`; does nothing unless it is asked to.
 
 Asked through the environment, which the tasks inherit from the supervisor. A task reads its own clocks between two of
-its steps; a parameter server, which has no steps, between the chief's.
+its steps; a parameter server, which has no steps, between the chief's. The warm-up begins once every task has done a
+step: parameter servers let each worker begin when it comes, and the steps until then are the first ones' alone.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from components.trainer.cluster.orders import CHIEF, PS, Orders
+from components.trainer.distribute import rebuild
 
 # The window, as JSON.
 MEASURE = "TFX_ESTIMATOR_MEASURE"
 _LOOK_SECONDS = 0.02
+_STARTED = ".started"
+# Far past the end of any measurement.
+_NEVER = 10**9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +36,10 @@ class Window:
 
     Args:
         folder: Where each task leaves its measurement.
-        warmup: Global step at which the measurement begins.
+        warmup: Global steps between the moment when every task has done one and the beginning of the measurement.
         steps: Global steps that it lasts.
         cores: Logical CPUs that the tasks run on.
+        trainers: Tasks that do steps.
         constant_input: Train on one batch that stays in memory, in place of what the input_fn reads.
     """
 
@@ -41,6 +47,7 @@ class Window:
     warmup: int
     steps: int
     cores: Sequence[int]
+    trainers: int = 1
     constant_input: bool = False
 
     @classmethod
@@ -61,6 +68,18 @@ class Window:
         """
         return os.path.join(self.folder, name)
 
+    def tell_started(self, task: str) -> None:
+        """Says that a task has done a step.
+
+        Args:
+            task: Its name.
+        """
+        pathlib.Path(self.folder, f"{task}{_STARTED}").touch()
+
+    def have_started(self) -> bool:
+        """Has every task that trains done a step."""
+        return sum(name.endswith(_STARTED) for name in os.listdir(self.folder)) >= self.trainers
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskMeasurement:
@@ -75,6 +94,8 @@ class TaskMeasurement:
         peak_rss: Largest resident memory until then, start included, in bytes.
         pss: Resident memory at the end, what is shared counted in parts, in bytes.
         constant_input: Was the batch a constant one; False where it was asked for but the input_fn returns no data set.
+        own_steps: Steps that this task did itself; all of `steps` where the tasks train in step.
+        examples: That its model was fed in them, by all its replicas; None where that cannot be told from the batches.
     """
 
     task: str
@@ -85,6 +106,8 @@ class TaskMeasurement:
     peak_rss: int
     pss: int
     constant_input: bool = False
+    own_steps: int = 0
+    examples: Optional[int] = None
 
     def save(self, folder: str) -> None:
         """Writes it, whole or not at all."""
@@ -112,16 +135,26 @@ def measured(spec: dict[str, Any], orders: Orders) -> dict[str, Any]:
         orders: Which task this is.
 
     Returns:
-        The spec, with another `train_spec` where this task trains and is measured.
+        The spec; where this task trains and is measured, with another `train_spec`, and an `estimator` that writes no
+        checkpoint while it is measured, whatever its RunConfig says.
     """
     window = Window.of_environment()
     if window is not None and orders.type == PS:
         threading.Thread(target=_measure_server, args=(window, orders.name), name="measure", daemon=True).start()
     if window is None or not orders.trains:
         return spec
-    train_spec, constant = spec["train_spec"], _ConstantInput(window.constant_input)
-    hooks = (*train_spec.hooks, MeasureHook(window, orders, constant))
-    return {**spec, "train_spec": train_spec._replace(hooks=hooks, input_fn=constant.wrap(train_spec.input_fn))}
+    train_spec, constant, batches = spec["train_spec"], _ConstantInput(window.constant_input), _Batches()
+    hooks = (*train_spec.hooks, MeasureHook(window, orders, constant, batches))
+    config = spec["estimator"].config
+    estimator = rebuild(
+        spec["estimator"],
+        train_distribute=config.train_distribute,
+        eval_distribute=config.eval_distribute,
+        save_checkpoints_steps=_NEVER,
+    )
+    estimator._model_fn = batches.wrap(estimator._model_fn)
+    train_spec = train_spec._replace(hooks=hooks, input_fn=constant.wrap(train_spec.input_fn))
+    return {**spec, "estimator": estimator, "train_spec": train_spec}
 
 
 class MeasureHook(tf.estimator.SessionRunHook):
@@ -131,27 +164,51 @@ class MeasureHook(tf.estimator.SessionRunHook):
         window: What to measure.
         orders: Which task this is.
         constant: Knows whether the batch is a constant one.
+        batches: Knows how many examples the model is fed.
     """
 
-    def __init__(self, window: Window, orders: Orders, constant: _ConstantInput) -> None:
+    def __init__(self, window: Window, orders: Orders, constant: _ConstantInput, batches: _Batches) -> None:
         self._window = window
         self._orders = orders
         self._constant = constant
+        self._batches = batches
+        self._began = self._ended = False
         self._begin: Optional[_Clock] = None
-        self._edge: Optional[int] = window.warmup
+        self._edge: Optional[int] = None
+        self._own_steps = 0
+        self._examples = 0
 
     def begin(self) -> None:
-        """Finds the global step."""
+        """Finds the global step and the batches."""
         self._tensor = tf.compat.v1.train.get_or_create_global_step()
+        self._batches.find()
 
     def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
-        """Asks for the step, which the Estimator itself asks for anyway."""
-        return None if self._edge is None else tf.estimator.SessionRunArgs(self._tensor)
+        """Asks for the step, which the Estimator itself asks for anyway, and for sizes that only the step knows."""
+        if self._ended:
+            return None
+        # All sizes once, before the warm-up: each other set of tensors is made ready when it is first asked for.
+        sizes = self._batches.changing if self._began else self._batches.all
+        return tf.estimator.SessionRunArgs((self._tensor, sizes))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Measures where the step is the first or the last of the window."""
+        if self._ended:
+            return
+        before, sizes = run_values.results
+        if not self._began:
+            self._began = True
+            self._batches.check(sizes)
+            self._window.tell_started(self._orders.name)
+            sizes = sizes[: len(self._batches.changing)]
+        if self._edge is None:
+            if self._window.have_started():
+                self._edge = int(run_context.session.run(self._tensor)) + self._window.warmup
+            return
+        self._own_steps += 1
+        self._examples += self._batches.size(sizes)
         # The step was read beside the update, so it may be the one before.
-        if self._edge is None or run_values.results + 1 < self._edge:
+        if before + 1 < self._edge:
             return
         step = int(run_context.session.run(self._tensor))
         if step < self._edge:
@@ -159,15 +216,90 @@ class MeasureHook(tf.estimator.SessionRunHook):
         clock = _Clock.now(step, self._window.cores)
         if self._begin is None:
             self._begin, self._edge = clock, step + self._window.steps
+            self._own_steps = self._examples = 0
             self._tell("begin")
         else:
-            self._edge = None
+            self._ended = True
             self._tell("end")
-            _save(self._window, self._orders.name, self._begin, clock, self._constant.used)
+            examples = self._examples if self._batches.known else None
+            own = {"own_steps": self._own_steps, "examples": examples, "constant_input": self._constant.used}
+            _save(self._window, self._orders.name, self._begin, clock, **own)
 
     def _tell(self, edge: str) -> None:
         if self._orders.type == CHIEF:
             pathlib.Path(self._window.edge(edge)).touch()
+
+
+class _Batches:
+    """Counts the examples that the replicas of this task are fed, whoever made the batches: a batch's first dimension.
+
+    Where the graph knows it, this costs nothing; else one number for each replica is fetched in each step.
+    """
+
+    def __init__(self) -> None:
+        # Of each replica: sizes that the graph knows, and tensors of the others.
+        self._replicas: list[tuple[tf.Graph, list[int], list[tf.Tensor]]] = []
+        self._parts: list[tuple[list[int], int]] = []
+        self._fixed = 0
+        self.changing: list[tf.Tensor] = []
+        self.all: list[tf.Tensor] = []
+        self.known = False
+
+    def wrap(self, model_fn: Callable) -> Callable:
+        """Returns a model_fn with the same arguments; an Estimator goes by their names."""
+
+        def counted(**arguments: Any) -> Any:
+            self._note(**arguments)
+            return model_fn(**arguments)
+
+        counted.__signature__ = inspect.signature(model_fn)  # type: ignore[attr-defined]
+        return counted
+
+    def find(self) -> None:
+        """Looks up the replicas of the present graph."""
+        graph = tf.compat.v1.get_default_graph()
+        replicas = [(fixed, tensors) for at, fixed, tensors in self._replicas if at is graph]
+        self.changing = [tensors[0] for fixed, tensors in replicas if tensors and not fixed]
+        self.all = self.changing + [tensor for _, tensors in replicas for tensor in tensors]
+        self._fixed = sum(fixed[0] for fixed, _ in replicas if fixed)
+        self._parts = [(fixed, len(tensors)) for fixed, tensors in replicas]
+
+    def check(self, sizes: Sequence[int]) -> None:
+        """Compares all parts of each replica's batch: where they differ, nobody knows which one is the examples'.
+
+        Args:
+            sizes: Values of `all`.
+        """
+        found = iter(sizes[len(self.changing) :])
+        parts = [{*fixed, *(int(next(found)) for _ in range(count))} for fixed, count in self._parts]
+        self.known = bool(parts) and all(len(each) == 1 for each in parts)
+
+    def size(self, sizes: Sequence[int]) -> int:
+        """Returns the examples of this task's step.
+
+        Args:
+            sizes: Values of `changing`.
+        """
+        return self._fixed + int(sum(sizes))
+
+    @tf.autograph.experimental.do_not_convert
+    def _note(self, features: Any, mode: str, labels: Any = None, **_: Any) -> None:
+        if mode != tf.estimator.ModeKeys.TRAIN:
+            return
+        leaves = [leaf for leaf in tf.nest.flatten((features, labels)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
+        sizes = [leaf.shape.rank and leaf.shape[0] for leaf in leaves]
+        fixed = [size for size in sizes if size is not None]
+        changing = [_rows(leaf) for leaf, size in zip(leaves, sizes) if size is None]
+        self._replicas.append((tf.compat.v1.get_default_graph(), fixed, changing))
+
+
+def _rows(leaf: Any) -> tf.Tensor:
+    """Size of the first dimension, an int64 scalar."""
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    if isinstance(leaf, tf.RaggedTensor):
+        return tf.cast(leaf.nrows(), tf.int64)
+    return tf.shape(leaf, tf.int64)[0]
 
 
 class _ConstantInput:
@@ -212,10 +344,10 @@ def _measure_server(window: Window, task: str) -> None:
         while not os.path.exists(window.edge(edge)):
             time.sleep(_LOOK_SECONDS)
         clocks.append(_Clock.now(0, window.cores))
-    _save(window, task, clocks[0], clocks[1], constant_input=False)
+    _save(window, task, clocks[0], clocks[1])
 
 
-def _save(window: Window, task: str, begin: _Clock, end: _Clock, constant_input: bool) -> None:
+def _save(window: Window, task: str, begin: _Clock, end: _Clock, **own: Any) -> None:
     TaskMeasurement(
         task,
         end.step - begin.step,
@@ -225,7 +357,7 @@ def _save(window: Window, task: str, begin: _Clock, end: _Clock, constant_input:
         # Not getrusage's, which knows the largest memory of the parent as well.
         _kilobytes("/proc/self/status", "VmHWM") << 10,
         _kilobytes("/proc/self/smaps_rollup", "Pss") << 10,
-        constant_input,
+        **own,
     ).save(window.folder)
 
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for option, default, text in (
         ("--steps", 200, "steps that are measured"),
-        ("--warmup", 20, "steps before those"),
+        ("--warmup", 20, "steps before those, once every worker takes part"),
         ("--rounds", 3, "how often each strategy is measured, in turns"),
     ):
         strategies.add_argument(option, type=int, metavar="N", default=default, help=f"{text} (default: %(default)s)")
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input-share",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="measure each strategy once more on a batch that stays in memory: what waiting for input costs",
+        help="measure each strategy once more on a batch that stays in memory: what the input costs",
     )
     strategies.add_argument(
         "--workdir", metavar="DIR", default="runs", help="where the inputs are kept (default: %(default)s)"

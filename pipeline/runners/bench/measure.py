@@ -12,7 +12,7 @@ from typing import Any, Optional
 from components.trainer.measure_hook import MEASURE, TaskMeasurement, Window
 from components.trainer.supervisor import Supervisor
 from pipeline.config import Declaration
-from pipeline.errors import StoppedError, TfxEstimatorError, TrainingError, UserCodeError
+from pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from pipeline.runners.bench.inputs import TrainerInputs
 from pipeline.runners.bench.plan import Plan, Run
 from pipeline.runners.bench.strategies import available_cores
@@ -30,6 +30,7 @@ class Measurement:
         round: From 1.
         constant_input: Was it on one batch that stays in memory.
         cores: Logical CPUs that its tasks ran on.
+        steps: Global steps; with `parameter_server` each is one worker's.
         examples: Trained with, by all tasks.
         wall: Seconds, of the chief.
         cpu: CPU seconds of all tasks; of one that did more steps than the chief, the same share.
@@ -43,13 +44,19 @@ class Measurement:
     round: int
     constant_input: bool
     cores: int
-    examples: int
+    steps: int
+    examples: float
     wall: float
     cpu: float
     peak_rss: int
     pss: int
     others: float
     tasks: list[dict[str, Any]]
+
+    @property
+    def examples_per_step(self) -> float:
+        """Of one global step, of all tasks together."""
+        return self.examples / self.steps
 
     @property
     def examples_per_second(self) -> float:
@@ -69,6 +76,7 @@ class Measurement:
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold."""
         derived = {
+            "examples_per_step": self.examples_per_step,
             "examples_per_second": self.examples_per_second,
             "undisturbed_examples_per_second": self.undisturbed_examples_per_second,
             "cpu_micros_per_example": self.cpu_micros_per_example,
@@ -93,8 +101,7 @@ def measure(
 
     Raises:
         StoppedError: A signal ended it.
-        TrainingError: A task failed or stalled.
-        UserCodeError: The user's code cannot be trained so, or not be measured.
+        TfxEstimatorError: A task failed or stalled, or what it raised: it cannot be trained so, or not be measured.
     """
     declared = run.contender.declare(declaration, plan.train_steps)
     train = declared.trainer.distribution.train
@@ -103,7 +110,8 @@ def measure(
     cores = run.contender.cores(available_cores())
     os.makedirs(logs)
     with tempfile.TemporaryDirectory(prefix="training-", dir=folder) as training:
-        window = Window(os.path.join(training, "measured"), plan.warmup, plan.steps, cores, run.constant_input)
+        measured = os.path.join(training, "measured")
+        window = Window(measured, plan.warmup, plan.steps, cores, train.worker_count, run.constant_input)
         for name in ("measured", "training"):
             os.mkdir(os.path.join(training, name))
         job = inputs.job(declared, training)
@@ -112,26 +120,28 @@ def measure(
         tasks = TaskMeasurement.load_all(window.folder)
     if len(tasks) != expected:
         raise UserCodeError(
-            f"{run}: training ended before step {plan.warmup + plan.steps:,}, so it could not be measured",
-            expected="a trainer_fn that trains to fn_args.train_steps; a run_fn trains by itself, and is not measured",
+            f"{run}: training ended before {plan.steps:,} steps after {plan.warmup:,} to warm up could be measured",
+            expected="a trainer_fn that trains to fn_args.train_steps, on data that do not end before",
             todo=f"name trainer.model, or a module file with trainer_fn; the logs are in {logs}",
         )
     if run.constant_input and not all(task.constant_input for task in tasks if task.steps):
         return None
-    return summed(run, len(cores), declared.trainer.global_batch_size, tasks)
+    return summed(run, len(cores), tasks)
 
 
-def summed(run: Run, cores: int, batch_size: int, tasks: Sequence[TaskMeasurement]) -> Measurement:
+def summed(run: Run, cores: int, tasks: Sequence[TaskMeasurement]) -> Measurement:
     """Sums up what the tasks measured.
 
     Args:
         run: The strategy, and on which input.
         cores: Logical CPUs that the tasks ran on.
-        batch_size: Examples in one global step. With `parameter_server` each step is one worker's, of a whole batch.
         tasks: What each measured; one is `chief-0`.
 
     Returns:
         The measurement.
+
+    Raises:
+        UserCodeError: It cannot be known how many examples a step trained with.
     """
     chief = next(task for task in tasks if task.task == "chief-0")
     cpu = sum(task.cpu * chief.steps / (task.steps or chief.steps) for task in tasks)
@@ -140,7 +150,8 @@ def summed(run: Run, cores: int, batch_size: int, tasks: Sequence[TaskMeasuremen
         round=run.round,
         constant_input=run.constant_input,
         cores=cores,
-        examples=chief.steps * batch_size,
+        steps=chief.steps,
+        examples=chief.steps * _examples_per_step(run, tasks),
         wall=chief.wall,
         cpu=cpu,
         peak_rss=sum(task.peak_rss for task in tasks),
@@ -151,13 +162,30 @@ def summed(run: Run, cores: int, batch_size: int, tasks: Sequence[TaskMeasuremen
     )
 
 
+def _examples_per_step(run: Run, tasks: Sequence[TaskMeasurement]) -> float:
+    """What the models were fed, and not what was declared: a module file need not keep to that."""
+    trainers = [task for task in tasks if task.steps]
+    found = [task.examples for task in trainers if task.examples is not None]
+    if len(found) < len(trainers):
+        raise UserCodeError(
+            f"{run}: the features and labels of a step differ in their first dimension, or are no tensors: it cannot"
+            " be known how many examples it trains with",
+            expected="features and labels whose first dimension is the batch",
+            todo="move what is of no example from the features to the Estimator's params",
+        )
+    mean = sum(found) / sum(task.own_steps for task in trainers)
+    # A step of parameter servers is one worker's; any other is all workers'.
+    return mean if len(trainers) < len(tasks) else mean * len(trainers)
+
+
 @contextlib.contextmanager
 def _told(cores: Sequence[int], window: Window) -> Iterator[None]:
     """Puts the cores and the window where the tasks inherit them, and keeps the tasks off GPUs and other clusters."""
     affinity = os.sched_getaffinity(0)
     names = (MEASURE, "CUDA_VISIBLE_DEVICES", "TF_CONFIG")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
-    os.environ.update({MEASURE: window.to_environment(), "CUDA_VISIBLE_DEVICES": "-1"})
+    # Without a TF_CONFIG, a job of SLURM would be joined: `{}` is a single process.
+    os.environ.update({MEASURE: window.to_environment(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": "{}"})
     os.sched_setaffinity(0, cores)
     try:
         yield
@@ -176,7 +204,7 @@ def _explained(run: Run, logs: str) -> Iterator[None]:
     except StoppedError as error:
         error.what, error.todo = f"the comparison was ended while {run} was trained", "run the same again"
         raise
-    except (TrainingError, UserCodeError) as error:
+    except TfxEstimatorError as error:
         _prefix(error, run, logs)
         raise
 

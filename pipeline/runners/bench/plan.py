@@ -13,6 +13,8 @@ from pipeline.runners.bench.strategies import Contender
 JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 _MAX_STEPS = 1_000_000
 _MAX_ROUNDS = 1000
+# No worker comes so late that the others have done them.
+_TRAIN_STEPS = 10**9
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Plan:
     Args:
         contenders: The strategies; the first is the base.
         steps: Steps that are measured.
-        warmup: Steps before those.
+        warmup: Steps before those, and after the first one of the task that comes last.
         rounds: How often each strategy is measured.
         input_share: Measure each once more, on one batch that stays in memory.
     """
@@ -71,8 +73,8 @@ class Plan:
 
     @property
     def train_steps(self) -> int:
-        """Steps that are declared: training goes on past the window, so that no task ends while another measures."""
-        return 2 * (self.warmup + self.steps) + 100
+        """Steps that are declared: training goes on until every task has measured, however late a worker comes."""
+        return _TRAIN_STEPS
 
     def runs(self) -> Iterator[Run]:
         """The trainings in their order: all strategies in turns, so that what else the machine does meets them alike.

@@ -11,6 +11,11 @@ from rich.table import Table
 
 from pipeline.runners.bench.results import Comparison, Result
 
+_INPUT = (
+    "share of the time that goes when every batch is the same one in memory. Where a process has one core (one_core,"
+    " and each worker of a cluster), training and input take turns on it, and this is all that the input costs; where"
+    " it has more, this is what of that cost is not hidden behind training."
+)
 # Title, and what it means.
 _COLUMNS = (
     ("strategy", "process or processes, and the number of devices or workers"),
@@ -21,7 +26,7 @@ _COLUMNS = (
     ("efficiency", "speedup, divided by the number of cores"),
     ("peak memory", "sum over the tasks of the largest resident memory"),
     ("shared once", "sum over the tasks at the end, what they share counted once"),
-    ("input", "share of the time that goes when every batch is the same one in memory"),
+    ("input", _INPUT),
 )
 _MEGABYTE = 1 << 20
 
@@ -74,6 +79,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(table)
     console.print()
     console.print(f"[bold]{comparison.answer()}[/bold]")
+    if any(result.input_share is not None for result in comparison.results()):
+        console.print(f"[dim]input: {_INPUT}[/dim]")
     for doubt in comparison.doubts():
         console.print(f"[yellow]{doubt}[/yellow]")
 
@@ -97,7 +104,7 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
     return _PAGE.format(
         title=html.escape(f"Strategies of {facts['name']}"),
         facts=html.escape(
-            f"{facts['model']}, batches of {facts['global_batch_size']:,} examples; {facts['steps']:,} steps after"
+            f"{facts['model']}, steps of {_sizes(comparison.results())} examples; {facts['steps']:,} steps after"
             f" {facts['warmup']:,} to warm up, in {facts['rounds']} rounds; {facts['when']}, {facts['machine']['cpu']},"
             f" {facts['machine']['cores']} cores"
         ),
@@ -107,6 +114,12 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
         plot=base64.b64encode(plot).decode("ascii"),
         columns="\n".join(described),
     )
+
+
+def _sizes(results: Sequence[Result]) -> str:
+    """Examples of a step, one number where the strategies agree."""
+    sizes = [result.examples_per_step for result in results]
+    return " to ".join(dict.fromkeys(f"{size:,.0f}" for size in (min(sizes), max(sizes))))
 
 
 def _cells(result: Result) -> list[str]:

@@ -13,6 +13,8 @@ from pipeline.runners.bench.measure import Measurement
 _LEAST_SECONDS = 2.0
 # A machine that others use more than this measures them as well.
 _MOST_OTHERS = 0.1
+# Of the base's examples in a step; an input whose last batch is smaller differs by less.
+_MOST_APART = 0.05
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Result:
     Args:
         strategy: Name and count.
         cores: Logical CPUs that its tasks ran on.
+        examples_per_step: Of all tasks together, counted.
         examples_per_second: Of all tasks together, as measured.
         cpu_micros_per_example: CPU microseconds, user and system, of all tasks together.
         speedup: Examples/s, divided by those of the base in the same round; both without what other processes took
@@ -31,9 +34,10 @@ class Result:
         pss: The same for memory at the end, what tasks share counted once.
         input_share: Share of the time that goes when the input costs nothing: 1 - a / b, where a and b are the
             examples/s on the declared input and on one batch that stays in memory, one run after the other in the
-            first round, both without what other processes took. On a core that training and input share, this is the
-            time in which the input computes; where the input has a core to itself, the time in which training waits
-            for it. None where it was not measured. Below 0 is noise.
+            first round, both without what other processes took. Where a process has one core (the base, and each
+            worker of a cluster), training and input take turns on it, and this is all that the input costs; where it
+            has more cores, this is what of that cost is not hidden behind training. None where it was not measured.
+            Below 0 is noise.
         slowest: Least examples/s of the rounds.
         fastest: Most examples/s of the rounds.
         speedups: Of each round.
@@ -41,6 +45,7 @@ class Result:
 
     strategy: str
     cores: int
+    examples_per_step: float
     examples_per_second: float
     cpu_micros_per_example: float
     speedup: float
@@ -62,15 +67,17 @@ class Comparison:
         measurements: All single ones.
         failures: Why a strategy could not be measured, by its name.
         facts: When, on which machine, what was declared.
+        ended: Why it is not whole; empty where it is.
     """
 
     base: str
     measurements: Sequence[Measurement]
     failures: Mapping[str, str]
     facts: Mapping[str, Any]
+    ended: str = ""
 
     def results(self) -> list[Result]:
-        """Sums up the strategies that were measured in every round, in the order of the measurements."""
+        """Sums up the strategies that did not fail, in the order of the measurements."""
         names = dict.fromkeys(each.strategy for each in self.measurements)
         return [self._result(name) for name in names if name not in self.failures]
 
@@ -91,7 +98,15 @@ class Comparison:
 
     def doubts(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
-        doubts = []
+        doubts = [self.ended] if self.ended else []
+        base, *others = self.results()
+        for other in others:
+            if abs(other.examples_per_step / base.examples_per_step - 1) <= _MOST_APART:
+                continue
+            doubts.append(
+                f"A step of {other.strategy} trains with {other.examples_per_step:,.1f} examples, one of"
+                f" {base.strategy} with {base.examples_per_step:,.1f}: the speedup compares different batches."
+            )
         if (shortest := min(each.wall for each in self.measurements)) < _LEAST_SECONDS:
             doubts.append(f"The shortest window lasted {shortest:.2f} s: raise --steps for numbers that come again.")
         busiest = max(self.measurements, key=lambda each: each.others)
@@ -133,6 +148,7 @@ class Comparison:
         return Result(
             strategy=strategy,
             cores=rounds[0].cores,
+            examples_per_step=statistics.median(each.examples_per_step for each in rounds),
             examples_per_second=statistics.median(rates),
             cpu_micros_per_example=statistics.median(each.cpu_micros_per_example for each in rounds),
             speedup=statistics.median(speedups),

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+import re
 import time
 from importlib import metadata
 from typing import Any, Optional
@@ -14,7 +15,7 @@ from typing import Any, Optional
 from rich.console import Console
 
 from pipeline.config import Loaded
-from pipeline.errors import StoppedError, TfxEstimatorError, TrainingError, UserCodeError
+from pipeline.errors import StoppedError, TfxEstimatorError
 from pipeline.places import Places
 from pipeline.runners.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from pipeline.runners.bench.strategies import available_cores
@@ -40,6 +41,8 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
     Raises:
         TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
             are written all the same.
+        StoppedError: A signal ended it, or KeyboardInterrupt or SystemExit; what was measured until then is written
+            where it says anything: of the base and of another strategy.
     """
     places = Places(workdir, loaded.declaration.name)
     with in_order(places):
@@ -62,48 +65,75 @@ class _Session:
         self._places = places
         self._folder = folder
         self._console = console
-        self._view = View(console)
+        self._view = _BenchView(console)
+        self._facts: dict[str, Any] = {}
+        self._round = 0
+        self._measurements: list[Any] = []
         self._failed: dict[str, TfxEstimatorError] = {}
 
     def run(self, output: str) -> None:
+        stopped: Optional[BaseException] = None
         try:
-            comparison = self._compare()
+            self._measure()
+        except (StoppedError, KeyboardInterrupt, SystemExit) as error:
+            stopped = error
         except Exception as error:
             logging.getLogger(__name__).exception("the comparison failed")  # the whole of it, into the log
             raise explain(error, self._view.current, os.path.join(self._folder, "bench.log")) from error
         finally:
             self._view.close()
-        self._write(comparison, output)
+        if stopped is None or self._measured() > {self._base}:
+            self._write(self._comparison(stopped is not None), output)
+        if stopped is not None:
+            raise stopped
         if self._failed:
             raise next(iter(self._failed.values()))
 
-    def _compare(self) -> Any:
+    @property
+    def _base(self) -> str:
+        return str(self._plan.contenders[0])
+
+    def _measured(self) -> set[str]:
+        """The strategies that there is a result of."""
+        return {each.strategy for each in self._measurements} - set(self._failed)
+
+    def _comparison(self, stopped: bool) -> Any:
+        from pipeline.runners.bench.results import Comparison
+
+        failures = {name: str(error) for name, error in self._failed.items()}
+        ended = self._ended_early() if stopped else ""
+        return Comparison(self._base, self._measurements, failures, self._facts, ended)
+
+    def _ended_early(self) -> str:
+        names = map(str, self._plan.contenders)
+        missing = [name for name in names if name not in self._measured() | set(self._failed)]
+        left = f"; not measured: {', '.join(missing)}" if missing else ""
+        return f"It was ended in round {self._round} of {self._plan.rounds}, before all was measured{left}."
+
+    def _measure(self) -> None:
         with self._view.waiting("starting TensorFlow and TFX"):
             from pipeline.runners.bench.inputs import prepare_inputs
             from pipeline.runners.bench.measure import measure
-            from pipeline.runners.bench.results import Comparison
-        facts = self._facts()
+        self._facts = self._find_facts()
         inputs = prepare_inputs(self._loaded, self._places, self._view)
-        measurements = []
-        base = str(self._plan.contenders[0])
         runs = list(self._plan.runs())
         for index, run in enumerate(runs, 1):
             if str(run.contender) in self._failed:
                 continue
+            self._round = run.round
             self._view.node_started(f"{run}, round {run.round}", index, len(runs))
             started = time.monotonic()
             try:
                 found = measure(run, self._plan, inputs, self._loaded.declaration, self._folder)
-            except (TrainingError, UserCodeError) as error:
+            except TfxEstimatorError as error:
                 # That a model cannot be trained so is a result too; but without the base there is none at all.
-                if isinstance(error, StoppedError) or str(run.contender) == base:
+                if isinstance(error, StoppedError) or str(run.contender) == self._base:
                     raise
                 self._failed[str(run.contender)] = error
                 self._ended(run, "failed", started)
                 continue
             self._ended(run, f"{found.examples_per_second:,.0f} examples/s" if found else "not possible", started)
-            measurements += [found] if found else []
-        return Comparison(base, measurements, {name: str(error) for name, error in self._failed.items()}, facts)
+            self._measurements += [found] if found else []
 
     def _ended(self, run: Run, what: str, started: float) -> None:
         self._view.hide()
@@ -128,7 +158,7 @@ class _Session:
         for path in paths.values():
             self._console.print(path)
 
-    def _facts(self) -> dict[str, Any]:
+    def _find_facts(self) -> dict[str, Any]:
         """What the numbers hold for."""
         trainer = self._loaded.declaration.trainer
         return {
@@ -136,7 +166,8 @@ class _Session:
             "name": self._loaded.declaration.name,
             "source": self._loaded.source,
             "model": trainer.model or trainer.module_file,
-            "global_batch_size": trainer.global_batch_size,
+            # A module file need not keep to it; what a step trained with was counted.
+            "global_batch_size": None if trainer.module_file else trainer.global_batch_size,
             "steps": self._plan.steps,
             "warmup": self._plan.warmup,
             "rounds": self._plan.rounds,
@@ -148,6 +179,13 @@ class _Session:
                 **{name: metadata.version(name) for name in ("tensorflow", "tfx")},
             },
         }
+
+
+class _BenchView(View):
+    """Shows how the trainings go; they have no last step, and a module file's examples/s are not the supervisor's."""
+
+    def progress(self, text: str) -> None:
+        super().progress(re.sub(r"^(step \d+)/.*", r"\1", text))
 
 
 def _cpu() -> str:

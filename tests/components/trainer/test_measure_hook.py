@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.unit
 
 def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
     """Adds up what it is fed."""
+    features = tf.cast(features, tf.int64)
     total = tf.compat.v1.get_variable("total", [], tf.int64, tf.compat.v1.zeros_initializer(), trainable=False)
     step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
     train_op = tf.group(total.assign_add(tf.reduce_sum(features)), step)
@@ -35,24 +37,37 @@ def tensors() -> tuple[tf.Tensor, tf.Tensor]:
     return tf.constant([1], tf.int64), tf.constant([1])
 
 
-def train(input_fn: Any, folder: Path, task: str = CHIEF) -> int:
+def growing() -> tf.data.Dataset:
+    """The batch of step n has n examples; the graph knows no size."""
+    return tf.data.Dataset.range(1, 100).map(lambda size: tf.range(size))
+
+
+def weighted() -> tf.data.Dataset:
+    """Beside each batch, something that is of no example."""
+    weights = tf.data.Dataset.from_tensors(tf.ones([10])).repeat()
+    return tf.data.Dataset.zip(({"x": tf.data.Dataset.range(1000).batch(4), "weights": weights}, weights))
+
+
+def train(input_fn: Any, folder: Path, task: str = CHIEF, hooks: Sequence[Any] = ()) -> int:
     """Trains for 40 steps as a task does, and returns the sum of all that the model was fed."""
 
-    def with_params(features: tf.Tensor, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
-        return model_fn(features, labels, mode)
+    def with_params(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
+        return model_fn(features["x"] if isinstance(features, dict) else features, labels, mode)
 
-    estimator = tf.estimator.Estimator(with_params, str(folder / "model"), params={"batch_size": 2})
-    spec = {"estimator": estimator, "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=40)}
-    train_spec = measured(spec, Orders(task, 0, 1))["train_spec"]
+    config = tf.estimator.RunConfig(str(folder / "model"), save_checkpoints_steps=3, keep_checkpoint_max=100)
+    estimator = tf.estimator.Estimator(with_params, config=config, params={"batch_size": 2})
+    spec = {"estimator": estimator, "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=40, hooks=hooks)}
+    spec = measured(spec, Orders(task, 0, 1))
+    train_spec, estimator = spec["train_spec"], spec["estimator"]
     estimator.train(train_spec.input_fn, max_steps=train_spec.max_steps, hooks=list(train_spec.hooks))
     return int(estimator.get_variable_value("total"))
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> Path:
-    """Asks for a measurement of 25 steps after 10."""
+    """Asks for a measurement of 25 steps after 10, unless the options say otherwise."""
     measurements = folder / "measured"
     measurements.mkdir()
-    window = Window(str(measurements), warmup=10, steps=25, cores=(0,), **options)
+    window = Window(str(measurements), **{"warmup": 10, "steps": 25, "cores": (0,), **options})
     monkeypatch.setenv(MEASURE, window.to_environment())
     return measurements
 
@@ -68,6 +83,63 @@ def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch)
     assert 100 << 20 < found.pss <= found.peak_rss
     assert (folder / "begin").exists()
     assert (folder / "end").exists()
+
+
+class Late(tf.estimator.SessionRunHook):
+    """Has another worker do its first step beside this one's 20th, and notes the step after which the window begins."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._step = 0
+        self.begun = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if not self.begun and (self._folder / "begin").exists():
+            self.begun = self._step
+        self._step += 1
+        if self._step == 20:
+            Window(str(self._folder), 1, 1, (0,)).tell_started("worker-0")
+
+
+def test_the_warm_up_begins_with_the_first_step_of_the_task_that_comes_last(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, warmup=5, steps=10, trainers=2)
+    late = Late(folder)
+    train(batches, tmp_path, hooks=[late])
+    assert late.begun == 25
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert (found.steps, found.own_steps) == (10, 10)
+
+
+def test_nothing_is_measured_while_a_worker_is_missing(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, trainers=2)
+    train(batches, tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["chief-0.started"]
+
+
+@pytest.mark.parametrize(
+    ("input_fn", "examples"),
+    [
+        (batches, 25 * 2),
+        (lambda: batches({"batch_size": 8}, "train").unbatch().batch(3, drop_remainder=True), 25 * 3),
+        (tensors, 25 * 1),
+        # The window is from the end of step 11 to that of step 36.
+        (growing, sum(range(12, 37))),
+        (weighted, None),
+    ],
+    ids=["changing", "fixed", "tensors", "growing", "weighted"],
+)
+def test_the_examples_are_those_that_the_model_was_fed(tmp_path, monkeypatch, input_fn, examples):
+    folder = ask(monkeypatch, tmp_path)
+    train(input_fn, tmp_path)
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert found.examples == examples
+
+
+def test_no_checkpoint_is_written_while_it_is_measured_whatever_the_run_config_says(tmp_path, monkeypatch):
+    ask(monkeypatch, tmp_path)
+    train(batches, tmp_path)
+    saved = tf.train.get_checkpoint_state(str(tmp_path / "model")).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "40"]
 
 
 def test_a_constant_batch_takes_the_place_of_the_data_set(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.trainer.measure_hook import TaskMeasurement
+from pipeline.errors import UserCodeError
 from pipeline.runners.bench.measure import Measurement, summed
 from pipeline.runners.bench.plan import Run
 from pipeline.runners.bench.results import Comparison
@@ -18,13 +19,15 @@ pytestmark = pytest.mark.unit
 def task(name: str, **values: Any) -> TaskMeasurement:
     """What a task measured in 10 s."""
     fixed = {"steps": 100, "wall": 10.0, "cpu": 8.0, "busy": 10.0, "peak_rss": 500, "pss": 300}
-    return TaskMeasurement(name, **{**fixed, **values})
+    counted = {"own_steps": 100, "examples": 3200}
+    return TaskMeasurement(name, **{**fixed, **counted, **values})
 
 
 def measurement(strategy: str, number: int, rate: float, cpu: float = 5.0, **values: Any) -> Measurement:
     """A measurement of 10 s at a rate."""
     fixed = {"constant_input": False, "cores": 1, "peak_rss": 500, "pss": 300, "others": 0.0, "tasks": []}
-    return Measurement(strategy, number, examples=int(10 * rate), wall=10.0, cpu=cpu, **{**fixed, **values})
+    counted = {"steps": int(10 * rate) // 10, "examples": int(10 * rate), "wall": 10.0, "cpu": cpu}
+    return Measurement(strategy, number, **{**fixed, **counted, **values})
 
 
 def comparison(*measurements: Measurement) -> Comparison:
@@ -34,7 +37,7 @@ def comparison(*measurements: Measurement) -> Comparison:
 
 def test_the_tasks_of_a_synchronous_cluster_add_up():
     tasks = [task("chief-0", busy=22.0), task("worker-0", cpu=10.0, peak_rss=700, pss=400)]
-    found = summed(Run(Contender("multi_worker_mirrored", 2), 3), 2, 64, tasks)
+    found = summed(Run(Contender("multi_worker_mirrored", 2), 3), 2, tasks)
     assert (found.strategy, found.round, found.examples, found.wall) == ("multi_worker_mirrored:2", 3, 6400, 10.0)
     assert (found.cpu, found.peak_rss, found.pss) == (18.0, 1200, 700)
     assert found.examples_per_second == 640.0
@@ -45,9 +48,28 @@ def test_the_tasks_of_a_synchronous_cluster_add_up():
 
 def test_a_worker_that_counted_more_steps_than_the_chief_counts_for_as_many():
     tasks = [task("chief-0"), task("ps-0", steps=0, cpu=1.0), task("worker-0", steps=125, cpu=10.0)]
-    found = summed(Run(Contender("parameter_server", 2), 1), 2, 64, tasks)
+    found = summed(Run(Contender("parameter_server", 2), 1), 2, tasks)
     assert found.cpu == pytest.approx(8.0 + 1.0 + 10.0 * 100 / 125)
     assert found.others == 0
+
+
+def test_examples_are_those_that_were_fed():
+    server = task("ps-0", steps=0, own_steps=0, examples=None)
+    # Of 100 steps, the chief did 40, of 32 examples each; a batch of the worker's was smaller.
+    tasks = [task("chief-0", own_steps=40, examples=1280), server, task("worker-0", own_steps=61, examples=1932)]
+    found = summed(Run(Contender("parameter_server", 2), 1), 2, tasks)
+    assert found.examples_per_step == pytest.approx((1280 + 1932) / 101)
+    assert found.examples == pytest.approx(100 * (1280 + 1932) / 101)
+    # In step, each of the tasks has a part in every step.
+    found = summed(Run(Contender("multi_worker_mirrored", 2), 1), 2, [task("chief-0"), task("worker-0")])
+    assert (found.examples, found.examples_per_step) == (6400, 64)
+
+
+def test_where_nobody_knows_the_examples_there_is_no_number():
+    tasks = [task("chief-0"), task("worker-0", examples=None)]
+    with pytest.raises(UserCodeError) as raised:
+        summed(Run(Contender("multi_worker_mirrored", 2), 1), 2, tasks)
+    assert "multi_worker_mirrored:2: the features and labels of a step differ in their first" in raised.value.what
 
 
 def test_a_round_is_compared_with_the_base_of_the_same_round():
@@ -101,7 +123,9 @@ def test_numbers_that_say_little_are_called_so():
     assert comparison(*good).doubts() == []
     (busy,) = comparison(*good, measurement("one_device", 2, 90.0, others=0.4)).doubts()
     assert busy.startswith("Other processes took up to 40% of the cores (round 2, one_device)")
-    short = Measurement("one_core", 1, False, 1, 100, 0.5, 0.5, 500, 300, 0.0, [])
+    (batches,) = comparison(*good, measurement("mirrored:2", 1, 90.0, steps=45)).doubts()
+    assert batches.startswith("A step of mirrored:2 trains with 20.0 examples, one of one_core with 10.0: the speedup")
+    short = measurement("one_core", 1, 100.0, wall=0.5)
     assert [doubt.split(":")[1] for doubt in comparison(short).doubts()] == [
         " raise --steps for numbers that come again.",
         " raise --rounds.",
