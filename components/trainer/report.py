@@ -18,10 +18,12 @@ class Report:
     Args:
         batch_size: Global, in examples; 0 where it is not known.
         total_steps: To train; None where it is not known.
+        asynchronous: May tasks do more steps than that.
     """
 
-    def __init__(self, batch_size: int, total_steps: Optional[int]) -> None:
+    def __init__(self, batch_size: int, total_steps: Optional[int], asynchronous: bool = False) -> None:
         self._batch = batch_size
+        self._asynchronous = asynchronous
         self._total = total_steps
         self._started = time.monotonic()
         self._first: Optional[int] = None
@@ -91,7 +93,7 @@ class Report:
             steps * self._batch / seconds if seconds > 0 else 0.0,
             self._metrics,
             tuple(self._restarts),
-            max(self._last - self._total, 0) if self._total else 0,
+            max(self._last - self._total, 0) if self._total and self._asynchronous else 0,
             self.publishes,
         )
 

@@ -186,8 +186,10 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
         more = f", {extra:.0f} more than declared: asynchronous workers end the step that they are in;" if extra else ""
         facts["training"] = (
             f"steps {done['first_step']:.0f} to {done['last_step']:.0f}{more} in {done['train_seconds']:.0f} s"
-            f" (process start and export included), {done['examples_per_second']:,.0f} examples/s"
+            " (process start and export included)"
         )
+        if done["examples_per_second"]:
+            facts["training"] += f", {done['examples_per_second']:,.0f} examples/s"
     if results.restarts:
         facts["restarts"] = "; ".join(results.restarts)
     if results.accuracy is not None:

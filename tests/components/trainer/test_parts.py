@@ -73,7 +73,7 @@ def test_steps_beyond_the_declared_ones_are_counted(last, extra):
     from components.trainer.cluster.orders import Orders
     from components.trainer.report import Report
 
-    report = Report(batch_size=8, total_steps=50)
+    report = Report(batch_size=8, total_steps=50, asynchronous=True)
     for step in (0, last):
         report.hear(Orders("chief", 0, 1), {"event": "step", "step": step, "time": float(step)})
     properties = report.outcome().properties()
