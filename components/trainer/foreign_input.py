@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 from tensorflow.python.util import function_utils, nest
 
+from components.trainer.batch_rows import KINDS, count_rows, take_rows
+from components.trainer.short_batches import fill_short_batches
+from data.input_fn import ExampleReader
 from pipeline.errors import UserCodeError
 
 InputFn = Callable[..., Any]
 _CONTEXT = "input_context"
-_KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
 _BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the batch"
 
 
@@ -27,30 +29,35 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> Inp
     Replicas that train in step take consecutive parts of each batch. In training the parts are equal, and where a batch
     does not divide evenly, as the last one of an epoch may not, the rest of the division is left out. In evaluation
     every example is in a part, and each step has one for every replica: TensorFlow loses the batches that are left over
-    when they do not divide evenly. Workers of parameter servers take whole batches in turn.
+    when they do not divide evenly, and the examples of a batch smaller than that are shared with those of the one
+    before it. Workers of parameter servers take whole batches in turn.
 
     All input pipelines call the same input_fn under the same graph seed (`RunConfig.tf_random_seed`), and so make the
     same batches, as long as chance comes from TensorFlow alone: a shuffle by `random` or NumPy is another in each
     worker.
 
     Args:
-        input_fn: Of a TrainSpec or an EvalSpec. One that takes `input_context` shares its examples itself.
+        input_fn: Of a TrainSpec or an EvalSpec. One that takes `input_context` shares its examples itself in training;
+            in evaluation it is asked for those of a single pipeline, as its last batches seldom come out even.
         in_step: Do the workers train in step; those of parameter servers do not.
         training: Must the parts be equal; else they must be complete.
 
     Returns:
-        An input_fn for any strategy; the same one where it shares by itself.
+        An input_fn for any strategy; the same one where it shares by itself, as the built-in one always does.
 
     Raises:
         UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
     """
-    if shares_itself(input_fn):
+    if is_built_in(input_fn) or (training and shares_itself(input_fn)):
         return input_fn
 
     def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> tf.data.Dataset:
-        if input_context is None:
+        if input_context is None or input_context.num_input_pipelines == input_context.num_replicas_in_sync == 1:
+            # There is nothing to share.
             return _call(input_fn, mode, params, config)
         dataset = call(input_fn, mode, params, config)
+        if input_context.num_replicas_in_sync > 1:
+            check_batches(_owner(mode), dataset)
         return own_parts(dataset, input_context, in_step, training)
 
     return shared
@@ -61,14 +68,26 @@ def shares_itself(input_fn: InputFn) -> bool:
     return _CONTEXT in function_utils.fn_args(input_fn)
 
 
-def call(input_fn: InputFn, mode: str, params: Any, config: Any) -> tf.data.Dataset:
-    """Calls an input_fn as an Estimator does, for the only input pipeline.
+def is_built_in(input_fn: InputFn) -> bool:
+    """Tells whether an input_fn is this project's own, which shares exactly whatever there is to share."""
+    return isinstance(getattr(input_fn, "__self__", None), ExampleReader)
+
+
+def call(
+    input_fn: InputFn,
+    mode: str,
+    params: Any,
+    config: Any,
+    context: Optional[tf.distribute.InputContext] = None,
+) -> tf.data.Dataset:
+    """Calls an input_fn as an Estimator does.
 
     Args:
         input_fn: Of a TrainSpec or an EvalSpec.
         mode: Of `tf.estimator.ModeKeys`.
         params: The Estimator's.
         config: The Estimator's.
+        context: What an input_fn that takes `input_context` is told; None is the only input pipeline.
 
     Returns:
         The data set, whose elements are batches.
@@ -76,7 +95,7 @@ def call(input_fn: InputFn, mode: str, params: Any, config: Any) -> tf.data.Data
     Raises:
         UserCodeError: It returns something else.
     """
-    result = _call(input_fn, mode, params, config)
+    result = _call(input_fn, mode, params, config, context)
     if not isinstance(result, tf.data.Dataset):
         kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
         raise UserCodeError(
@@ -85,7 +104,6 @@ def call(input_fn: InputFn, mode: str, params: Any, config: Any) -> tf.data.Data
             expected=_BATCH,
             todo="return the data set itself, or train with the strategy one_device",
         )
-    _check_batches(_owner(mode), dict(_leaves(result)))
     return result
 
 
@@ -93,8 +111,15 @@ def _owner(mode: str) -> str:
     return "TrainSpec" if mode == tf.estimator.ModeKeys.TRAIN else "EvalSpec"
 
 
-def _call(input_fn: InputFn, mode: str, params: Any, config: Any) -> Any:
-    known = {"mode": mode, "params": params, "config": config, _CONTEXT: tf.distribute.InputContext()}
+def _call(
+    input_fn: InputFn,
+    mode: str,
+    params: Any,
+    config: Any,
+    context: Optional[tf.distribute.InputContext] = None,
+) -> Any:
+    context = context or tf.distribute.InputContext()
+    known = {"mode": mode, "params": params, "config": config, _CONTEXT: context}
     wanted = function_utils.fn_args(input_fn)
     with tf.device("/cpu:0"):
         return input_fn(**{name: value for name, value in known.items() if name in wanted})
@@ -127,11 +152,14 @@ def own_parts(
         dataset, pipelines, pipeline = dataset.shard(pipelines, pipeline), 1, 0
     if replicas == 1:
         return dataset
-    leaves = _leaves(dataset)
-    static = next((spec.shape[0] for _, spec in leaves if spec.shape.rank and spec.shape[0] is not None), None)
+    if not training:
+        dataset = fill_short_batches(dataset, replicas)
+    names = leaf_names(dataset)
+    firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
+    # Of some tensors alone it need not be the batch's: of a table, say, or of the steps of a sequence.
+    static = firsts.pop() if len(firsts) == 1 else None
     if static is not None and training:
         check_divides(static, replicas)
-    names = [name for name, _ in leaves]
     own = replicas // pipelines
 
     def parts(index: tf.Tensor, element: Any) -> tf.data.Dataset:
@@ -177,53 +205,29 @@ def check_divides(size: int, replicas: int) -> None:
     )
 
 
-def size_of(value: Any) -> int:
-    """Counts the examples of a batch.
+def leaf_names(dataset: tf.data.Dataset) -> list[str]:
+    """Names the tensors of a data set's elements, for an error.
 
     Args:
-        value: What `session.run` returned for one tensor of it: an array, a SparseTensorValue or a RaggedTensorValue.
+        dataset: Of nested structures of dense, sparse and ragged tensors.
 
     Returns:
-        The size of the first dimension.
+        Where each tensor stands, in the order of `nest.flatten`; parts that are None have no name.
     """
-    if isinstance(value, tf.compat.v1.SparseTensorValue):
-        return int(value.dense_shape[0])
-    if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue):
-        return len(value.row_splits) - 1
-    return len(value)
+    return [name for name, _ in _leaves(dataset)]
 
 
-def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
-    """Takes rows of a batch.
+def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
+    """Refuses what is known not to be batches, before there is one.
 
     Args:
-        leaf: A dense, sparse or ragged tensor, or None.
-        start: The first row, a number or an int64 scalar.
-        stop: The row after the last one.
+        owner: Of the input_fn: TrainSpec or EvalSpec.
+        dataset: What it returned.
 
-    Returns:
-        A tensor of the same kind; None of None.
+    Raises:
+        UserCodeError: Its elements are single examples, or their tensors differ in their first dimension.
     """
-    if leaf is None:
-        return None
-    if isinstance(leaf, tf.SparseTensor):
-        rest = leaf.dense_shape[1:]
-        begin = tf.concat([tf.reshape(tf.cast(start, tf.int64), [1]), tf.zeros_like(rest)], 0)
-        extent = tf.concat([tf.reshape(tf.cast(stop - start, tf.int64), [1]), rest], 0)
-        return tf.sparse.slice(leaf, begin, extent)
-    return leaf[start:stop]
-
-
-def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
-    """The parts of an element: where each stands, and its TypeSpec."""
-    spec = dataset.element_spec
-    if type(spec) is tuple and len(spec) == 2:
-        spec = {"features": spec[0], "labels": spec[1]}
-    named = nest.flatten_with_joined_string_paths(spec)
-    return [(path or "features", each) for path, each in named if isinstance(each, _KINDS)]
-
-
-def _check_batches(owner: str, leaves: dict[str, Any]) -> None:
+    leaves = dict(_leaves(dataset))
     scalars = [path for path, spec in leaves.items() if spec.shape.rank == 0]
     if scalars:
         raise UserCodeError(
@@ -232,19 +236,42 @@ def _check_batches(owner: str, leaves: dict[str, Any]) -> None:
             expected=_BATCH,
             todo="end the input_fn with dataset.batch(N); what is of no example belongs to params",
         )
-    sizes = {path: spec.shape[0] for path, spec in leaves.items() if spec.shape.rank and spec.shape[0] is not None}
+    check_sizes(
+        owner, {path: spec.shape[0] for path, spec in leaves.items() if spec.shape.rank and spec.shape[0] is not None}
+    )
+
+
+def check_sizes(owner: str, sizes: dict[str, int]) -> None:
+    """Refuses tensors that are not of one batch.
+
+    Args:
+        owner: Of the input_fn: TrainSpec or EvalSpec.
+        sizes: The first dimension of each tensor, by its name.
+
+    Raises:
+        UserCodeError: They differ.
+    """
     if len(set(sizes.values())) > 1:
         raise UserCodeError(
             f"the tensors that {owner}.input_fn returns differ in their first dimension: "
             + ", ".join(f"`{path}` has {size}" for path, size in sizes.items()),
             expected=_BATCH,
-            todo="batch them together: dataset.batch(N)",
+            todo="batch them together: dataset.batch(N); what is of no example, such as a table, belongs to params",
         )
+
+
+def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
+    """The parts of an element: where each stands, and its TypeSpec."""
+    spec = dataset.element_spec
+    if type(spec) is tuple and len(spec) == 2:
+        spec = {"features": spec[0], "labels": spec[1]}
+    named = nest.flatten_with_joined_string_paths(spec)
+    return [(path or "features", each) for path, each in named if isinstance(each, KINDS)]
 
 
 def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
     """Examples in a batch, an int64 scalar."""
-    first, *others = zip(names, map(_count, tensors))
+    first, *others = zip(names, map(count_rows, tensors))
     checks = [
         tf.debugging.assert_equal(
             first[1], count, f"input_fn: `{first[0]}` and `{name}` differ in their first dimension, the batch"
@@ -268,17 +295,9 @@ def _check_first(size: tf.Tensor, index: tf.Tensor, replicas: int) -> tf.Tensor:
 
 def _check_enough(size: tf.Tensor, replicas: int) -> tf.Tensor:
     said = (
-        f"EvalSpec.input_fn makes a batch of fewer examples than the {replicas} replicas of trainer.distribution.eval: "
-        "choose another batch size, or the strategy one_device"
+        f"EvalSpec.input_fn makes fewer examples than the {replicas} replicas of trainer.distribution.eval: evaluate "
+        "more, or declare the strategy one_device"
     )
     check = tf.debugging.assert_greater_equal(size, tf.constant(replicas, tf.int64), said)
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(size)
-
-
-def _count(leaf: Any) -> tf.Tensor:
-    if isinstance(leaf, tf.SparseTensor):
-        return leaf.dense_shape[0]
-    if isinstance(leaf, tf.RaggedTensor):
-        return tf.cast(leaf.nrows(), tf.int64)
-    return tf.shape(leaf, tf.int64)[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import os
 import pathlib
 import threading
@@ -19,112 +18,14 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from components.trainer.batch_counter import BatchCounter
 from components.trainer.cluster.orders import CHIEF, PS, Orders
 from components.trainer.distribute import rebuild
+from components.trainer.measurement import TaskMeasurement, Window
 
-# The window, as JSON.
-MEASURE = "TFX_ESTIMATOR_MEASURE"
 _LOOK_SECONDS = 0.02
-_STARTED = ".started"
 # Far past the end of any measurement.
 _NEVER = 10**9
-
-
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """What to measure.
-
-    Args:
-        folder: Where each task leaves its measurement.
-        warmup: Global steps between the moment when every task has done one and the beginning of the measurement.
-        steps: Global steps that it lasts.
-        cores: Logical CPUs that the tasks run on.
-        trainers: Tasks that do steps.
-        constant_input: Train on one batch that stays in memory, in place of what the input_fn reads.
-    """
-
-    folder: str
-    warmup: int
-    steps: int
-    cores: Sequence[int]
-    trainers: int = 1
-    constant_input: bool = False
-
-    @classmethod
-    def of_environment(cls) -> Optional[Window]:
-        """Returns what is asked for; None where nothing is."""
-        text = os.environ.get(MEASURE)
-        return cls(**json.loads(text)) if text else None
-
-    def to_environment(self) -> str:
-        """Returns the value of the variable."""
-        return json.dumps(dataclasses.asdict(self))
-
-    def edge(self, name: str) -> str:
-        """Path of the file that appears when the chief begins, or ends, its measurement.
-
-        Args:
-            name: `begin` or `end`.
-        """
-        return os.path.join(self.folder, name)
-
-    def tell_started(self, task: str) -> None:
-        """Says that a task has done a step.
-
-        Args:
-            task: Its name.
-        """
-        pathlib.Path(self.folder, f"{task}{_STARTED}").touch()
-
-    def have_started(self) -> bool:
-        """Has every task that trains done a step."""
-        return sum(name.endswith(_STARTED) for name in os.listdir(self.folder)) >= self.trainers
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskMeasurement:
-    """What one task measured.
-
-    Args:
-        task: For example `chief-0`.
-        steps: Global steps, of all workers together; 0 for a parameter server.
-        wall: Seconds.
-        cpu: CPU seconds of the process, user and system, all threads.
-        busy: CPU seconds that the window's cores worked for anybody.
-        peak_rss: Largest resident memory until then, start included, in bytes.
-        pss: Resident memory at the end, what is shared counted in parts, in bytes.
-        constant_input: Was the batch a constant one; False where it was asked for but the input_fn returns no data set.
-        own_steps: Steps that this task did itself; all of `steps` where the tasks train in step.
-        examples: That its model was fed in them, by all its replicas; None where that cannot be told from the batches.
-    """
-
-    task: str
-    steps: int
-    wall: float
-    cpu: float
-    busy: float
-    peak_rss: int
-    pss: int
-    constant_input: bool = False
-    own_steps: int = 0
-    examples: Optional[int] = None
-
-    def save(self, folder: str) -> None:
-        """Writes it, whole or not at all."""
-        path = os.path.join(folder, f"{self.task}.json")
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(self), file)
-        os.replace(f"{path}.tmp", path)
-
-    @classmethod
-    def load_all(cls, folder: str) -> list[TaskMeasurement]:
-        """Reads those that are there, by task."""
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-        found = []
-        for name in names:
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                found.append(cls(**json.load(file)))
-        return found
 
 
 def measured(spec: dict[str, Any], orders: Orders) -> dict[str, Any]:
@@ -143,7 +44,7 @@ def measured(spec: dict[str, Any], orders: Orders) -> dict[str, Any]:
         threading.Thread(target=_measure_server, args=(window, orders.name), name="measure", daemon=True).start()
     if window is None or not orders.trains:
         return spec
-    train_spec, constant, batches = spec["train_spec"], _ConstantInput(window.constant_input), _Batches()
+    train_spec, constant, batches = spec["train_spec"], _ConstantInput(window.constant_input), BatchCounter()
     hooks = (*train_spec.hooks, MeasureHook(window, orders, constant, batches))
     config = spec["estimator"].config
     estimator = rebuild(
@@ -167,7 +68,7 @@ class MeasureHook(tf.estimator.SessionRunHook):
         batches: Knows how many examples the model is fed.
     """
 
-    def __init__(self, window: Window, orders: Orders, constant: _ConstantInput, batches: _Batches) -> None:
+    def __init__(self, window: Window, orders: Orders, constant: _ConstantInput, batches: BatchCounter) -> None:
         self._window = window
         self._orders = orders
         self._constant = constant
@@ -228,78 +129,6 @@ class MeasureHook(tf.estimator.SessionRunHook):
     def _tell(self, edge: str) -> None:
         if self._orders.type == CHIEF:
             pathlib.Path(self._window.edge(edge)).touch()
-
-
-class _Batches:
-    """Counts the examples that the replicas of this task are fed, whoever made the batches: a batch's first dimension.
-
-    Where the graph knows it, this costs nothing; else one number for each replica is fetched in each step.
-    """
-
-    def __init__(self) -> None:
-        # Of each replica: sizes that the graph knows, and tensors of the others.
-        self._replicas: list[tuple[tf.Graph, list[int], list[tf.Tensor]]] = []
-        self._parts: list[tuple[list[int], int]] = []
-        self._fixed = 0
-        self.changing: list[tf.Tensor] = []
-        self.all: list[tf.Tensor] = []
-        self.known = False
-
-    def wrap(self, model_fn: Callable) -> Callable:
-        """Returns a model_fn with the same arguments; an Estimator goes by their names."""
-
-        def counted(**arguments: Any) -> Any:
-            self._note(**arguments)
-            return model_fn(**arguments)
-
-        counted.__signature__ = inspect.signature(model_fn)  # type: ignore[attr-defined]
-        return counted
-
-    def find(self) -> None:
-        """Looks up the replicas of the present graph."""
-        graph = tf.compat.v1.get_default_graph()
-        replicas = [(fixed, tensors) for at, fixed, tensors in self._replicas if at is graph]
-        self.changing = [tensors[0] for fixed, tensors in replicas if tensors and not fixed]
-        self.all = self.changing + [tensor for _, tensors in replicas for tensor in tensors]
-        self._fixed = sum(fixed[0] for fixed, _ in replicas if fixed)
-        self._parts = [(fixed, len(tensors)) for fixed, tensors in replicas]
-
-    def check(self, sizes: Sequence[int]) -> None:
-        """Compares all parts of each replica's batch: where they differ, nobody knows which one is the examples'.
-
-        Args:
-            sizes: Values of `all`.
-        """
-        found = iter(sizes[len(self.changing) :])
-        parts = [{*fixed, *(int(next(found)) for _ in range(count))} for fixed, count in self._parts]
-        self.known = bool(parts) and all(len(each) == 1 for each in parts)
-
-    def size(self, sizes: Sequence[int]) -> int:
-        """Returns the examples of this task's step.
-
-        Args:
-            sizes: Values of `changing`.
-        """
-        return self._fixed + int(sum(sizes))
-
-    @tf.autograph.experimental.do_not_convert
-    def _note(self, features: Any, mode: str, labels: Any = None, **_: Any) -> None:
-        if mode != tf.estimator.ModeKeys.TRAIN:
-            return
-        leaves = [leaf for leaf in tf.nest.flatten((features, labels)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
-        sizes = [leaf.shape.rank and leaf.shape[0] for leaf in leaves]
-        fixed = [size for size in sizes if size is not None]
-        changing = [_rows(leaf) for leaf, size in zip(leaves, sizes) if size is None]
-        self._replicas.append((tf.compat.v1.get_default_graph(), fixed, changing))
-
-
-def _rows(leaf: Any) -> tf.Tensor:
-    """Size of the first dimension, an int64 scalar."""
-    if isinstance(leaf, tf.SparseTensor):
-        return leaf.dense_shape[0]
-    if isinstance(leaf, tf.RaggedTensor):
-        return tf.cast(leaf.nrows(), tf.int64)
-    return tf.shape(leaf, tf.int64)[0]
 
 
 class _ConstantInput:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
 from typing import Any, Optional
 
 import tensorflow as tf
+from keras.src.utils import metrics_utils
 from tensorflow.python.distribute import cross_device_utils
 from tensorflow_estimator.python.estimator.canned import optimizers
+from tensorflow_estimator.python.estimator.head.binary_class_head import BinaryClassHead
 
 
 def apply() -> None:
     """Applies all of them; a second call changes nothing."""
     _copy_optimizers()
     _reduce_sparse_gradients_in_one_shape()
+    _measure_baseline_of_all_replicas()
 
 
 def _copy_optimizers() -> None:
@@ -60,3 +64,27 @@ def _reduce_sparse_gradients_in_one_shape() -> None:
             return tf.IndexedSlices(tf.gather(total, found), found, input_slices.dense_shape)
 
     launcher.all_reduce_indexed_slices = reduce
+
+
+def _measure_baseline_of_all_replicas() -> None:
+    """Has binary canned Estimators report the `accuracy_baseline` of all examples.
+
+    They divide the labels that one replica has counted by the number of examples of all.
+    """
+    original = BinaryClassHead._update_accuracy_baseline
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def update(self: Any, eval_metrics: dict[str, Any]) -> None:
+        original(self, eval_metrics)
+        labels, baseline = eval_metrics[self._label_mean_key], eval_metrics[self._accuracy_baseline_key]
+
+        def result() -> tf.Tensor:
+            mean = labels.result()
+            return tf.maximum(mean, 1 - mean)
+
+        # As Keras does with a metric's own: what all replicas have counted.
+        baseline.result = types.MethodType(metrics_utils.result_wrapper(result), baseline)
+
+    BinaryClassHead._update_accuracy_baseline = update

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from components.trainer.measure_hook import MEASURE, TaskMeasurement, Window
+from components.trainer.measurement import MEASURE, TaskMeasurement, Window
 from components.trainer.supervisor import Supervisor
 from pipeline.config import Declaration
 from pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from components.trainer.foreign_input import own_parts, share
+from components.trainer.short_batches import fill_short_batches
+from data.input_fn import ExampleReader
 from pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -48,6 +50,46 @@ def test_an_evaluation_loses_no_example_and_every_step_has_a_part_for_each_repli
     parts = read(own_parts(batches(11, 4), context(1, 0, 3), training=False))
     assert [len(part) for part in parts] == [1, 1, 2, 1, 1, 2, 1, 1, 1]
     assert [each for part in parts for each in part] == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "least", "sizes"),
+    [
+        (101, 100, 2, [99, 2]),
+        (11, 4, 3, [4, 4, 3]),
+        (11, 4, 4, [4, 7]),
+        (7, 1, 2, [2, 2, 3]),
+        (1, 4, 2, [1]),
+        (0, 4, 2, []),
+    ],
+)
+def test_a_short_batch_takes_examples_of_the_one_before_it(count, size, least, sizes):
+    filled = read(fill_short_batches(batches(count, size), least))
+    assert [len(batch) for batch in filled] == sizes
+    assert [each for batch in filled for each in batch] == list(range(count))
+
+
+def test_a_short_last_batch_of_an_evaluation_is_evaluated():
+    parts = read(own_parts(batches(101, 100), context(1, 0, 2), training=False))
+    assert [len(part) for part in parts] == [49, 50, 1, 1]
+    assert [each for part in parts for each in part] == list(range(101))
+
+
+def test_short_batches_of_sparse_ragged_and_nested_tensors_are_filled():
+    ragged = tf.ragged.constant(WORDS)
+    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
+    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(3)
+    filled = fill_short_batches(dataset.map(lambda each, labels: ({**each, "none": None}, labels)), 2)
+    seen = []
+    for element, labels in filled:
+        rows = labels.numpy().tolist()
+        words = [[word.encode() for word in WORDS[row]] for row in rows]
+        assert element["ragged"].to_list() == words
+        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
+        assert element["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
+        assert element["none"] is None
+        seen.append(rows)
+    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
 
 
 def test_workers_of_parameter_servers_take_whole_batches_in_turn():
@@ -107,11 +149,32 @@ def test_an_input_fn_keeps_its_arguments():
     assert read(shared(mode=TRAIN, params={}, config=None)) == [[0, 1], [2, 3]]
 
 
-def test_an_input_fn_that_takes_the_context_shares_by_itself():
+def test_an_input_fn_that_takes_the_context_shares_by_itself_in_training_alone():
     def input_fn(mode, input_context=None):
-        return batches(4, 2)
+        size = input_context.get_per_replica_batch_size(100)
+        return batches(403, 100 if mode == TRAIN else size).shard(
+            input_context.num_input_pipelines, input_context.input_pipeline_id
+        )
 
     assert share(input_fn) is input_fn
+    # Five batches for two replicas: TensorFlow would leave out the last one.
+    parts = read(share(input_fn, training=False)(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2)))
+    assert [each for part in parts for each in part] == list(range(403))
+    assert (len(parts), len(parts[-1])) == (10, 2)
+
+
+def test_the_built_in_input_fn_shares_its_evaluation_itself():
+    reader = ExampleReader([], [], {}, lambda each: each, 4, 4, shuffle_buffer=4, seed=1)
+    assert share(reader.input_fn, training=False) == reader.input_fn
+
+
+def test_where_there_is_one_replica_an_input_fn_may_return_anything():
+    shared = share(tensors)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 1))
+    assert shared[1].numpy().tolist() == [1] * 4
+    # Workers of parameter servers take elements, whatever they are.
+    worker = share(lambda: tf.data.Dataset.range(4), in_step=False)
+    taken = worker(mode=TRAIN, params={}, config=None, input_context=context(2, 1, 1))
+    assert list(taken.as_numpy_iterator()) == [1, 3]
 
 
 def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -154,11 +217,17 @@ def test_an_eval_spec_is_named_as_such():
             True,
             "the first batch of TrainSpec.input_fn does not divide evenly among the 2 replicas",
         ),
-        (lambda: batches(5, 4), False, "EvalSpec.input_fn makes a batch of fewer examples than the 2 replicas"),
+        (lambda: batches(1, 4), False, "EvalSpec.input_fn makes fewer examples than the 2 replicas"),
         (
             lambda: tf.data.Dataset.zip((batches(8, 4), batches(6, 2))),
             True,
             "`features` and `labels` differ in their first dimension",
+        ),
+        # A known first dimension need not be the batch's: of a table, or of the steps of a sequence.
+        (
+            lambda: batches(8, 4).map(lambda each: {"table": tf.ones([6, 5]), "x": each}),
+            True,
+            "`table` and `x` differ in their first dimension",
         ),
     ],
 )

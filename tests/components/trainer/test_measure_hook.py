@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, WORKER, Orders
-from components.trainer.measure_hook import MEASURE, TaskMeasurement, Window, measured
+from components.trainer.measure_hook import measured
+from components.trainer.measurement import MEASURE, TaskMeasurement, Window
 
 pytestmark = pytest.mark.unit
 

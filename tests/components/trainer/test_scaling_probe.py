@@ -22,7 +22,7 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
         [sys.executable, str(CASES), strategy, *cases],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=230,
         cwd=PROJECT,
         check=False,
     )
@@ -31,26 +31,58 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(180)
-def test_right_pairings_are_trained_and_wrong_ones_refused_with_their_factor():
-    right = ("mean adam minimize", "global keras updates", "v1-sum sgd minimize", "mean adam minimize dropout")
+@pytest.mark.timeout(240)
+def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
+    right = {
+        "mean adam minimize": "right",
+        "global keras updates": "right",
+        "mean warm-up minimize": "right",
+        "v1-sum sgd minimize own": "right",
+        "mean sgd minimize dropout": "right; the update under several replicas is that of one device as far as",
+        "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
+        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
+        # Each worker makes an optimizer of its own.
+        "mean keras updates outside": "right; whether its loss is scaled right is not known: it is tried in one",
+    }
     # The weights of Adam do not show a wrong scale; its slots do.
     wrong = {
         "global adam minimize": "is 0.50 times that of one device: the loss is a sum, or divided by the global batch",
-        "mean sgd apply": "is 2.00 times that of one device: the loss is a mean over each replica's own examples",
-        "mean warm-up apply": "the loss is a mean over each replica's own examples",
+        "mean sgd apply": "the loss is a mean over each replica's own examples",
         "mean sgd clip": "or each replica clips its gradients before they are added up",
         "global adam minimize dropout": "is 0.",
+        # Twice the regularisation, whose part of the update is less than a hundredth.
+        "global sgd apply l2": "% from that of one device: a part of the loss is counted once for each replica",
     }
-    verdicts = try_cases("multi_worker_mirrored", *right, *wrong, "mean sgd minimize unseeded")
-    for case in right:
-        assert verdicts[case] == "right", case
-    for case, told in wrong.items():
-        assert told in verdicts[case], case
-    # Every worker would shuffle in its own way.
-    assert verdicts["mean sgd minimize unseeded"].startswith("right; TrainSpec.input_fn makes other batches each time")
+    inputs = {
+        "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
+        "mean sgd minimize reordered": "leaves to chance (ParallelInterleaveDatasetV4 with deterministic=False)",
+        "mean sgd minimize fixed": "makes batches of 32 examples for one replica and of 32 for each of 2",
+        "mean sgd minimize table": "differ in their first dimension: `features/table` has 100, `features/x` has 32",
+    }
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong, *inputs)
+    for case, told in right.items():
+        assert verdicts[case].startswith(told), (case, verdicts[case])
+        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
+    for case, told in {**wrong, **inputs}.items():
+        assert told in verdicts[case], (case, verdicts[case])
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
+    assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_an_evaluation_that_would_report_something_else_is_refused():
+    wrong = {
+        "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",
+        "mean sgd minimize positives": "the evaluation's `positives` is 0.50 times that of one device",
+    }
+    # TensorFlow's own would report half of the `accuracy_baseline`.
+    verdicts = try_cases("evaluation", "mean sgd minimize canned", "mean sgd minimize gpu", *wrong)
+    assert verdicts["mean sgd minimize canned"] == "right"
+    assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
+    for case, told in wrong.items():
+        assert told in verdicts[case], (case, verdicts[case])
 
 
 @pytest.mark.cluster
@@ -78,6 +110,12 @@ def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
 )
 def test_only_replicas_that_train_in_step_need_a_probe(tmp_path, train, needed):
     assert is_needed(tmp_path, {"train": train}, MODULE) is needed
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("evaluation", "needed"), [(MIRRORED, True), ({"strategy": "mirrored"}, False)])
+def test_so_do_those_that_evaluate(tmp_path, evaluation, needed):
+    assert is_needed(tmp_path, {"eval": evaluation}, MODULE) is needed
 
 
 @pytest.mark.unit

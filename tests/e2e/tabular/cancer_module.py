@@ -42,7 +42,9 @@ def trainer_fn(fn_args, schema):
     raw_spec = transform_output.raw_feature_spec()
 
     def data(files, epochs):
-        options = dataset_options.TensorFlowDatasetOptions(batch_size=BATCH, label_key=LABEL, num_epochs=epochs)
+        options = dataset_options.TensorFlowDatasetOptions(
+            batch_size=BATCH, label_key=LABEL, num_epochs=epochs, shuffle_seed=11
+        )
         return fn_args.data_accessor.tf_dataset_factory(files, options, transform_output.transformed_metadata.schema)
 
     def serving_receiver():
@@ -56,7 +58,9 @@ def trainer_fn(fn_args, schema):
         linear_feature_columns=categories,
         dnn_feature_columns=scaled,
         dnn_hidden_units=[16, 8],
-        dnn_optimizer=tf.keras.optimizers.legacy.Adam(0.01),
+        # Unlike Adam's, their steps are as long as the gradients say.
+        dnn_optimizer=tf.keras.optimizers.legacy.SGD(0.1),
+        linear_optimizer=tf.keras.optimizers.legacy.Adagrad(0.05),
         config=config.replace(model_dir=fn_args.serving_model_dir),
     )
     return {

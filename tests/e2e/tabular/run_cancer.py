@@ -39,12 +39,13 @@ def write_csv(path: Path) -> None:
     data[[*columns, "size", "benign"]].to_csv(path, index=False)
 
 
-def main(folder: str, module_file: str) -> None:
+def main(folder: str, module_file: str, *names: str) -> None:
     """Runs the pipeline.
 
     Args:
         folder: For the table, the artifacts and the metadata.
         module_file: With preprocessing_fn and trainer_fn.
+        *names: Of the distributions.
     """
     root = Path(folder)
     (root / "csv").mkdir()
@@ -66,9 +67,9 @@ def main(folder: str, module_file: str) -> None:
             transform_graph=transform.outputs["transform_graph"],
             train_args=trainer_pb2.TrainArgs(num_steps=STEPS),
             eval_args=trainer_pb2.EvalArgs(),
-            distribution=distribution,
+            distribution=DISTRIBUTIONS[name],
         ).with_id(name)
-        for name, distribution in DISTRIBUTIONS.items()
+        for name in names
     ]
     LocalDagRunner().run(
         pipeline.Pipeline(
@@ -78,11 +79,7 @@ def main(folder: str, module_file: str) -> None:
             metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root / "metadata.sqlite")),
         )
     )
-    print(
-        json.dumps(
-            {name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in DISTRIBUTIONS}
-        )
-    )
+    print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in names}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from components.trainer.cluster.tf_config import resolve
-from components.trainer.measure_hook import MEASURE, Window
+from components.trainer.measurement import MEASURE, Window
 from pipeline.runners.bench.measure import _told
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.trainer.measure_hook import TaskMeasurement
+from components.trainer.measurement import TaskMeasurement
 from pipeline.errors import UserCodeError
 from pipeline.runners.bench.measure import Measurement, summed
 from pipeline.runners.bench.plan import Run
