@@ -7,7 +7,7 @@ import os
 
 from pipeline.commands.arguments import add_declaration
 
-HELP = "run the declared pipeline on this machine"
+HELP = "run the declared pipeline on this machine; in a task of a cluster (TF_CONFIG, srun), take part in its training"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,27 +23,15 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir)
-    _check_alone()
+
+    from components.trainer.cluster.tf_config import CHIEF, resolve
+
+    place = resolve(os.environ)
+    if place is not None and place.task.type != CHIEF:
+        from pipeline.runners.join import join
+
+        return join(loaded, args.workdir, place)
 
     from pipeline.runners.console import run_declaration
 
-    return run_declaration(loaded, workdir=args.workdir)
-
-
-def _check_alone() -> None:
-    """Refuses to run a whole pipeline in each process of somebody else's cluster: only a Trainer's executor joins one.
-
-    Raises:
-        PipelineError: This process is a task of a cluster.
-    """
-    from components.trainer.cluster.tf_config import resolve
-    from pipeline.errors import PipelineError
-
-    place = resolve(os.environ)
-    if place is not None:
-        raise PipelineError(
-            f"this process is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks (TF_CONFIG, or "
-            "SLURM's variables), and `run` would run the whole pipeline in each of them",
-            expected="the executor of Trainer in each task, as TFX's launchers start it; or `run` in a single process",
-            todo="to start a cluster on this machine instead, set TF_CONFIG='{}'",
-        )
+    return run_declaration(loaded, args.workdir, place and place.cluster.addresses)

@@ -21,18 +21,20 @@ from pipeline.config import Loaded
 from pipeline.config.render import render
 from pipeline.places import Places
 from pipeline.runners.explain import explain
+from pipeline.runners.rendezvous import Rendezvous
 from pipeline.runners.terminal import in_order, quiet
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
 
 
-def run_declaration(loaded: Loaded, workdir: str) -> int:
+def run_declaration(loaded: Loaded, workdir: str, cluster: Any = None) -> int:
     """Runs a declaration on this machine.
 
     Args:
         loaded: The validated declaration.
         workdir: Folder of all runs.
+        cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
 
     Returns:
         The exit code: 0 also where the model was not blessed, which is a result and not a failure.
@@ -41,7 +43,7 @@ def run_declaration(loaded: Loaded, workdir: str) -> int:
         TfxEstimatorError: The run failed.
     """
     places = Places(workdir, loaded.declaration.name)
-    with in_order(places):
+    with in_order(places), contextlib.nullcontext() if cluster is None else Rendezvous(places, cluster).led():
         logs = _make_logs(loaded, places)
         with quiet(os.path.join(logs, "pipeline.log")) as terminal:
             _run(loaded, places, logs, Console(file=terminal, highlight=False, soft_wrap=True))

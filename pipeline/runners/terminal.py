@@ -15,16 +15,17 @@ from pipeline.places import Places, only_run
 
 
 @contextlib.contextmanager
-def in_order(places: Places) -> Iterator[None]:
-    """Works in a pipeline's folder, alone there; SIGTERM ends what runs in order.
+def in_order(places: Places, alone: bool = True) -> Iterator[None]:
+    """Works in a pipeline's folder; SIGTERM ends what runs in order.
 
     Args:
         places: Where the pipeline keeps its things.
+        alone: Let no other run work there at the same time.
 
     Raises:
         PipelineError: Another run goes on, or something cannot be written.
     """
-    with only_run(places), _terminated_as_exit():
+    with only_run(places) if alone else contextlib.nullcontext(), _terminated_as_exit():
         try:
             yield
         except OSError as error:

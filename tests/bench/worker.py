@@ -223,6 +223,7 @@ def _supervised() -> list[Any]:
         reader = ProgressReader(path)
         while True:
             reader.read()
+            reader.step()
             os.path.getsize(path)
             os.path.exists(os.path.join(folder, "alive"))
             time.sleep(0.1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
@@ -10,16 +9,6 @@ import pytest
 from pipeline.__main__ import main
 
 pytestmark = pytest.mark.unit
-
-
-def test_a_whole_pipeline_in_each_task_of_a_cluster_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}}))
-    assert main(["run", "digits"]) == 6
-    said = capsys.readouterr().err
-    assert "this process is worker-1 of a cluster of 3 tasks" in said
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""`tfx-estimator run` in a task of somebody else's cluster that is not its chief: it trains with the chief."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import time
+from typing import Any, Optional
+
+from rich.console import Console
+
+from pipeline.config import Loaded
+from pipeline.errors import PipelineError
+from pipeline.places import Places
+from pipeline.runners.console import View
+from pipeline.runners.explain import explain
+from pipeline.runners.rendezvous import ENDED, RUNNING, Rendezvous
+from pipeline.runners.terminal import in_order, quiet
+
+_POLL_SECONDS = 0.2
+# What an earlier run of this cluster left; the chief of this one may be a little late.
+_STALE_SECONDS = 30.0
+# Without a sign of the chief's life.
+_SILENT_SECONDS = 60.0
+
+
+def join(loaded: Loaded, workdir: str, place: Any) -> int:
+    """Waits for the chief's Trainer, and trains with it.
+
+    Args:
+        loaded: The validated declaration: the chief's.
+        workdir: Folder of all runs: the chief's.
+        place: This task's place in the cluster, a `TfConfig`.
+
+    Returns:
+        The exit code, 0: the training has ended, or the chief had none to do.
+
+    Raises:
+        TfxEstimatorError: The chief did not come, its run failed, or this task did.
+    """
+    places = Places(workdir, loaded.declaration.name)
+    with in_order(places, alone=False):
+        os.makedirs(places.logs, exist_ok=True)
+        log = os.path.join(places.logs, f"{place.task.name}.log")
+        with quiet(log) as terminal:
+            console = Console(file=terminal, highlight=False, soft_wrap=True)
+            console.print(f"[bold]{places.name}[/bold]  {place.task.name} of the cluster  →  {places.home}")
+            view = View(console)
+            view.current = "Trainer"
+            try:
+                said = _take_part(loaded, places, place, view)
+            except Exception as error:
+                logging.getLogger(__name__).exception("the task failed")  # the whole of it, into the log
+                raise explain(error, view.current, log) from error
+            finally:
+                view.close()
+            console.print(said)
+    return 0
+
+
+def _take_part(loaded: Loaded, places: Places, place: Any, view: View) -> str:
+    meeting = Rendezvous(places, place.cluster.addresses)
+    with view.waiting("waiting for the chief's Trainer"):
+        job_path = _find_job(meeting, places, loaded.declaration.trainer.start_timeout)
+    if job_path is None:
+        return "the chief had nothing to train"
+    from components.trainer.job import Job
+    from components.trainer.supervisor import Supervisor
+
+    def chief_has_ended() -> bool:
+        said = meeting.read()
+        return said is not None and said["state"] != RUNNING
+
+    # Parameter servers do not end by themselves.
+    outcome = Supervisor(Job.load(job_path), os.path.dirname(job_path), enough=chief_has_ended).run()
+    return f"{place.task.name} has done its part: steps {outcome.first_step} to {outcome.last_step}"
+
+
+def _find_job(meeting: Rendezvous, places: Places, timeout: float) -> Optional[str]:
+    """The file that the chief's supervisor writes for all tasks; None where the chief ended without one."""
+    pattern = os.path.join(glob.escape(places.root), "Trainer", "training", "*", "logs", "job-chief-0.json")
+    first = before = meeting.read()
+    changed = time.monotonic()
+    while True:
+        said = meeting.read()
+        if said != before:
+            before, changed = said, time.monotonic()
+        waited = time.monotonic() - changed
+        # What a killed chief left does not change any more.
+        lives = said is not None and said["state"] == RUNNING and said != first
+        if said is not None and lives and waited <= _SILENT_SECONDS:
+            found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
+            if found:
+                return max(found, key=os.path.getmtime)
+        elif said is not None and said["state"] != RUNNING and waited > _STALE_SECONDS:
+            if said["state"] == ENDED:
+                return None
+            raise PipelineError(
+                "the chief's run of this cluster failed", expected="a run that ends", todo="see the chief's output"
+            )
+        elif lives or waited > timeout:
+            raise PipelineError(
+                f"the chief of this cluster {'has gone' if lives else 'did not come'}: nothing of its run was seen in "
+                f"{places.home} for {waited:.0f} s",
+                expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
+                todo="see the chief's output; or raise trainer.start_timeout",
+            )
+        time.sleep(_POLL_SECONDS)
