@@ -71,11 +71,11 @@ def eval_receiver_fn(feature_spec: dict[str, Any], transform: Transform) -> Call
     """
 
     def eval_input_receiver_fn() -> Any:
-        import tensorflow_model_analysis as tfma
+        from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 
         examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
         features = transform(tf.io.parse_example(examples, feature_spec))
-        return tfma.export.EvalInputReceiver(
+        return tfma_export.EvalInputReceiver(
             features=features, labels=features.pop(LABEL), receiver_tensors={EXAMPLES: examples}
         )
 

@@ -277,10 +277,10 @@ def _adopt_exports(spec: dict[str, Any], exports: str) -> None:
     saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
     export.check(saved_model)
     if spec.get("eval_input_receiver_fn"):
-        # Imported here: most seconds of this process's start would else go to TFMA.
-        import tensorflow_model_analysis as tfma
+        # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
+        from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 
-        exported = tfma.export.export_eval_savedmodel(
+        exported = tfma_export.export_eval_savedmodel(
             estimator=estimator,
             export_dir_base=os.path.join(estimator.model_dir, "export_eval"),
             eval_input_receiver_fn=spec["eval_input_receiver_fn"],
