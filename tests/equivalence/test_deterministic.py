@@ -15,10 +15,11 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
     [
         (ONE_DEVICE, "cifar10 exact", {"model": "model_fn.networks:cifar_cnn"}),
         # Keras's own dropout: random operations want a seed under determinism.
-        (
+        pytest.param(
             MULTI_WORKER,
             "mnist",
             {"model": "own_networks:regularised", "params": {"norm": "keras", "dropout": "keras"}},
+            marks=pytest.mark.long,
         ),
     ],
     ids=["one_device", "multi_worker_mirrored"],

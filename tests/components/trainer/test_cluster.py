@@ -153,6 +153,7 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
 
 
 @pytest.mark.cluster
+@pytest.mark.long  # tests/e2e/test_join.py has it by the command line
 @pytest.mark.timeout(240)
 def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(training, settings, digits, tmp_path):
     chief, worker = (f"localhost:{port}" for port in free_ports(2))

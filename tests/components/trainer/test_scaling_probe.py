@@ -36,11 +36,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     right = {
         "mean adam minimize": "right",
         "global keras updates": "right",
-        "mean warm-up minimize": "right",
-        "v1-sum sgd minimize own": "right",
         "mean sgd minimize dropout": "right; the update under several replicas is that of one device as far as",
-        "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
-        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
         # Each worker makes an optimizer of its own.
         "mean keras updates outside": "right; whether its loss is scaled right is not known: it is tried in one",
     }
@@ -48,8 +44,6 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     wrong = {
         "global adam minimize": "is 0.50 times that of one device: the loss is a sum, or divided by the global batch",
         "mean sgd apply": "the loss is a mean over each replica's own examples",
-        "mean sgd clip": "or each replica clips its gradients before they are added up",
-        "global adam minimize dropout": "is 0.",
         # Twice the regularisation, whose part of the update is less than a hundredth.
         "global sgd apply l2": "% from that of one device: a part of the loss is counted once for each replica",
     }
@@ -68,6 +62,27 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
     assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_so_are_further_pairings():
+    right = {
+        "mean warm-up minimize": "right",
+        "v1-sum sgd minimize own": "right",
+        "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
+        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
+    }
+    wrong = {
+        "mean sgd clip": "or each replica clips its gradients before they are added up",
+        "global adam minimize dropout": "is 0.",
+    }
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
+    for case, told in right.items():
+        assert verdicts[case].startswith(told), (case, verdicts[case])
+    for case, told in wrong.items():
+        assert told in verdicts[case], (case, verdicts[case])
 
 
 @pytest.mark.cluster
