@@ -38,9 +38,9 @@ from components.trainer.report import Report
 from pipeline import errors
 
 _POLL_SECONDS = 0.1
-# All tasks of a cluster must hear of a stop before the step that it names.
-_STOP_NOTICE_SECONDS = 3.0
-_PACE_SECONDS = 1.0
+# All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
+_STOP_NOTICE_SECONDS = 1.0
+_PACE_SECONDS = 0.5
 _STOP_SECONDS = 60.0
 _CONSEQUENCE_SECONDS = 60.0
 

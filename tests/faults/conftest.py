@@ -54,7 +54,10 @@ class Faulty:
     def settings(self, train: dict[str, Any], **distribution: Any) -> Any:
         """Settings of a short training with short deadlines."""
         train = {"timeout_seconds": 10, **train} if train["strategy"] == "multi_worker_mirrored" else train
+        # Stale gradients at the rate of the others diverge now and then, without any fault.
+        slower = {"optimizer": {"learning_rate": 0.02}} if train["strategy"] == "parameter_server" else {}
         section = {
+            **slower,
             "train_steps": STEPS,
             "save_checkpoints_steps": INTERVAL,
             "distribution": {"train": train, **distribution},

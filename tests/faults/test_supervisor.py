@@ -105,19 +105,19 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, num
 
 @pytest.mark.long
 def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits):
-    supervised = Supervised(faulty, digits, steps=400)
+    supervised = Supervised(faulty, digits, steps=MANY // 2)
     run = supervised.start()
     supervised.wait_for_step(INTERVAL)
     run.terminate()
     run.communicate(timeout=60)
     saved = supervised.checkpoint()
-    assert INTERVAL < saved < 400
+    assert INTERVAL < saved < MANY // 2
     again = supervised.start()
     out, said = again.communicate(timeout=150)
     assert again.returncode == 0, said
     result = json.loads(out.splitlines()[-1])
     assert result["first_step"] == saved
-    assert result["last_step"] == 400
+    assert result["last_step"] == MANY // 2
     assert result["eval_accuracy"] > 0.9
 
 
