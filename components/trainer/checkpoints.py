@@ -10,6 +10,7 @@ from typing import Optional
 
 import tensorflow as tf
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
+from tfx.utils import path_utils
 
 from pipeline.errors import TrainingError
 
@@ -30,8 +31,11 @@ def folder_of(training_dir: str) -> str:
     Returns:
         The training folder itself, or one in it: TFX's own examples use `fn_args.serving_model_dir`.
     """
-    patterns = (os.path.join(training_dir, _INDEX), os.path.join(training_dir, "*", _INDEX))
-    found = [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]
+    # Others may hold what training starts from, somebody's pretrained weights say.
+    for folder in (training_dir, path_utils.serving_model_dir(training_dir)):
+        if tf.io.gfile.glob(os.path.join(folder, _INDEX)):
+            return folder
+    found = tf.io.gfile.glob(os.path.join(training_dir, "*", _INDEX))
     own = [path for path in found if not fnmatch.fnmatch(os.path.basename(os.path.dirname(path)), _WORKERS)]
     newest = max(own, key=lambda path: _step_of(path[: -len(".index")]), default="")
     return os.path.dirname(newest) or training_dir

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 from tensorflow.python.training import training_util
@@ -75,6 +75,25 @@ def save_every(declared: int, meanwhile: int, trainers: int) -> int:
     return max(declared - margin, math.ceil(_LEAST_PART * declared), 1)
 
 
+def wait_hook(
+    stop_file: str, interval: Optional[int], trainers: int, max_steps: Optional[int]
+) -> Optional[WaitForSaveHook]:
+    """Makes a worker's hook.
+
+    Args:
+        stop_file: The orders' file, which all tasks share.
+        interval: Declared steps between checkpoints; None where they come by the clock.
+        trainers: Tasks that do steps.
+        max_steps: Of the training.
+
+    Returns:
+        The hook; None where there is nothing to wait for, or an interval is but a step or two of each task.
+    """
+    if not interval or interval < 4 * trainers:
+        return None
+    return WaitForSaveHook(cell(stop_file), interval, trainers, stop_file, max_steps)
+
+
 class WaitForSaveHook(tf.estimator.SessionRunHook):
     """Has a worker wait for the chief's next checkpoint, where it would be more than an interval behind.
 
@@ -85,10 +104,14 @@ class WaitForSaveHook(tf.estimator.SessionRunHook):
         interval: Declared steps between checkpoints.
         trainers: Tasks that do steps; each may be in the middle of one.
         stop_file: The orders' file, which ends the wait.
+        max_steps: Of the training, after which the chief saves no more; None where it is not known.
     """
 
-    def __init__(self, saved: StepCell, interval: int, trainers: int, stop_file: str) -> None:
+    def __init__(
+        self, saved: StepCell, interval: int, trainers: int, stop_file: str, max_steps: Optional[int] = None
+    ) -> None:
         self._saved = saved
+        self._end = math.inf if max_steps is None else max_steps - trainers
         self._most = max(interval - trainers, 1)
         self._stop_file = stop_file
         self._last = 0
@@ -104,6 +127,8 @@ class WaitForSaveHook(tf.estimator.SessionRunHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Waits."""
         step = int(run_values.results)
+        if step >= self._end:
+            return
         # The last look suffices as long as it says enough.
         while step - self._last >= self._most:
             self._last = self._saved.get()

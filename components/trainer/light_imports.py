@@ -21,6 +21,8 @@ _PART = "tensorflow_model_analysis.sdk"
 _TFXIO = "tfx.components.util.tfxio_utils"
 # What `fn_args.data_accessor` is made of: functions that read examples, most often never called.
 _FACTORIES = ("get_tf_dataset_factory_from_artifact", "get_record_batch_factory_from_artifact")
+# Python asks a module for names of this form, most of which say nothing of its code.
+_ASKED_FOR = ("__all__", "__version__")
 _DATA_VIEW = "get_data_view_decode_fn_from_artifact"
 
 
@@ -37,7 +39,7 @@ class _Deferred(types.ModuleType):
     """A module whose code runs when a name is asked for that it has not: sub-modules do without."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__all__":
+        if name.startswith("__") and name not in _ASKED_FOR:
             raise AttributeError(name)
         self._load()
         return getattr(self, name)
@@ -76,7 +78,8 @@ class _TfxioUtils(_Deferred):
         proto = example_gen_pb2.PayloadFormat.FORMAT_PROTO
         if all(examples_utils.get_payload_format(each) != proto for each in examples):
             return None
-        self._load()
+        if isinstance(self, _Deferred):
+            self._load()
         return getattr(self, _DATA_VIEW)(examples, telemetry_descriptors)
 
 

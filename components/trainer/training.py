@@ -232,11 +232,11 @@ def _train_and_evaluate(
     stop = StopHook(orders.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
     interval = estimator.config.save_checkpoints_steps
-    if orders.type == WORKER and interval and orders.is_local and distribution.train.strategy == "parameter_server":
-        saved = early_saves.cell(orders.stop_file)
-        train_hooks.append(
-            early_saves.WaitForSaveHook(saved, interval, distribution.train.worker_count, orders.stop_file)
+    if orders.type == WORKER and orders.local and distribution.train.strategy == "parameter_server":
+        hook = early_saves.wait_hook(
+            orders.stop_file, interval, distribution.train.worker_count, spec["train_spec"].max_steps
         )
+        train_hooks += [hook] if hook else []
     if synchronous:
         train_hooks.append(FailFastHook())
     train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))

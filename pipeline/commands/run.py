@@ -24,9 +24,13 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir)
 
+    from components.trainer.cluster.plan import own_place
     from components.trainer.cluster.tf_config import CHIEF, resolve
 
     place = resolve(os.environ)
+    if place is not None:
+        # That it is the declared cluster, before anything starts.
+        own_place(place, loaded.declaration.trainer.distribution, attempt=1)
     if place is not None and place.task.type != CHIEF:
         from pipeline.runners.join import join
 

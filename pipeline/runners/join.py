@@ -15,12 +15,10 @@ from pipeline.errors import PipelineError
 from pipeline.places import Places
 from pipeline.runners.console import View
 from pipeline.runners.explain import explain
-from pipeline.runners.rendezvous import ENDED, RUNNING, Rendezvous
+from pipeline.runners.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
 from pipeline.runners.terminal import in_order, quiet
 
 _POLL_SECONDS = 0.2
-# What an earlier run of this cluster left; the chief of this one may be a little late.
-_STALE_SECONDS = 30.0
 # Without a sign of the chief's life.
 _SILENT_SECONDS = 60.0
 
@@ -34,7 +32,7 @@ def join(loaded: Loaded, workdir: str, place: Any) -> int:
         place: This task's place in the cluster, a `TfConfig`.
 
     Returns:
-        The exit code, 0: the training has ended, or the chief had none to do.
+        The exit code, 0: the chief's run ended well, or its training did, or it had nothing to train.
 
     Raises:
         TfxEstimatorError: The chief did not come, its run failed, or this task did.
@@ -68,13 +66,55 @@ def _take_part(loaded: Loaded, places: Places, place: Any, view: View) -> str:
     from components.trainer.job import Job
     from components.trainer.supervisor import Supervisor
 
-    def chief_has_ended() -> bool:
-        said = meeting.read()
-        return said is not None and said["state"] != RUNNING
-
+    chief = _Chief(meeting)
     # Parameter servers do not end by themselves.
-    outcome = Supervisor(Job.load(job_path), os.path.dirname(job_path), enough=chief_has_ended).run()
+    outcome = Supervisor(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended).run()
+    chief.check(places)
     return f"{place.task.name} has done its part: steps {outcome.first_step} to {outcome.last_step}"
+
+
+class _Chief:
+    """What is seen of the chief's run while this task is at work."""
+
+    def __init__(self, meeting: Rendezvous) -> None:
+        self._meeting = meeting
+        self._said: Any = None
+        self._changed = time.monotonic()
+
+    def has_ended(self) -> bool:
+        """Has it ended, or gone without a word."""
+        said = self._meeting.read()
+        if said != self._said:
+            self._said, self._changed = said, time.monotonic()
+        return said is not None and (said["state"] != RUNNING or self._is_silent())
+
+    def check(self, places: Places) -> None:
+        """Raises where it failed: whoever started the tasks starts all again, or none.
+
+        Raises:
+            PipelineError: It failed, or has gone.
+        """
+        if self.has_ended() and self._said["state"] == FAILED:
+            raise _chief_failed()
+        if self._is_silent():
+            raise _nothing_seen("has gone", places, time.monotonic() - self._changed)
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._changed > _SILENT_SECONDS
+
+
+def _chief_failed() -> PipelineError:
+    return PipelineError(
+        "the chief's run of this cluster failed", expected="a run that ends", todo="see the chief's output"
+    )
+
+
+def _nothing_seen(what: str, places: Places, seconds: float) -> PipelineError:
+    return PipelineError(
+        f"the chief of this cluster {what}: nothing of its run was seen in {places.home} for {seconds:.0f} s",
+        expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
+        todo="see the chief's output; or raise trainer.start_timeout",
+    )
 
 
 def _find_job(meeting: Rendezvous, places: Places, timeout: float) -> Optional[str]:
@@ -87,23 +127,16 @@ def _find_job(meeting: Rendezvous, places: Places, timeout: float) -> Optional[s
         if said != before:
             before, changed = said, time.monotonic()
         waited = time.monotonic() - changed
-        # What a killed chief left does not change any more.
+        # What an earlier run of this cluster left does not change any more.
         lives = said is not None and said["state"] == RUNNING and said != first
         if said is not None and lives and waited <= _SILENT_SECONDS:
             found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
             if found:
                 return max(found, key=os.path.getmtime)
-        elif said is not None and said["state"] != RUNNING and waited > _STALE_SECONDS:
+        elif said is not None and said["state"] != RUNNING and (said != first or waited > timeout):
             if said["state"] == ENDED:
                 return None
-            raise PipelineError(
-                "the chief's run of this cluster failed", expected="a run that ends", todo="see the chief's output"
-            )
+            raise _chief_failed()
         elif lives or waited > timeout:
-            raise PipelineError(
-                f"the chief of this cluster {'has gone' if lives else 'did not come'}: nothing of its run was seen in "
-                f"{places.home} for {waited:.0f} s",
-                expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
-                todo="see the chief's output; or raise trainer.start_timeout",
-            )
+            raise _nothing_seen("has gone" if lives else "did not come", places, waited)
         time.sleep(_POLL_SECONDS)

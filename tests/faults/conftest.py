@@ -100,14 +100,17 @@ class Faulty:
 
 
 def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
-    """Seconds of a normal start, and from the fault to the next step that is new."""
-    steps = []
+    """Seconds of a normal start, the chief's quickest, and from the fault to the next step that is new."""
+    steps, starts = [], []
     for path in logs.glob("*.progress.jsonl"):
         if path.name.split("-")[0] in ("chief", "worker"):
             events = [json.loads(line) for line in path.read_text().splitlines()]
-            steps += [(event["time"], event["step"]) for event in events if event["event"] == "step"]
-    first_log = min(logs.glob("*.task.json"), key=lambda path: path.stat().st_mtime)
-    start = min(steps)[0] - first_log.stat().st_mtime if steps else 0.0
+            own = [(event["time"], event["step"]) for event in events if event["event"] == "step"]
+            steps += own
+            if own and path.name.startswith("chief"):
+                orders = path.with_name(path.name.replace("progress.jsonl", "task.json"))
+                starts.append(own[0][0] - orders.stat().st_mtime)
+    start = min(starts, default=0.0)
     if not faults or not faults[0].happened:
         return start, 0.0
     moment = faults[0].happened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import psutil
@@ -74,7 +75,8 @@ def test_a_stopped_task(faulty, train, task):
 
 @long
 def test_a_task_that_never_starts(faulty):
-    settings = faulty.settings(MWMS)
+    # Noticed after start_timeout: little more than a start takes.
+    settings = dataclasses.replace(faulty.settings(MWMS), start_timeout=25.0)
     fault = Fault("worker-0", STARTING, psutil.Process.suspend)
     model, model_run = faulty.run("worker-0 never starts", settings, fault)
     _check(faulty, MWMS, model, model_run)

@@ -38,6 +38,7 @@ class Orders:
         supervisor_pid: Process whose death ends the task.
         stop_file: Appears when training shall stop; holds the global step to stop at.
         network: Descriptors of the namespaces that the task enters.
+        local: Is it a task of a cluster that the supervisor starts on this machine; all of those share its folder.
     """
 
     type: str
@@ -50,6 +51,7 @@ class Orders:
     supervisor_pid: int = 0
     stop_file: str = ""
     network: tuple[int, ...] = ()
+    local: bool = False
 
     @property
     def name(self) -> str:
@@ -60,15 +62,6 @@ class Orders:
     def in_cluster(self) -> bool:
         """Is it one of several tasks that train together."""
         return bool(self.tf_config) and self.type != EVALUATOR
-
-    @property
-    def is_local(self) -> bool:
-        """Is it a task of a cluster that was started on this machine, by this project."""
-        return bool(self.tf_config) and all(
-            address.startswith("localhost:")
-            for addresses in json.loads(self.tf_config)["cluster"].values()
-            for address in addresses
-        )
 
     @property
     def trains(self) -> bool:
@@ -136,9 +129,14 @@ def ask_to_stop(path: str, step: int) -> None:
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8") as file:
         file.write(str(step))
-    with contextlib.suppress(FileExistsError):
+    try:
         os.link(draft, path)
-    os.remove(draft)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(draft, path)
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(draft)
 
 
 def asked_to_stop(path: str) -> Optional[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import Optional
@@ -24,6 +25,8 @@ from pipeline.errors import DeclarationError
 # Of NVIDIA's driver: an entry for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 _Gpus = Optional[tuple[int, ...]]
+
+logger = logging.getLogger("tfx_estimator.trainer")
 
 
 def single_task(attempt: int) -> list[Orders]:
@@ -74,6 +77,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
                 # More tasks than cores, or a task beside those that train: one thread, so that they do not fight.
                 threads=None if trains and shares[position] else 1,
                 gpus=gpus[position] if trains else of_evaluator if task.type == EVALUATOR else (),
+                local=True,
             )
         )
     return orders
@@ -139,7 +143,12 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
     elif there:
         # None where the evaluator leaves too few.
-        each = (there - own) // workers
+        each = max((there - own) // workers, 0)
+        if not each:
+            logger.warning(
+                f"{there} GPUs are too few for {workers} processes that train: they train on CPU; lower "
+                "trainer.distribution.train.workers, or train with the strategy mirrored"
+            )
         trainers = [tuple(range(position * each, (position + 1) * each)) for position in range(workers)]
     else:
         trainers = [None] * workers

@@ -59,6 +59,14 @@ def test_what_workers_leave_is_removed(folder, tmp_path):
     assert checkpoints.drop_damaged(str(tmp_path)) == 30
 
 
+def test_what_training_starts_from_is_not_taken_for_its_own(folder, tmp_path):
+    (tmp_path / "pretrained").mkdir()
+    for path in folder.glob("model.ckpt-30.*"):
+        name = path.name.replace("-30", "-1000000")
+        (tmp_path / "pretrained" / name).write_bytes(path.read_bytes())
+    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+
+
 def test_an_empty_folder_has_none(tmp_path):
     assert checkpoints.drop_damaged(str(tmp_path)) is None
     assert checkpoints.folder_of(str(tmp_path)) == str(tmp_path)

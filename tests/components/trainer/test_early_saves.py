@@ -60,7 +60,8 @@ def test_a_worker_waits_for_the_checkpoint_that_it_is_an_interval_ahead_of(tmp_p
     stop_file = str(tmp_path / "stop")
     saved = early_saves.cell(stop_file)
     saved.set(100)
-    hook = early_saves.WaitForSaveHook(saved, interval=20, trainers=2, stop_file=stop_file)
+    hook = early_saves.wait_hook(stop_file, interval=20, trainers=2, max_steps=200)
+    assert hook is not None
 
     def seconds(step: int) -> float:
         started = time.monotonic()
@@ -71,8 +72,15 @@ def test_a_worker_waits_for_the_checkpoint_that_it_is_an_interval_ahead_of(tmp_p
     threading.Timer(0.3, saved.set, [118]).start()
     assert 0.2 < seconds(118) < 1.0
     assert seconds(135) < 0.1
+    # The chief saves no more after the last step.
+    assert seconds(198) < 0.1
     threading.Timer(0.3, ask_to_stop, [stop_file, 140]).start()
     assert 0.2 < seconds(136) < 1.0
+
+
+@pytest.mark.parametrize("interval", [None, 7])
+def test_nobody_waits_where_there_is_no_interval_to_speak_of(tmp_path: Path, interval: int | None) -> None:
+    assert early_saves.wait_hook(str(tmp_path / "stop"), interval, trainers=2, max_steps=None) is None
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ def test_a_task_imports_what_training_needs_and_no_more():
 
 def test_what_a_users_module_asks_for_is_there():
     code = START + (
+        "from tensorflow_data_validation import __version__\n"
+        "import tensorflow_model_analysis as tfma\n"
+        "assert __version__ and tfma.__version__\n"
         "from tfx import v1 as tfx\n"
         "from tfx.components.trainer.fn_args_utils import FnArgs\n"
         "import tensorflow_model_analysis as tfma\n"

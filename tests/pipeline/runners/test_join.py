@@ -23,7 +23,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     """A work folder, with short deadlines."""
     monkeypatch.setattr(rendezvous, "_BEAT_SECONDS", 0.05)
     monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(join, "_STALE_SECONDS", 0.4)
     monkeypatch.setattr(join, "_SILENT_SECONDS", 0.4)
     return Places(str(tmp_path), "digits")
 
