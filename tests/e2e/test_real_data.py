@@ -42,6 +42,7 @@ def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_
     assert served_accuracy(results["pushed"], workdir.path, "mnist") == pytest.approx(results["accuracy"], abs=1e-6)
 
 
+@pytest.mark.long  # two epochs of the whole data set
 def test_cifar10_learns_in_two_epochs(workdir, real_data_dir):
     workdir.run(
         "cifar10",
