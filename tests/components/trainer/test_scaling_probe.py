@@ -30,6 +30,14 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
+def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
+    for case, told in right.items():
+        assert verdicts[case].startswith(told), (case, verdicts[case])
+        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
+    for case, told in wrong.items():
+        assert told in verdicts[case], (case, verdicts[case])
+
+
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
@@ -54,11 +62,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
         "mean sgd minimize table": "differ in their first dimension: `features/table` has 100, `features/x` has 32",
     }
     verdicts = try_cases("multi_worker_mirrored", *right, *wrong, *inputs)
-    for case, told in right.items():
-        assert verdicts[case].startswith(told), (case, verdicts[case])
-        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
-    for case, told in {**wrong, **inputs}.items():
-        assert told in verdicts[case], (case, verdicts[case])
+    check(verdicts, right, {**wrong, **inputs})
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
     assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
@@ -79,10 +83,7 @@ def test_so_are_further_pairings():
         "global adam minimize dropout": "is 0.",
     }
     verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
-    for case, told in right.items():
-        assert verdicts[case].startswith(told), (case, verdicts[case])
-    for case, told in wrong.items():
-        assert told in verdicts[case], (case, verdicts[case])
+    check(verdicts, right, wrong)
 
 
 @pytest.mark.cluster
