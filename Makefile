@@ -28,7 +28,7 @@ help:  ## list the targets
 install: $(STAMP)  ## build .venv from the lock file: exact versions, checked by hash
 
 run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
-	$(PYTHON) -m pipeline run $(PRESET) $(RUN_ARGS)
+	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
 
 test: $(STAMP)  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(PYTEST_ARGS)

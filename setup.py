@@ -1,6 +1,11 @@
 """tfx-estimator: declarative, distributed TFX pipelines for tf.estimator code."""
 
+import re
+from pathlib import Path
+
 from setuptools import find_packages, setup
+
+VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
 # The last set in which TFX still runs tf.estimator; requirements/legacy.lock pins the whole tree with hashes.
 REQUIREMENTS = [
@@ -37,14 +42,14 @@ DEV_REQUIREMENTS = [
 
 setup(
     name="tfx-estimator",
-    version="0.1.0",
+    version=VERSION,
     description="Declarative, distributed TFX pipelines for tf.estimator code",
     python_requires=">=3.10,<3.11",
-    packages=find_packages(
-        include=["pipeline", "pipeline.*", "components", "components.*", "model_fn", "model_fn.*", "data", "data.*"]
-    ),
-    package_data={"pipeline.presets": ["*.yaml"]},
+    # src/tfx_estimator links to each top-level folder: users' projects have a `pipeline` and a `data` too.
+    package_dir={"": "src"},
+    packages=find_packages("src"),
+    package_data={"tfx_estimator": ["py.typed"], "tfx_estimator.pipeline.presets": ["*.yaml"]},
     install_requires=REQUIREMENTS,
     extras_require={"dev": DEV_REQUIREMENTS},
-    entry_points={"console_scripts": ["tfx-estimator=pipeline.__main__:main"]},
+    entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )

@@ -8,8 +8,8 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
-from data.features import LABEL
-from data.sharding import (
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.sharding import (
     ELEMENT,
     FILE,
     batch_sizes,
@@ -19,7 +19,7 @@ from data.sharding import (
     pipeline_count,
     replicas_of_pipeline,
 )
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError
 
 # More of them cost more CPU than they save time.
 _PARALLEL_READS = 2

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from data.features import IMAGE, LABEL
+from tfx_estimator.data.features import IMAGE, LABEL
 
 # A channel that is constant over the whole data set must not divide by zero.
 _MIN_VARIANCE = 1e-6

@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
-from pipeline.errors import DataError, DeclarationError
+from tfx_estimator.pipeline.errors import DataError, DeclarationError
 
 # The kinds of sharding.
 ELEMENT = "element"

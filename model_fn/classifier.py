@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from model_fn.layers import dropout_keys
-from model_fn.optimizers import learning_rate, make_optimizer
-from pipeline.config.optimizer import Optimizer
+from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.optimizers import learning_rate, make_optimizer
+from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 IMAGE = "image"
 # Names of the outputs; the Evaluator reads PROBABILITIES.

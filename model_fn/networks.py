@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model_fn.layers import PooledConv2D
-from model_fn.resnet import cifar_resnet
+from tfx_estimator.model_fn.layers import PooledConv2D
+from tfx_estimator.model_fn.resnet import cifar_resnet
 
 __all__ = ["cifar_cnn", "cifar_resnet", "mnist_cnn"]
 

@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 
 def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor) -> tf.Tensor:

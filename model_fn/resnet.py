@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from model_fn.layers import SynchronizedBatchNormalization
+from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 
 
 class _Block(tf.keras.layers.Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:

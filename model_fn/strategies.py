@@ -8,8 +8,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from pipeline.config.distribution import Devices, Strategy, TrainStrategy
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.distribution import Devices, Strategy, TrainStrategy
+from tfx_estimator.pipeline.errors import DeclarationError
 
 # For the look-up of a TPU's name, and then for its first answer.
 _TPU_SECONDS = 5.0

@@ -15,21 +15,21 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2, trainer_pb2
 from tfx.types import Channel, standard_artifacts
 
-from components.baseline_resolver import BaselineStrategy
-from components.example_validator import ExampleValidator
-from components.image_schema_gen import ImageSchemaGen
-from components.tfds_example_gen import TfdsExampleGen
-from components.trainer import Trainer
-from components.trainer.settings import Settings, announce, keyed
-from data.features import LABEL
-from data.sources import open_source
-from pipeline.config import Declaration
-from pipeline.config.evaluator import EvaluatorSection
-from pipeline.config.source import fingerprint_source
-from pipeline.places import Places
+from tfx_estimator.components.baseline_resolver import BaselineStrategy
+from tfx_estimator.components.example_validator import ExampleValidator
+from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.settings import Settings, announce, keyed
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.source import fingerprint_source
+from tfx_estimator.pipeline.places import Places
 
-_PREPROCESSING_FN = "data.preprocessing:preprocessing_fn"
-_TRAINER_FN = "components.trainer.trainer_fn:trainer_fn"
+_TRAINER_FN = "tfx_estimator.components.trainer.trainer_fn:trainer_fn"
 
 
 def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequence[str] = ()) -> Pipeline:
@@ -59,7 +59,7 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
         statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=_product(image_shape)
     )
 
-    preprocessing_fn = transform.preprocessing_fn or _PREPROCESSING_FN
+    preprocessing_fn = expand("transform.preprocessing_fn", transform.preprocessing_fn or "standardize")
     transform_graph = Transform(
         examples=examples,
         schema=schema.outputs["schema"],
@@ -177,7 +177,7 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
 
 def _trainer_source(declaration: Declaration, search_paths: Sequence[str]) -> str:
     """Fingerprint of all that decides what is trained."""
-    target = declaration.trainer.module_file or declaration.trainer.model or ""
+    target = declaration.trainer.module_file or expand("trainer.model", declaration.trainer.model or "")
     return fingerprint_source(target, search_paths) + fingerprint_source(_TRAINER_FN, search_paths)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from pipeline.errors import PipelineError
+from tfx_estimator.pipeline.errors import PipelineError
 
 
 @dataclass(frozen=True)

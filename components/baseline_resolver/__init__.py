@@ -1,6 +1,6 @@
 """Resolves the model that a new one is compared with."""
 
-from components.baseline_resolver.comparable import write_comparable
-from components.baseline_resolver.strategy import BaselineStrategy
+from tfx_estimator.components.baseline_resolver.comparable import write_comparable
+from tfx_estimator.components.baseline_resolver.strategy import BaselineStrategy
 
 __all__ = ["BaselineStrategy", "write_comparable"]

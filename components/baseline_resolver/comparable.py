@@ -9,7 +9,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES
+from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES
 
 _PROPERTY = "comparable"
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from tfx import types
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 
-from components.baseline_resolver.comparable import comparable
+from tfx_estimator.components.baseline_resolver.comparable import comparable
 
 CANDIDATE = "candidate"
 

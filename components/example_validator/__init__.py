@@ -1,5 +1,5 @@
 """ExampleValidator: statistics + schema -> anomalies, and an error where there are any."""
 
-from components.example_validator.component import ExampleValidator
+from tfx_estimator.components.example_validator.component import ExampleValidator
 
 __all__ = ["ExampleValidator"]

@@ -7,7 +7,7 @@ from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
-from components.example_validator import executor
+from tfx_estimator.components.example_validator import executor
 
 
 class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):

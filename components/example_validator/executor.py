@@ -14,8 +14,8 @@ from tfx.proto.orchestration import execution_result_pb2
 from tfx.types import standard_component_specs
 from tfx.utils import writer_utils
 
-from data.features import IMAGE
-from pipeline.errors import DataValidationError
+from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.errors import DataValidationError
 
 IMAGE_BYTES_KEY = "image_bytes"
 

@@ -6,7 +6,7 @@ from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
-from components.image_schema_gen import executor
+from tfx_estimator.components.image_schema_gen import executor
 
 
 class ImageSchemaGenSpec(component_spec.ComponentSpec):

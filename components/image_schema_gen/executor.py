@@ -12,8 +12,8 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
-from components.tfds_example_gen.properties import label_names
-from data.features import IMAGE, LABEL
+from tfx_estimator.components.tfds_example_gen.properties import label_names
+from tfx_estimator.data.features import IMAGE, LABEL
 
 SCHEMA_FILE = "schema.pbtxt"
 

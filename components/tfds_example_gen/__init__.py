@@ -1,5 +1,5 @@
 """TfdsExampleGen: labelled images -> sharded tf.Examples."""
 
-from components.tfds_example_gen.component import TfdsExampleGen
+from tfx_estimator.components.tfds_example_gen.component import TfdsExampleGen
 
 __all__ = ["TfdsExampleGen"]

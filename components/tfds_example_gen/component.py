@@ -8,9 +8,9 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
-from components.tfds_example_gen import executor, parameters
-from data.sources import open_source
-from pipeline.config.data import DataSection
+from tfx_estimator.components.tfds_example_gen import executor, parameters
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.data import DataSection
 
 
 class TfdsExampleGenSpec(component_spec.ComponentSpec):

@@ -14,14 +14,14 @@ from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
-from components.tfds_example_gen.properties import EVAL, SPLITS, TRAIN, write_properties
-from components.tfds_example_gen.shard import Shard, WriteShard
-from components.unkeyed import unkeyed_property
-from data.sources import ExampleRange, ImageSource, open_source
-from data.sources.splits import cut
-from pipeline import errors
-from pipeline.config.data import DataSection
+from tfx_estimator.components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
+from tfx_estimator.components.tfds_example_gen.properties import EVAL, SPLITS, TRAIN, write_properties
+from tfx_estimator.components.tfds_example_gen.shard import Shard, WriteShard
+from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
+from tfx_estimator.data.sources.splits import cut
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.config.data import DataSection
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

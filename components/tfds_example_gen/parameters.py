@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from components.unkeyed import UnkeyedDriver
-from pipeline.config.data import DataSection
+from tfx_estimator.components.unkeyed import UnkeyedDriver
+from tfx_estimator.pipeline.config.data import DataSection
 
 # JSON of the `data` section, without LOCATION's entries.
 DATA_KEY = "data"

@@ -6,7 +6,7 @@ import json
 
 from tfx.types import artifact
 
-from data.sources import SourceInfo
+from tfx_estimator.data.sources import SourceInfo
 
 # Splits of the artifact.
 TRAIN, EVAL = "train", "eval"

@@ -12,10 +12,10 @@ import apache_beam as beam
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from data.features import IMAGE, LABEL
-from data.sources import ExampleRange, ImageSource, open_source
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, TfxEstimatorError
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from components.trainer.component import Trainer
+    from tfx_estimator.components.trainer.component import Trainer
 
 __all__ = ["Trainer"]
 
@@ -13,7 +13,7 @@ __all__ = ["Trainer"]
 def __getattr__(name: str) -> Any:
     # A task imports this package before all else, and must enter its network before TFX starts threads.
     if name == "Trainer":
-        from components.trainer.component import Trainer
+        from tfx_estimator.components.trainer.component import Trainer
 
         return Trainer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

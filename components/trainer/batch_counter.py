@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.trainer.batch_rows import count_rows
+from tfx_estimator.components.trainer.batch_rows import count_rows
 
 
 class BatchCounter:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
-from pipeline.errors import TrainingError
+from tfx_estimator.pipeline.errors import TrainingError
 
 _WORKERS = "tmp_worker_*"
 _INDEX = "model.ckpt-*.index"

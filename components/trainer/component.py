@@ -13,12 +13,12 @@ from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
 
-from components.trainer.distribution_argument import read_distribution
-from components.trainer.executor import Executor
-from components.trainer.settings import SETTINGS_KEY, Settings
-from pipeline.config.distribution import Distribution
-from pipeline.config.source import fingerprint_source
-from pipeline.errors import DeclarationError
+from tfx_estimator.components.trainer.distribution_argument import read_distribution
+from tfx_estimator.components.trainer.executor import Executor
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.source import fingerprint_source
+from tfx_estimator.pipeline.errors import DeclarationError
 
 
 class Trainer(tfx_trainer.Trainer):

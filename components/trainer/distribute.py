@@ -6,8 +6,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from components.trainer import replica_fixes
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import replica_fixes
+from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of a cluster whose RunConfig has none.
 SEED = 1

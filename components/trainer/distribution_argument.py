@@ -7,11 +7,11 @@ from typing import Any, Union
 
 from pydantic.v1 import ValidationError
 
-from pipeline.config.distribution import Distribution
-from pipeline.config.explain import explain
-from pipeline.config.problems import Problem
-from pipeline.config.strategy_checks import check_own_input, check_strategies
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.strategy_checks import check_own_input, check_strategies
+from tfx_estimator.pipeline.errors import DeclarationError
 
 _PATH = ("trainer", "distribution")
 

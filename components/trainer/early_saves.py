@@ -14,8 +14,8 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
-from components.trainer.cluster.orders import asked_to_stop
-from components.trainer.step_cell import StepCell
+from tfx_estimator.components.trainer.cluster.orders import asked_to_stop
+from tfx_estimator.components.trainer.step_cell import StepCell
 
 # Of the interval, until the first save has shown how far the others get.
 _FIRST_MARGIN = 0.2

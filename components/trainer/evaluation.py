@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from components.trainer.progress import ProgressWriter
-from pipeline.errors import ExportError
+from tfx_estimator.components.trainer.progress import ProgressWriter
+from tfx_estimator.pipeline.errors import ExportError
 
 
 class MetricsReporter(tf.estimator.Exporter):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components.trainer.input_probe import Batch, Spec, read_batches
-from components.trainer.scaling_trial import NotTriedError, Trial
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer.input_probe import Batch, Spec, read_batches
+from tfx_estimator.components.trainer.scaling_trial import NotTriedError, Trial
+from tfx_estimator.pipeline.errors import UserCodeError
 
 # Relative; rounding is a thousand times smaller.
 _SAME = 1e-3

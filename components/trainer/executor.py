@@ -14,10 +14,10 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
-from components.baseline_resolver import write_comparable
-from components.trainer import export, training_folder
-from components.trainer.job import Job
-from components.trainer.supervisor import Supervisor
+from tfx_estimator.components.baseline_resolver import write_comparable
+from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.supervisor import Supervisor
 
 
 class Executor(base_executor.BaseExecutor):

@@ -8,7 +8,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
-from pipeline.errors import ExportError
+from tfx_estimator.pipeline.errors import ExportError
 
 _EXPORTS = "exported"
 _DEFAULT = "serving_default"

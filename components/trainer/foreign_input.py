@@ -13,10 +13,10 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import function_utils, nest
 
-from components.trainer.batch_rows import KINDS, count_rows, take_rows
-from components.trainer.short_batches import fill_short_batches
-from data.input_fn import ExampleReader
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer.batch_rows import KINDS, count_rows, take_rows
+from tfx_estimator.components.trainer.short_batches import fill_short_batches
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.errors import UserCodeError
 
 InputFn = Callable[..., Any]
 _CONTEXT = "input_context"

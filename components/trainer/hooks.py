@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from components.trainer.progress import ProgressWriter
+from tfx_estimator.components.trainer.progress import ProgressWriter
 
 _EVERY_SECONDS = 0.5
 

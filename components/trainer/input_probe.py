@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from components.trainer import foreign_input
-from components.trainer.batch_rows import size_of
-from components.trainer.distribute import SEED
-from pipeline.config.distribution import Distribution
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import foreign_input
+from tfx_estimator.components.trainer.batch_rows import size_of
+from tfx_estimator.components.trainer.distribute import SEED
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
 
 # What trainer_fn returns.
 Spec = dict[str, Any]

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
 
 @dataclasses.dataclass(frozen=True)

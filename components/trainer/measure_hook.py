@@ -18,10 +18,10 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from components.trainer.batch_counter import BatchCounter
-from components.trainer.cluster.orders import CHIEF, PS, Orders
-from components.trainer.distribute import rebuild
-from components.trainer.measurement import TaskMeasurement, Window
+from tfx_estimator.components.trainer.batch_counter import BatchCounter
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, PS, Orders
+from tfx_estimator.components.trainer.distribute import rebuild
+from tfx_estimator.components.trainer.measurement import TaskMeasurement, Window
 
 _LOOK_SECONDS = 0.02
 # Far past the end of any measurement.

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from components.trainer.step_cell import StepCell
+from tfx_estimator.components.trainer.step_cell import StepCell
 
 _BEAT_SECONDS = 1.0
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from data.features import IMAGE, LABEL
-from data.preprocessing import decode_images
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.preprocessing import decode_images
 
 # Names of the serving inputs, and of their signatures.
 EXAMPLES = "examples"

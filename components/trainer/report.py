@@ -6,8 +6,8 @@ import logging
 import time
 from typing import Any, Optional
 
-from components.trainer.cluster.orders import CHIEF, Orders
-from components.trainer.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, Orders
+from tfx_estimator.components.trainer.outcome import Outcome, Restart
 
 logger = logging.getLogger("tfx_estimator.trainer")
 

@@ -18,19 +18,19 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from components.trainer import input_probe
-from components.trainer.evaluation_probe import try_evaluation
-from components.trainer.input_probe import Reading, Spec, read_batches
-from components.trainer.job import Job
-from components.trainer.scaling_changes import WEIGHTS, Change, Changes
-from components.trainer.scaling_trial import NotTriedError, Trial
-from model_fn.strategies import make_strategy
-from pipeline.config.distribution import Distribution, Strategy, TrainStrategy
-from pipeline.config.modules import find_arguments, find_module, is_project, is_source
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import input_probe
+from tfx_estimator.components.trainer.evaluation_probe import try_evaluation
+from tfx_estimator.components.trainer.input_probe import Reading, Spec, read_batches
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.scaling_changes import WEIGHTS, Change, Changes
+from tfx_estimator.components.trainer.scaling_trial import NotTriedError, Trial
+from tfx_estimator.model_fn.strategies import make_strategy
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.modules import find_arguments, find_module, is_project, is_source
+from tfx_estimator.pipeline.errors import UserCodeError
 
 MARKER = "scaling_probe.json"
-BUILT_IN = "components.trainer.trainer_fn.trainer_fn"
+BUILT_IN = "tfx_estimator.components.trainer.trainer_fn.trainer_fn"
 _IN_STEP = ("mirrored", "central_storage", "multi_worker_mirrored", "tpu")
 _REPLICAS = 2
 # The same update, but for rounding.

@@ -10,12 +10,12 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from components.trainer import foreign_input
-from components.trainer.batch_rows import KINDS, join_rows, size_of, take_rows
-from components.trainer.distribute import rebuild
-from components.trainer.input_probe import Batch, Spec
-from components.trainer.scaling_changes import Changes, compare
-from pipeline.errors import TfxEstimatorError, UserCodeError
+from tfx_estimator.components.trainer import foreign_input
+from tfx_estimator.components.trainer.batch_rows import KINDS, join_rows, size_of, take_rows
+from tfx_estimator.components.trainer.distribute import rebuild
+from tfx_estimator.components.trainer.input_probe import Batch, Spec
+from tfx_estimator.components.trainer.scaling_changes import Changes, compare
+from tfx_estimator.pipeline.errors import TfxEstimatorError, UserCodeError
 
 # Steps: where the first one changes nothing, as in a warm-up from 0, later ones may.
 _STEPS = (1, 5)

@@ -7,9 +7,9 @@ import json
 import os
 from typing import Any, Optional
 
-from pipeline.config import Declaration
-from pipeline.config.distribution import Distribution
-from pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Under this key the settings travel in TFX's `custom_config`.
 SETTINGS_KEY = "tfx_estimator"

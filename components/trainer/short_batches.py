@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from components.trainer.batch_rows import KINDS, count_rows, join_rows, no_rows, take_rows
+from tfx_estimator.components.trainer.batch_rows import KINDS, count_rows, join_rows, no_rows, take_rows
 
 
 def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:

@@ -23,19 +23,19 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from components.trainer import checkpoints, export, scaling_probe
-from components.trainer.cluster import plan
-from components.trainer.cluster.failure import Failure
-from components.trainer.cluster.group import Group
-from components.trainer.cluster.network import cluster_network
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, Orders, ask_to_stop
-from components.trainer.cluster.process import TaskProcess
-from components.trainer.cluster.signals import Signals
-from components.trainer.cluster.tf_config import TfConfig, resolve
-from components.trainer.job import Job
-from components.trainer.outcome import Outcome, Restart
-from components.trainer.report import Report
-from pipeline import errors
+from tfx_estimator.components.trainer import checkpoints, export, scaling_probe
+from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.components.trainer.cluster.failure import Failure
+from tfx_estimator.components.trainer.cluster.group import Group
+from tfx_estimator.components.trainer.cluster.network import cluster_network
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, Orders, ask_to_stop
+from tfx_estimator.components.trainer.cluster.process import TaskProcess
+from tfx_estimator.components.trainer.cluster.signals import Signals
+from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.report import Report
+from tfx_estimator.pipeline import errors
 
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.

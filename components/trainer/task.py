@@ -13,10 +13,10 @@ import signal
 import traceback
 from typing import Optional
 
-from components.trainer.cluster.orders import STOPPED, VISIBLE_GPUS, Orders, visible_gpus
-from components.trainer.job import Job, TaskFiles
-from components.trainer.progress import ProgressWriter, beat
-from pipeline.errors import TfxEstimatorError
+from tfx_estimator.components.trainer.cluster.orders import STOPPED, VISIBLE_GPUS, Orders, visible_gpus
+from tfx_estimator.components.trainer.job import Job, TaskFiles
+from tfx_estimator.components.trainer.progress import ProgressWriter, beat
+from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 _PR_SET_PDEATHSIG = 1
 # What TensorFlow raises where another task has gone, or a port was taken.
@@ -51,10 +51,10 @@ def main(argv: list[str]) -> int:
         os.environ["TF_CONFIG"] = orders.tf_config
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
-        from components.trainer import light_imports
+        from tfx_estimator.components.trainer import light_imports
 
         light_imports.apply()
-        from components.trainer import training
+        from tfx_estimator.components.trainer import training
 
         training.run(Job.load(job_path), orders, ProgressWriter(files.progress))
     except BaseException as error:
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 def _enter_network(orders: Orders) -> None:
     """Joins the cluster's private network, before any thread is there."""
     if orders.network:
-        from components.trainer.cluster.private_network import enter
+        from tfx_estimator.components.trainer.cluster.private_network import enter
 
         enter(orders.network)
 

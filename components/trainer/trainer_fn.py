@@ -11,15 +11,15 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components.trainer import receivers
-from components.trainer.export import rename_signatures
-from components.trainer.settings import SETTINGS_KEY, Settings
-from components.trainer.user_code import find_function, is_model_fn
-from data.features import IMAGE, LABEL
-from data.input_fn import ExampleReader
-from model_fn.classifier import make_model_fn
-from model_fn.run_config import make_run_config
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import receivers
+from tfx_estimator.components.trainer.export import rename_signatures
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.user_code import find_function, is_model_fn
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.errors import UserCodeError
 
 
 def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:

@@ -14,18 +14,23 @@ from tfx.components.util import udf_utils
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils
 
-from components.trainer import early_saves, evaluation, export, scaling_probe, tensorflow_fixes
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, WORKER, Orders
-from components.trainer.cluster.task_hooks import FailFastHook, NoEvaluationHook, StopHook, StoppedByRequestError
-from components.trainer.distribute import distribute
-from components.trainer.foreign_input import share
-from components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
-from components.trainer.job import Job
-from components.trainer.measure_hook import measured
-from components.trainer.progress import ProgressWriter
-from model_fn.strategies import configure_devices, make_strategy
-from pipeline.config.distribution import Distribution, Strategy, TrainStrategy
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import early_saves, evaluation, export, scaling_probe, tensorflow_fixes
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, EVALUATOR, EXPORTER, PROBE, PS, WORKER, Orders
+from tfx_estimator.components.trainer.cluster.task_hooks import (
+    FailFastHook,
+    NoEvaluationHook,
+    StopHook,
+    StoppedByRequestError,
+)
+from tfx_estimator.components.trainer.distribute import distribute
+from tfx_estimator.components.trainer.foreign_input import share
+from tfx_estimator.components.trainer.hooks import EvaluationProgressHook, TrainingProgressHook
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.measure_hook import measured
+from tfx_estimator.components.trainer.progress import ProgressWriter
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.errors import UserCodeError
 
 _TF_CONFIG = "TF_CONFIG"
 # What is reported by those that wait for others.

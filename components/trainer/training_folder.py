@@ -11,7 +11,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
 
-from components.trainer.settings import SETTINGS_KEY, keyed_distribution
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, keyed_distribution
 
 _FOLDER = "training"
 

@@ -6,7 +6,8 @@ import importlib
 import inspect
 from collections.abc import Callable
 
-from pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.errors import UserCodeError
 
 
 def find_function(target: str) -> Callable:
@@ -21,7 +22,7 @@ def find_function(target: str) -> Callable:
     Raises:
         UserCodeError: There is none.
     """
-    module_name, _, name = target.partition(":")
+    module_name, _, name = expand("trainer.model", target).partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

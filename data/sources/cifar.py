@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from data.sources.file_source import ExampleFile, FileSource, damaged
-from data.sources.source import SourceInfo
-from pipeline.config.data import DataSection
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, damaged
+from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.config.data import DataSection
 
 FORM = "CIFAR binary batches (data_batch_1.bin, ..., test_batch.bin; or CIFAR-100's train.bin, test.bin)"
 _SHAPE = (32, 32, 3)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from data.sources.fingerprint import of_files
-from data.sources.resize import resize_uint8
-from data.sources.source import ImageSource, SourceInfo
-from data.sources.splits import ExampleRange
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError
+from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError
 
 # Examples read at once.
 _BATCH = 256

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from data.sources.source import ImageSource
-from pipeline.config.data import DataSection
-from pipeline.errors import DataNotFoundError
+from tfx_estimator.data.sources.source import ImageSource
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataNotFoundError
 
 
 def is_folder(path: str) -> bool:
@@ -27,14 +27,14 @@ def open_folder(section: DataSection) -> ImageSource:
             expected="a folder of a prepared TFDS data set, IDX files or CIFAR binary batches",
             todo="change data.dataset",
         )
-    from data.sources.tfds_lookup import find_in_folder
+    from tfx_estimator.data.sources.tfds_lookup import find_in_folder
 
     found = find_in_folder(section, folder)
     if found is not None:
-        from data.sources.tfds_source import TfdsSource
+        from tfx_estimator.data.sources.tfds_source import TfdsSource
 
         return TfdsSource(section, found)
-    from data.sources import cifar, idx
+    from tfx_estimator.data.sources import cifar, idx
 
     for kind in (idx.IdxSource, cifar.CifarBinarySource):
         if kind.recognises(folder):

@@ -17,10 +17,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from data.sources.file_source import ExampleFile, FileSource, damaged
-from data.sources.source import SourceInfo
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, damaged
+from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError
 
 FORM = "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not)"
 _NAME = re.compile(r"^(train|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?$")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from data.sources.source import ImageSource
-from pipeline.config.data import DataSection
-from pipeline.errors import DataNotFoundError
+from tfx_estimator.data.sources.source import ImageSource
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 
@@ -26,18 +26,18 @@ def open_source(section: DataSection) -> ImageSource:
     # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
     dataset = section.dataset
     if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or "://" in dataset:
-        from data.sources.folder import open_folder
+        from tfx_estimator.data.sources.folder import open_folder
 
         return open_folder(section)
-    from data.sources.tfds_lookup import find_by_class, find_by_name
-    from data.sources.tfds_source import TfdsSource
+    from tfx_estimator.data.sources.tfds_lookup import find_by_class, find_by_name
+    from tfx_estimator.data.sources.tfds_source import TfdsSource
 
     if _BUILDER_CLASS.match(dataset):
         return TfdsSource(section, find_by_class(section))
     try:
         return TfdsSource(section, find_by_name(section))
     except DataNotFoundError:
-        from data.sources.folder import is_folder, open_folder
+        from tfx_estimator.data.sources.folder import is_folder, open_folder
 
         if is_folder(dataset):
             return open_folder(section)

@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from data.sources.splits import reject_overlap, resolve_split
-from pipeline.config.data import DataSection
+from tfx_estimator.data.sources.splits import reject_overlap, resolve_split
+from tfx_estimator.pipeline.config.data import DataSection
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from data.sources.splits import ExampleRange
+    from tfx_estimator.data.sources.splits import ExampleRange
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ImageSource(abc.ABC):
         self.section = section
 
     def __reduce__(self) -> tuple:
-        from data.sources.open import open_source
+        from tfx_estimator.data.sources.open import open_source
 
         return (open_source, (self.section,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from data.sources.source import SourceInfo
-from pipeline.config.data import DataSection
-from pipeline.errors import DataError
+from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataError
 
 
 def image_and_label(builder: Any) -> tuple[str, str]:

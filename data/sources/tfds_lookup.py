@@ -7,8 +7,8 @@ import difflib
 import importlib
 from typing import Any, Optional
 
-from pipeline.config.data import DataSection
-from pipeline.errors import DataNotFoundError
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataNotFoundError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ def find_by_name(section: DataSection) -> FoundBuilder:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import naming
 
-    import data.digits  # noqa: F401  registers the embedded data set with TFDS
+    import tfx_estimator.data.digits  # noqa: F401  registers the embedded data set with TFDS
 
     try:
         ns_name, kwargs = naming.parse_builder_name_kwargs(section.dataset)

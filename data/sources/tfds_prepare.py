@@ -15,9 +15,9 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import IO, Any
 
-from data.sources.tfds_lookup import is_prepared
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
+from tfx_estimator.data.sources.tfds_lookup import is_prepared
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
 
 _CONNECT_SECONDS = 5.0
 # For the other process's download and conversion; beyond, it rather hangs.

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from data.sources.fingerprint import of_files
-from data.sources.resize import resize_uint8
-from data.sources.source import ImageSource, SourceInfo
-from data.sources.splits import ExampleRange
-from data.sources.tfds_features import describe, image_and_label
-from data.sources.tfds_lookup import FoundBuilder, is_prepared
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataNotFoundError
+from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.data.sources.tfds_features import describe, image_and_label
+from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataNotFoundError
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20
@@ -58,7 +58,7 @@ class TfdsSource(ImageSource):
         """
         if self.is_prepared:
             return
-        from data.sources.tfds_prepare import prepare_builder
+        from tfx_estimator.data.sources.tfds_prepare import prepare_builder
 
         prepare_builder(self._builder, self.section)
         # Features such as class names may have become known; the prepared files are what counts.

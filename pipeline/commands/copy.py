@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the preset's text, header and comments included."""
-    from pipeline import presets
-    from pipeline.commands.output import write_file
+    from tfx_estimator.pipeline import presets
+    from tfx_estimator.pipeline.commands.output import write_file
 
     check_preset(args.preset)
     write_file(args.file, presets.path(args.preset).read_text(encoding="utf-8"), force=args.force)
@@ -34,9 +34,9 @@ def check_preset(name: str) -> None:
     Raises:
         DeclarationError: There is no such preset.
     """
-    from pipeline import presets
-    from pipeline.config.problems import nearest
-    from pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline import presets
+    from tfx_estimator.pipeline.config.problems import nearest
+    from tfx_estimator.pipeline.errors import DeclarationError
 
     if name not in presets.names():
         near = nearest(name, presets.names())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints each preset in one line; or one preset's header."""
-    from pipeline import presets
-    from pipeline.commands.copy import check_preset
+    from tfx_estimator.pipeline import presets
+    from tfx_estimator.pipeline.commands.copy import check_preset
 
     if args.name:
         check_preset(args.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.arguments import add_declaration
 
 HELP = "run the declared pipeline on this machine; in a task of a cluster (TF_CONFIG, srun), take part in its training"
 
@@ -18,24 +18,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
-    from pipeline.config import load
-    from pipeline.config.paths import check_workdir
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.paths import check_workdir
 
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir)
 
-    from components.trainer.cluster.plan import own_place
-    from components.trainer.cluster.tf_config import CHIEF, resolve
+    from tfx_estimator.components.trainer.cluster.plan import own_place
+    from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 
     place = resolve(os.environ)
     if place is not None:
         # That it is the declared cluster, before anything starts.
         own_place(place, loaded.declaration.trainer.distribution, attempt=1)
     if place is not None and place.task.type != CHIEF:
-        from pipeline.runners.join import join
+        from tfx_estimator.pipeline.runners.join import join
 
         return join(loaded, args.workdir, place)
 
-    from pipeline.runners.console import run_declaration
+    from tfx_estimator.pipeline.runners.console import run_declaration
 
     return run_declaration(loaded, args.workdir, place and place.cluster.addresses)

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schema, as of JSON Schema's draft 7."""
-    from pipeline.commands.output import write_file
-    from pipeline.config import Declaration
+    from tfx_estimator.pipeline.commands.output import write_file
+    from tfx_estimator.pipeline.config import Declaration
 
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}
     text = json.dumps(schema, indent=2) + "\n"

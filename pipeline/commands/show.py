@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.arguments import add_declaration
 
 HELP = "print the resolved declaration, with where each value came from"
 
@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the declaration; the YAML is itself a declaration that loads."""
-    from pipeline.config import load
-    from pipeline.config.render import render
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.render import render
 
     loaded = load(args.source, args.overrides)
     values = loaded.declaration.dict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.arguments import add_declaration
 
 HELP = "check a declaration; shows all problems at once"
 
@@ -17,13 +17,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks each source; returns 2 where one is wrong."""
-    from pipeline.config import load
-    from pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.errors import DeclarationError
 
     code = 0
     for source in args.source:
         try:
-            print(f"ok: {source}: {summarise(load(source, args.overrides).declaration)}")
+            loaded = load(source, args.overrides)
+            print(f"ok: {source}: {summarise(loaded.declaration)}")
+            for note in loaded.notes:
+                print(f"    note: {note}")
         except DeclarationError as error:
             print(f"tfx-estimator: {error}", file=sys.stderr)
             code = error.exit_code

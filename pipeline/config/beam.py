@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic.v1 import Field
 
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section
 
 
 class BeamSection(Section):

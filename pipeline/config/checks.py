@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from pipeline.config.code_checks import check_module_file, check_target
-from pipeline.config.declaration import Declaration
-from pipeline.config.network_checks import check_network
-from pipeline.config.paths import looks_like_folder, reject_folder
-from pipeline.config.problems import Problem
-from pipeline.config.run_fn_checks import check_run_fn
-from pipeline.config.splits import EXAMPLES, reject_split, split_names
-from pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.network_checks import check_network
+from tfx_estimator.pipeline.config.paths import looks_like_folder, reject_folder
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
+from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names
+from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 
 
 def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
@@ -69,7 +69,7 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
         yield Problem(both[1], what, "exactly one of the two", todo, value=trainer.module_file, depends=both)
     elif trainer.model is None and trainer.module_file is None:
         what = "neither trainer.model nor trainer.module_file is given"
-        todo = "set trainer.model: model_fn.networks:mnist_cnn, or your own `package.module:function`"
+        todo = "set trainer.model: mnist_cnn, or your own `package.module:function`"
         yield Problem("trainer.model", what, "exactly one of the two", todo, depends=both)
     if trainer.model is not None:
         yield from check_target("trainer.model", trainer.model, search_paths)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.config.modules import Names, defined_names, find_module, is_source
-from pipeline.config.own_names import check_own_names
-from pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.modules import Names, defined_names, find_module, is_source
+from tfx_estimator.pipeline.config.problems import Problem, nearest
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
@@ -28,10 +28,15 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
         The problems.
     """
     form = f"`package.module:{what}`"
+    built_in = SHORT_NAMES.get(path, {})
+    if target in built_in:
+        return []
     if not _TARGET.match(target):
-        return [Problem(path, "this is not of the right form", form, _form_hint(target), value=target)]
-    if hidden := check_own_names(path, target, search_paths):
-        return hidden
+        if built_in:
+            form = f"one of {', '.join(sorted(built_in))}; or {form}"
+        near = nearest(target, built_in)
+        todo = f"did you mean `{near}`?" if near else _form_hint(target)
+        return [Problem(path, "this is not of the right form", form, todo, value=target)]
     module_name, _, name = target.partition(":")
     module = find_module(module_name, search_paths)
     if module is None:
@@ -75,8 +80,6 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
     if not os.path.isfile(file):
         what = "this is a folder" if os.path.isdir(file) else "this is no regular file"
         return [Problem(path, what, expected, "name a Python file", value=file)]
-    if file.endswith(".py") and (hidden := check_own_names(path, file, search_paths)):
-        return hidden
     names, problem = _read(place)
     if names is None:
         return [Problem(path, problem, expected, "correct the file", value=file)]

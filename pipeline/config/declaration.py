@@ -6,15 +6,15 @@ import json
 
 from pydantic.v1 import Field, ValidationError, constr
 
-from pipeline.config.beam import BeamSection
-from pipeline.config.data import DataSection
-from pipeline.config.evaluator import EvaluatorSection
-from pipeline.config.pusher import PusherSection
-from pipeline.config.render import render
-from pipeline.config.section import Section
-from pipeline.config.trainer import TrainerSection
-from pipeline.config.transform import TransformSection
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.pusher import PusherSection
+from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.errors import DeclarationError
 
 _NAME = constr(regex=r"^[a-z][a-z0-9-]{0,62}\Z")
 
@@ -38,7 +38,7 @@ class Declaration(Section):
         if self.data.version is None:
             found["data.version"] = "the newest there is"
         if self.transform.preprocessing_fn is None and self.transform.module_file is None:
-            found["transform.preprocessing_fn"] = "data.preprocessing:preprocessing_fn"
+            found["transform.preprocessing_fn"] = "standardize"
         if self.trainer.save_checkpoints_steps is None:
             found["trainer.save_checkpoints_steps"] = str(self.trainer.checkpoint_steps)
         if self.trainer.eval_steps is None:

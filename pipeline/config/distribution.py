@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 from pydantic.v1 import ConstrainedInt, Field, confloat, conint, validator
 
-from pipeline.config.kinds import reject
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.kinds import reject
+from tfx_estimator.pipeline.config.section import Section
 
 # Strategies whose tasks are several processes.
 CLUSTER_STRATEGIES = ("multi_worker_mirrored", "parameter_server")

@@ -6,7 +6,7 @@ from typing import Literal, Optional
 
 from pydantic.v1 import Field, confloat
 
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section
 
 
 class EvaluatorSection(Section):

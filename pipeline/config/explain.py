@@ -9,10 +9,10 @@ from typing import Any, Literal, Optional, get_args, get_origin
 from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
-from pipeline.config import kinds, known
-from pipeline.config.declaration import Declaration
-from pipeline.config.problems import Problem, nearest
-from pipeline.config.yaml_text import Path, inline
+from tfx_estimator.pipeline.config import kinds, known
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
 

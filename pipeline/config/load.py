@@ -5,21 +5,22 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic.v1 import BaseModel, ValidationError
 
-from pipeline.config import read, render
-from pipeline.config.checks import check
-from pipeline.config.declaration import Declaration
-from pipeline.config.explain import explain, find_field
-from pipeline.config.kinds import is_class
-from pipeline.config.overrides import Override, apply_override, parse_overrides
-from pipeline.config.paths import resolve_paths
-from pipeline.config.problems import Problem, to_error
-from pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.config import read, render
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
+from tfx_estimator.pipeline.config.checks import check
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
+from tfx_estimator.pipeline.config.paths import resolve_paths
+from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
 
@@ -45,6 +46,7 @@ class Loaded:
         file: The file that was read.
         search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
             current one.
+        notes: What the user should know and need not change at once.
     """
 
     declaration: Declaration
@@ -52,6 +54,7 @@ class Loaded:
     source: str
     file: str
     search_paths: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loaded:
@@ -77,10 +80,12 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
     for override in parsed:
         draft.override(override)
     changed = draft.resolve_paths()
+    notes = tuple(draft.modernise_names())
     declaration = draft.validate()
     if draft.problems or declaration is None:
         raise to_error(draft.sorted_problems(), text.source)
-    return Loaded(declaration, _origins(declaration, draft, changed), text.source, text.file, draft.search_paths)
+    origins = _origins(declaration, draft, changed)
+    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes)
 
 
 @dataclass
@@ -111,6 +116,17 @@ class _Draft:
         """Makes paths absolute; returns those that changed."""
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
+
+    def modernise_names(self) -> Iterator[str]:
+        """Writes built-in functions by their short names; yields a note for each that was written otherwise."""
+        for dotted in SHORT_NAMES:
+            section, key = dotted.split(".")
+            values = self.values.get(section)
+            if not isinstance(values, dict) or not isinstance(written := values.get(key), str):
+                continue
+            values[key] = modern_name(dotted, written, self.search_paths)
+            if values[key] != written:
+                yield f"{self.where((section, key))}  {dotted}: {written} is now called `{values[key]}`"
 
     def validate(self) -> Declaration | None:
         """Types and checks the values, and notes every problem; None where too little is right to go on."""

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
-PROJECT_PACKAGES = frozenset({"pipeline", "components", "model_fn", "data"})
+import tfx_estimator
+
+PROJECT = "tfx_estimator"
 
 _EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
@@ -62,7 +63,7 @@ class Names:
 def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     """Finds a module the way `import` would, without importing it or its parents.
 
-    This project's own packages come first, then `search_paths`, then `sys.path`.
+    This project's own package comes first, then `search_paths`, then `sys.path`.
 
     Args:
         name: Dotted name.
@@ -72,30 +73,19 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
         The module, or None.
     """
     first = name.partition(".")[0]
-    own = [PROJECT_ROOT] if first in PROJECT_PACKAGES else []
+    own = [package_parent()] if first == PROJECT else []
     module = _in_folders(first, [*own, *map(Path, search_paths), *(Path(path or os.getcwd()) for path in sys.path)])
     return _submodule(module or _by_finders(first), name)
 
 
-def find_beside(name: str, folders: Iterable[str]) -> Module | None:
-    """Finds a module in these folders alone, as if this project's own packages were not there.
-
-    Args:
-        name: Dotted name.
-        folders: Where to look; this project's own folder is left out.
-
-    Returns:
-        The module, or None.
-    """
-    places = [place for place in map(Path, folders) if place.resolve() != PROJECT_ROOT]
-    return _submodule(_in_folders(name.partition(".")[0], places), name)
+def package_parent() -> Path:
+    """Returns the folder from which this project's package is imported: `src`, or site-packages."""
+    return Path(tfx_estimator.__file__).absolute().parents[1]
 
 
 def is_project(module: Module) -> bool:
     """Tells whether a module is one of this project's own."""
-    top = module.name.partition(".")[0]
-    places = [module.file] if module.file else list(module.folders)
-    return top in PROJECT_PACKAGES and any(place.is_relative_to(PROJECT_ROOT / top) for place in places)
+    return module.name.partition(".")[0] == PROJECT
 
 
 def is_installed(module: Module) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from pipeline.config.declaration import Declaration
-from pipeline.config.modules import find_arguments, find_module, is_source
-from pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.modules import find_arguments, find_module, is_source
+from tfx_estimator.pipeline.config.problems import Problem
 
 _SCORES = "probabilities"
 _OUTPUTS = (_SCORES, "logits", "class_ids")
@@ -27,7 +28,7 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
         The problems.
     """
     target = declaration.trainer.model
-    arguments = _arguments(target, search_paths) if target else None
+    arguments = _arguments(expand("trainer.model", target), search_paths) if target else None
     if arguments is None:
         return []
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.config.problems import Problem
-from pipeline.config.yaml_text import Path, inline, read_yaml
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.yaml_text import Path, inline, read_yaml
 
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pipeline.config.yaml_text import Path
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.errors import DeclarationError
 
 # These are always paths; data.dataset is one where it looks like one.
 PATHS: tuple[Path, ...] = (

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError
 
 _MAX_VALUE = 80
 

@@ -6,7 +6,7 @@ from typing import Optional
 
 from pydantic.v1 import Field
 
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section
 
 
 class PusherSection(Section):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from pipeline import presets
-from pipeline.config.problems import Problem, nearest, to_error
-from pipeline.config.yaml_text import Document, inline, read_yaml
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config.problems import Problem, nearest, to_error
+from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
+from tfx_estimator.pipeline.errors import DeclarationError
 
 _MAX_BYTES = 1_000_000
 _SUFFIXES = (".yaml", ".yml")

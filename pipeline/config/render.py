@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 # Comments further right than this would hide the values.
 _MAX_COLUMN = 60

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.config.code_checks import defines
-from pipeline.config.declaration import Declaration
-from pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.code_checks import defines
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
 
 _PATH = "trainer.distribution"
 _FILE = "trainer.module_file"

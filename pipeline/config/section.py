@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.v1 import BaseModel, Extra, validator
 from pydantic.v1.fields import ModelField
 
-from pipeline.config.kinds import reject
+from tfx_estimator.pipeline.config.kinds import reject
 
 
 class Section(BaseModel):

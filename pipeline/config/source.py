@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipeline.config.modules import Module, find_module, is_installed, is_source
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.modules import Module, find_module, is_installed, is_source
+from tfx_estimator.pipeline.errors import DeclarationError
 
 
 def fingerprint_source(target: str, search_paths: Sequence[str] = ()) -> str:
@@ -111,7 +111,7 @@ def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, 
 
 def _is_hashed(module: Module) -> bool:
     # The declaration is part of every cache key itself; the wording of an error does not change a model.
-    return not is_installed(module) and module.name.partition(".")[0] != "pipeline"
+    return not is_installed(module) and not module.name.startswith("tfx_estimator.pipeline")
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:

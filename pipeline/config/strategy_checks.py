@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Optional
 
-from pipeline.config.declaration import Declaration
-from pipeline.config.distribution import CLUSTER_STRATEGIES, Distribution, Strategy, TrainStrategy
-from pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.distribution import CLUSTER_STRATEGIES, Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.problems import Problem
 
 _PATH = "trainer.distribution"
 # What tells a process that somebody else started its cluster; one of them is always set there.

@@ -6,9 +6,9 @@ from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
-from pipeline.config.distribution import Distribution
-from pipeline.config.optimizer import Optimizer
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.section import Section
 
 # More is a slip of the finger, and past 2**63 an overflow.
 _MAX_STEPS = 1_000_000_000
@@ -21,7 +21,9 @@ class TrainerSection(Section):
 
     path: Literal["estimator"] = Field(default="estimator", description="the way of training")
     model: Optional[str] = Field(
-        default=None, description="`package.module:function`: a network function, or a whole Estimator model_fn"
+        default=None,
+        description="a built-in network (mnist_cnn, cifar_cnn, cifar_resnet); or `package.module:function`: a network "
+        "function, or a whole Estimator model_fn",
     )
     module_file: Optional[str] = Field(
         default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"

@@ -6,14 +6,14 @@ from typing import Optional
 
 from pydantic.v1 import Field
 
-from pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section
 
 
 class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
     preprocessing_fn: Optional[str] = Field(
-        default=None, description="`package.module:function`; null is `data.preprocessing:preprocessing_fn`"
+        default=None, description="`standardize`, which null is too; or `package.module:function`"
     )
     module_file: Optional[str] = Field(
         default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.config.problems import Problem, shorten
+from tfx_estimator.pipeline.config.problems import Problem, shorten
 
 Path = tuple[str, ...]
 

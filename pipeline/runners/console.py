@@ -16,13 +16,13 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
-from data.features import LABEL
-from pipeline.config import Loaded
-from pipeline.config.render import render
-from pipeline.places import Places
-from pipeline.runners.explain import explain
-from pipeline.runners.rendezvous import Rendezvous
-from pipeline.runners.terminal import in_order, quiet
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners.explain import explain
+from tfx_estimator.pipeline.runners.rendezvous import Rendezvous
+from tfx_estimator.pipeline.runners.terminal import in_order, quiet
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
@@ -62,11 +62,13 @@ def _make_logs(loaded: Loaded, places: Places) -> str:
 def _run(loaded: Loaded, places: Places, logs: str, console: Console) -> None:
     log = os.path.join(logs, "pipeline.log")
     console.print(f"[bold]{places.name}[/bold]  {loaded.source}  →  {places.home}")
+    for note in loaded.notes:
+        console.print(f"  note: {note}", markup=False)
     view = View(console)
     try:
         with view.waiting("starting TensorFlow and TFX"):
-            from pipeline.runners.local import LocalRunner, prepare
-            from pipeline.runners.results import collect
+            from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
+            from tfx_estimator.pipeline.runners.results import collect
 
             pipeline = prepare(loaded, places)
         LocalRunner(view).run(pipeline)

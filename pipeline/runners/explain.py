@@ -7,11 +7,11 @@ import traceback
 from pathlib import Path
 from typing import Optional
 
-from pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.config.modules import PROJECT, package_parent
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
 
 _LONGEST = 600
-_PROJECT = Path(__file__).resolve().parents[2]
-_OWN_PACKAGES = tuple(str(_PROJECT / name) for name in ("pipeline", "components", "model_fn", "data"))
+_PACKAGE = str(package_parent() / PROJECT)
 
 
 def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError:
@@ -58,7 +58,7 @@ def _user_lines(error: BaseException) -> list[str]:
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename
-        and not frame.filename.startswith((library, "<", *_OWN_PACKAGES))
+        and not frame.filename.startswith((library, "<", _PACKAGE))
         and Path(frame.filename).exists()
         and "__autograph_generated" not in frame.filename
     ]

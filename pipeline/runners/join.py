@@ -10,13 +10,13 @@ from typing import Any, Optional
 
 from rich.console import Console
 
-from pipeline.config import Loaded
-from pipeline.errors import PipelineError
-from pipeline.places import Places
-from pipeline.runners.console import View
-from pipeline.runners.explain import explain
-from pipeline.runners.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
-from pipeline.runners.terminal import in_order, quiet
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners.console import View
+from tfx_estimator.pipeline.runners.explain import explain
+from tfx_estimator.pipeline.runners.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
+from tfx_estimator.pipeline.runners.terminal import in_order, quiet
 
 _POLL_SECONDS = 0.2
 # Without a sign of the chief's life.
@@ -63,8 +63,8 @@ def _take_part(loaded: Loaded, places: Places, place: Any, view: View) -> str:
         job_path = _find_job(meeting, places, loaded.declaration.trainer.start_timeout)
     if job_path is None:
         return "the chief had nothing to train"
-    from components.trainer.job import Job
-    from components.trainer.supervisor import Supervisor
+    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.supervisor import Supervisor
 
     chief = _Chief(meeting)
     # Parameter servers do not end by themselves.

@@ -25,12 +25,12 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
-from data.sources import open_source
-from pipeline.build import create_pipeline
-from pipeline.config import Loaded, load
-from pipeline.config.paths import check_workdir
-from pipeline.errors import TfxEstimatorError
-from pipeline.places import Places, only_run
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.build import create_pipeline
+from tfx_estimator.pipeline.config import Loaded, load
+from tfx_estimator.pipeline.config.paths import check_workdir
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.places import Places, only_run
 
 
 @dataclass(frozen=True)

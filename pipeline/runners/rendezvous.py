@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from pipeline.places import Places
+from tfx_estimator.pipeline.places import Places
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
 _BEAT_SECONDS = 2.0

@@ -14,10 +14,10 @@ from tfx.orchestration import metadata
 from tfx.types import Artifact
 from tfx.types.artifact_utils import deserialize_artifact
 
-from components.tfds_example_gen.properties import label_names
-from components.trainer.outcome import Restart
-from pipeline.places import Places
-from pipeline.runners.local import NodeRun
+from tfx_estimator.components.tfds_example_gen.properties import label_names
+from tfx_estimator.components.trainer.outcome import Restart
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners.local import NodeRun
 
 
 @dataclass

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-from pipeline.errors import PipelineError
-from pipeline.places import Places, only_run
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.places import Places, only_run
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfx.orchestration.pipeline import Pipeline
 
-from pipeline.runners.local import LocalRunner, NodeRun
 from tests.bench.measure import Clock
+from tfx_estimator.pipeline.runners.local import LocalRunner, NodeRun
 
 
 class CpuListener:

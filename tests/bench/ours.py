@@ -6,7 +6,7 @@ import glob
 import os
 from typing import Any, Optional
 
-from pipeline.config import Declaration
+from tfx_estimator.pipeline.config import Declaration
 
 
 def declaration(name: str, data_dir: Optional[str], batch_size: int, steps: int, optimizer: dict) -> Declaration:
@@ -27,7 +27,7 @@ def declaration(name: str, data_dir: Optional[str], batch_size: int, steps: int,
             "name": name,
             "data": {"dataset": "mnist", "data_dir": data_dir},
             "trainer": {
-                "model": "model_fn.networks:mnist_cnn",
+                "model": "mnist_cnn",
                 "train_steps": steps,
                 "global_batch_size": batch_size,
                 "save_checkpoints_steps": steps,
@@ -51,8 +51,8 @@ def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.pipeline import RunOptions
 
-    from pipeline.build import create_pipeline
-    from pipeline.places import Places
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.places import Places
 
     declared = declaration("bench-input", data_dir, 64, 1000, {})
     places = Places(workdir, declared.name)
@@ -78,8 +78,8 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
     """
     from tfx.components.trainer.fn_args_utils import FnArgs
 
-    from components.trainer.settings import SETTINGS_KEY, Settings
-    from components.trainer.trainer_fn import trainer_fn
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.trainer_fn import trainer_fn
 
     optimizer = {"name": "sgd", "learning_rate": 1e-4, "schedule": "constant"}
     declared = declaration("bench-training", None, batch_size, steps, optimizer)

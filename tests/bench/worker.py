@@ -188,8 +188,8 @@ def train(
 
         tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=hooks)
         return
-    from components.trainer import tensorflow_fixes
     from tests.bench import ours
+    from tfx_estimator.components.trainer import tensorflow_fixes
 
     tensorflow_fixes.apply()  # as a training task does
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
@@ -210,9 +210,9 @@ def _supervised() -> list[Any]:
     import threading
     import time
 
-    from components.trainer.cluster.task_hooks import FailFastHook, StopHook
-    from components.trainer.hooks import TrainingProgressHook
-    from components.trainer.progress import ProgressReader, ProgressWriter, beat
+    from tfx_estimator.components.trainer.cluster.task_hooks import FailFastHook, StopHook
+    from tfx_estimator.components.trainer.hooks import TrainingProgressHook
+    from tfx_estimator.components.trainer.progress import ProgressReader, ProgressWriter, beat
 
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "progress.jsonl")
@@ -255,9 +255,9 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
             pipeline = tfx_mnist.create_pipeline(floats, folder, steps, batch_size)
             serving = Path(folder, "serving")
         else:
-            from pipeline.build import create_pipeline
-            from pipeline.places import Places
             from tests.bench import ours
+            from tfx_estimator.pipeline.build import create_pipeline
+            from tfx_estimator.pipeline.places import Places
 
             optimizer = {"name": "momentum", "learning_rate": 0.05, "momentum": 0.9, "schedule": "constant"}
             declared = ours.declaration("bench", data_dir, batch_size, steps, optimizer)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 def test_data_end_with_a_batch_for_every_replica(count, batch, replicas):
     import tensorflow as tf
 
-    from data.sharding import batch_sizes
+    from tfx_estimator.data.sharding import batch_sizes
 
     dataset = tf.data.Dataset.range(count)
     sizes = batch_sizes(dataset, batch, replicas)

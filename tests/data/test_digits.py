@@ -13,8 +13,8 @@ pytestmark = pytest.mark.unit
 
 _PREPARE = """
 import sys
-from data.sources import open_source
-from pipeline.config.data import DataSection
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.data import DataSection
 source = open_source(DataSection(dataset="digits", data_dir=sys.argv[1]))
 source.prepare()
 print(source.split_sizes()["train"])
@@ -22,7 +22,7 @@ print(source.split_sizes()["train"])
 
 
 def test_a_digit_gets_mnists_form():
-    from data.digits import upscale
+    from tfx_estimator.data.digits import upscale
 
     image = np.zeros((8, 8))
     image[3, 3] = 16
@@ -39,7 +39,7 @@ def test_a_digit_gets_mnists_form():
 
 
 def test_upscaling_is_bilinear_and_keeps_a_flat_image_flat():
-    from data.digits import upscale
+    from tfx_estimator.data.digits import upscale
 
     assert (upscale(np.full((8, 8), 8.0))[2:-2, 2:-2] == round(8 * 255 / 16)).all()
     ramp = upscale(np.tile(np.arange(8.0) * 2, (8, 1)))[10, 3:25, 0].astype(int)
@@ -51,9 +51,9 @@ def test_upscaling_is_bilinear_and_keeps_a_flat_image_flat():
 def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
     from sklearn.datasets import load_digits
 
-    from data.digits import upscale
-    from data.sources import open_source
-    from pipeline.config.data import DataSection
+    from tfx_estimator.data.digits import upscale
+    from tfx_estimator.data.sources import open_source
+    from tfx_estimator.pipeline.config.data import DataSection
 
     source = open_source(DataSection(dataset="digits", data_dir=str(tmp_path)))
     assert source.info.image_shape == (28, 28, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.errors import DataError, DeclarationError
+from tfx_estimator.pipeline.errors import DataError, DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -50,8 +50,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def make_reader(files: list[str]):
     import tensorflow as tf
 
-    from data.input_fn import ExampleReader
-    from data.preprocessing import decode_images
+    from tfx_estimator.data.input_fn import ExampleReader
+    from tfx_estimator.data.preprocessing import decode_images
 
     def make(image_shape=(2, 2, 1), **values):
         settings = {
@@ -218,7 +218,7 @@ def test_pipelines_of_differing_tf1_graphs_agree_on_the_order(reader):
 def test_pipelines_share_real_images(make_reader, tmp_path):
     from sklearn.datasets import load_digits
 
-    from data.digits import upscale
+    from tfx_estimator.data.digits import upscale
 
     data = load_digits()
     digits = [(upscale(image).tobytes(), int(label)) for image, label in zip(data.images[:500], data.target)]
@@ -243,7 +243,7 @@ def test_pipelines_share_real_images(make_reader, tmp_path):
 
 @pytest.mark.parametrize("pipelines", PIPELINES)
 def test_pipelines_that_share_by_file_have_disjoint_files(files, pipelines):
-    from data.sharding import own_files
+    from tfx_estimator.data.sharding import own_files
 
     shares = [own_files(files[::-1], context(pipelines, index)) for index in range(pipelines)]
     assert sorted(path for share in shares for path in share) == files
@@ -275,7 +275,7 @@ def test_file_sharding_makes_no_difference_to_a_single_pipeline(reader):
 
 
 def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
-    from data.sharding import own_files
+    from tfx_estimator.data.sharding import own_files
 
     sizes = {"a": 5, "b": 0, "c": 7, "d": 0}
     for name, size in sizes.items():

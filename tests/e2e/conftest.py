@@ -37,7 +37,7 @@ class Workdir:
         Returns:
             What it printed.
         """
-        command = [sys.executable, "-m", "pipeline", "run", *args, "--workdir", str(self.path)]
+        command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=PROJECT, check=False)
         said = done.stdout + done.stderr
         assert done.returncode == code, said

@@ -18,7 +18,7 @@ def declare(tmp_path: Path):
         declaration = {
             "name": "bad",
             "data": {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}, "shards": 2},
-            "trainer": {"model": "model_fn.networks:mnist_cnn", "train_steps": 20},
+            "trainer": {"model": "mnist_cnn", "train_steps": 20},
         }
         for name, values in sections.items():
             declaration.setdefault(name, {}).update(values)
@@ -72,7 +72,9 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, 
 
 def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(workdir, declare, tmp_path):
     # Five poolings of a 28x28 image leave nothing to pool.
-    network = "from model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
+    network = (
+        "from tfx_estimator.model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
+    )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
     said = workdir.run(declare(trainer={"model": "wrong:network"}), code=5)
@@ -105,7 +107,7 @@ def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):
 
 
 def test_a_users_module_named_like_one_of_ours_does_not_hide_it(workdir, declare, tmp_path):
-    (tmp_path / "own_network.py").write_text("from model_fn.networks import mnist_cnn as network\n")
+    (tmp_path / "own_network.py").write_text("from tfx_estimator.model_fn.networks import mnist_cnn as network\n")
     for name in ("data", "components", "model_fn", "pipeline"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong module')\n")
     workdir.run(declare(trainer={"model": "own_network:network"}))

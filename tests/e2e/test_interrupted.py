@@ -28,7 +28,7 @@ STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints
     ],
 )
 def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
-    command = [sys.executable, "-m", "pipeline", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
+    command = [sys.executable, "-m", "tfx_estimator", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
     run = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         step = _wait_for_checkpoint(workdir.path / "digits" / "artifacts" / "Trainer" / "training")

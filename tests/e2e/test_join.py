@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -21,7 +21,7 @@ SETTINGS = ["trainer.train_steps=100", "trainer.distribution.train={strategy: mu
 def _start(workdir: Path, index: int, environment: dict[str, str], *settings: str) -> subprocess.Popen:
     overrides = [part for each in (*SETTINGS, *settings) for part in ("--set", each)]
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "run", "digits", "--workdir", str(workdir), *overrides],
+        [sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", str(workdir), *overrides],
         cwd=PROJECT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

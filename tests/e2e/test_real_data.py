@@ -63,7 +63,7 @@ def test_fashion_mnist_from_idx_files_reaches_88_percent(workdir, tmp_path):
     declaration = {
         "name": "fashion",
         "data": {"dataset": str(FASHION_MNIST)},
-        "trainer": {"model": "model_fn.networks:mnist_cnn", "train_steps": 1500, "global_batch_size": 128},
+        "trainer": {"model": "mnist_cnn", "train_steps": 1500, "global_batch_size": 128},
         "evaluator": {"min_accuracy": 0.88},
     }
     path = tmp_path / "fashion.yaml"

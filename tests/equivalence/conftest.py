@@ -108,8 +108,8 @@ class Trainings:
         return [self._done[key] for key in keys]
 
     def _train(self, root: Path, values: dict[str, Any]) -> Trained:
-        from components.trainer.settings import Settings
-        from pipeline.config import Declaration
+        from tfx_estimator.components.trainer.settings import Settings
+        from tfx_estimator.pipeline.config import Declaration
 
         images = self._images(values.pop("data"))
         values.pop("name", None)
@@ -237,8 +237,8 @@ def _write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], 
     from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
     from tfx.types import standard_artifacts
 
-    from components.image_schema_gen.executor import image_schema
-    from data.preprocessing import decode_images, preprocessing_fn
+    from tfx_estimator.components.image_schema_gen.executor import image_schema
+    from tfx_estimator.data.preprocessing import decode_images, preprocessing_fn
 
     shape = splits["train"][0].shape[1:]
 

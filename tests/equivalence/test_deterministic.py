@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 @pytest.mark.parametrize(
     ("train", "data", "network"),
     [
-        (ONE_DEVICE, "cifar10 exact", {"model": "model_fn.networks:cifar_cnn"}),
+        (ONE_DEVICE, "cifar10 exact", {"model": "cifar_cnn"}),
         # Keras's own dropout: random operations want a seed under determinism.
         pytest.param(
             MULTI_WORKER,

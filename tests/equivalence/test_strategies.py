@@ -54,7 +54,7 @@ def as_shipped(train: dict) -> dict:
     """
     return {
         "data": "mnist",
-        "model": "model_fn.networks:mnist_cnn",
+        "model": "mnist_cnn",
         "train_steps": STEPS,
         "global_batch_size": 32,
         "intra_op_threads": 1,

@@ -13,12 +13,12 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from components.trainer import tensorflow_fixes
-from model_fn.classifier import make_model_fn
-from model_fn.strategies import configure_devices, make_strategy
-from pipeline.config.distribution import TrainStrategy
 from tests.equivalence.conftest import read_losses, read_weights
 from tests.equivalence.user.own_networks import in_float64
+from tfx_estimator.components.trainer import tensorflow_fixes
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
 SECTIONS = {
     "one_device": TrainStrategy(),

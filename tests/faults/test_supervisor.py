@@ -15,10 +15,10 @@ import psutil
 import pytest
 from tfx.types import artifact_utils
 
-from components.trainer.cluster import plan
-from pipeline import errors
 from tests.faults.conftest import INTERVAL, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault
+from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -18,9 +18,9 @@ def main(path: str) -> int:
     """
     from tfx.types import artifact_utils
 
-    from components.trainer.settings import Settings
-    from pipeline.errors import TfxEstimatorError
     from tests.components.trainer.conftest import Training
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
 
     said = json.loads(Path(path).read_text())
     training = Training(Path(said["root"]), artifact_utils.parse_artifact_dict(said["inputs"]))

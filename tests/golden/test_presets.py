@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline import presets
-from pipeline.__main__ import main
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline import presets
 
 pytestmark = pytest.mark.golden
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.trainer.cluster.tf_config import Cluster, read, tf_configs
+from tfx_estimator.components.trainer.cluster.tf_config import Cluster, read, tf_configs
 
 pytestmark = pytest.mark.golden
 

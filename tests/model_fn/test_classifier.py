@@ -34,7 +34,7 @@ def linear(num_classes: int):
 def estimator(network, model_dir, **values):
     import tensorflow as tf
 
-    from model_fn.classifier import make_model_fn
+    from tfx_estimator.model_fn.classifier import make_model_fn
 
     return tf.estimator.Estimator(make_model_fn(network), str(model_dir), params=params(**values))
 
@@ -100,7 +100,7 @@ def test_evaluation_is_the_true_mean_over_uneven_batches(tmp_path):
 
 
 def test_the_seed_decides_the_initial_weights(tmp_path):
-    from model_fn.networks import mnist_cnn
+    from tfx_estimator.model_fn.networks import mnist_cnn
 
     kernels = [
         estimator(mnist_cnn, tmp_path / name, seed=seed, optimizer={"learning_rate": 1e-12})
@@ -135,8 +135,8 @@ def test_predictions_are_probabilities_of_the_logits(tmp_path):
 def test_networks_have_the_stated_size_and_learn(tmp_path, network, shape, weights):
     import tensorflow as tf
 
-    from model_fn import networks
-    from model_fn.classifier import make_model_fn
+    from tfx_estimator.model_fn import networks
+    from tfx_estimator.model_fn.classifier import make_model_fn
 
     build = getattr(networks, network)
     model = build(10)
@@ -156,7 +156,7 @@ def test_networks_have_the_stated_size_and_learn(tmp_path, network, shape, weigh
 def test_batch_normalisation_keeps_moving_averages(tmp_path):
     import tensorflow as tf
 
-    from model_fn.classifier import make_model_fn
+    from tfx_estimator.model_fn.classifier import make_model_fn
 
     def network(num_classes):
         layers = tf.keras.layers
@@ -175,7 +175,7 @@ def test_batch_normalisation_keeps_moving_averages(tmp_path):
 def test_pooling_before_bias_and_relu_is_the_same_function():
     import tensorflow as tf
 
-    from model_fn.layers import PooledConv2D
+    from tfx_estimator.model_fn.layers import PooledConv2D
 
     layers = tf.keras.layers
     images = tf.constant(np.random.default_rng(5).normal(size=(6, 9, 11, 3)).astype(np.float32))

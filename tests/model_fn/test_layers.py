@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
 def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
     import tensorflow as tf
 
-    from model_fn.layers import SynchronizedBatchNormalization
+    from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 
     inputs = tf.constant(np.random.default_rng(1).normal(2.0, 3.0, size=shape).astype(np.float32))
     results = []
@@ -44,7 +44,7 @@ def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
 def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_its_config():
     import tensorflow as tf
 
-    from model_fn.layers import SynchronizedBatchNormalization
+    from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 
     layer = SynchronizedBatchNormalization.from_config(SynchronizedBatchNormalization(0.8, 0.01).get_config())
     assert (layer.momentum, layer.epsilon) == (0.8, 0.01)
@@ -55,7 +55,7 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
 
 
 def test_a_synchronized_resnet_has_the_weights_of_the_other():
-    from model_fn.networks import cifar_resnet
+    from tfx_estimator.model_fn.networks import cifar_resnet
 
     shapes = []
     for synchronized in (False, True):
@@ -69,7 +69,7 @@ def drop(images=IMAGES, rate=0.25, units=400, step=3, seed=5, layers=1):
     """What is left of ones after dropout in a training step: float [layers, images, units]."""
     import tensorflow as tf
 
-    from model_fn.layers import StatelessDropout, dropout_keys
+    from tfx_estimator.model_fn.layers import StatelessDropout, dropout_keys
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         global_step = tf.compat.v1.train.get_or_create_global_step()
@@ -110,7 +110,7 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
 def test_dropout_passes_everything_on_outside_of_training():
     import tensorflow as tf
 
-    from model_fn.layers import StatelessDropout
+    from tfx_estimator.model_fn.layers import StatelessDropout
 
     inputs = tf.ones([4, 6])
     assert StatelessDropout(0.9)(inputs, training=False) is inputs
@@ -120,7 +120,7 @@ def test_dropout_passes_everything_on_outside_of_training():
 def test_dropout_that_does_not_know_its_examples_says_what_to_do():
     import tensorflow as tf
 
-    from model_fn.layers import StatelessDropout
+    from tfx_estimator.model_fn.layers import StatelessDropout
 
     with tf.Graph().as_default(), pytest.raises(UserCodeError, match="with dropout_keys"):
         tf.keras.Sequential([StatelessDropout(0.5)])(tf.ones([4, 6]), training=True)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 def rate(step: int, steps: int = 100, **section) -> float:
     import tensorflow as tf
 
-    from model_fn.optimizers import learning_rate
+    from tfx_estimator.model_fn.optimizers import learning_rate
 
     return float(learning_rate(Optimizer(learning_rate=0.2, **section), steps, tf.constant(step, tf.int64)))
 
@@ -44,7 +44,7 @@ def test_the_warm_up_is_linear_and_the_cosine_starts_after_it():
 def test_each_name_builds_its_optimizer(name, kind):
     import tensorflow as tf
 
-    from model_fn.optimizers import make_optimizer
+    from tfx_estimator.model_fn.optimizers import make_optimizer
 
     with tf.Graph().as_default():
         assert type(make_optimizer(Optimizer(name=name), tf.constant(0.1))).__name__ == kind

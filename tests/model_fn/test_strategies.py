@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from model_fn.strategies import make_strategy
-from pipeline.config.distribution import TrainStrategy
-from pipeline.errors import DeclarationError
+from tfx_estimator.model_fn.strategies import make_strategy
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -25,9 +25,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = """
 import json, sys
 import tensorflow as tf
-from model_fn.strategies import configure_devices, make_strategy
-from pipeline.config.distribution import Strategy, TrainStrategy
-from pipeline.errors import DeclarationError
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
+from tfx_estimator.pipeline.errors import DeclarationError
 
 def describe(section):
     try:
@@ -137,9 +137,9 @@ def test_strategies_that_use_some_of_the_devices():
 ON_GPUS = """
 import json, os, sys
 import tensorflow as tf
-from model_fn.strategies import configure_devices, make_strategy
-from pipeline.config.distribution import TrainStrategy
-from pipeline.errors import DeclarationError
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.errors import DeclarationError
 
 physical, logical = tf.config.list_physical_devices, tf.config.list_logical_devices
 

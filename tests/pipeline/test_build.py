@@ -24,9 +24,9 @@ NODES = [
 
 
 def build(tmp_path, *overrides: str, places=None):
-    from pipeline.build import create_pipeline
-    from pipeline.config import load
-    from pipeline.places import Places
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.places import Places
 
     loaded = load("digits", overrides)
     return create_pipeline(loaded.declaration, places or Places(str(tmp_path), "digits"), loaded.search_paths)
@@ -67,7 +67,7 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
         ("trainer.keep_checkpoint_max=9", False),
         ("data.download=false", False),
         ("trainer.optimizer.learning_rate=0.5", True),
-        ("trainer.model=model_fn.networks:cifar_cnn", True),
+        ("trainer.model=cifar_cnn", True),
     ],
 )
 def test_only_what_decides_the_model_changes_the_trainers_cache_key(tmp_path, override, changes):
@@ -76,8 +76,8 @@ def test_only_what_decides_the_model_changes_the_trainers_cache_key(tmp_path, ov
 
 
 def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
-    from pipeline.build import eval_config
-    from pipeline.config.evaluator import EvaluatorSection
+    from tfx_estimator.pipeline.build import eval_config
+    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
     config = eval_config(EvaluatorSection(min_accuracy=0.9, max_accuracy_drop=0.02))
     (accuracy,) = [m for m in config.metrics_specs[0].metrics if m.class_name == "SparseCategoricalAccuracy"]
@@ -90,8 +90,8 @@ def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
 
 
 def test_no_baseline_is_compared_where_the_declaration_says_so():
-    from pipeline.build import eval_config
-    from pipeline.config.evaluator import EvaluatorSection
+    from tfx_estimator.pipeline.build import eval_config
+    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
     config = eval_config(EvaluatorSection(max_accuracy_drop=None))
     assert not config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold.HasField("change_threshold")
@@ -99,6 +99,7 @@ def test_no_baseline_is_compared_where_the_declaration_says_so():
 
 def test_components_that_are_not_used_are_not_imported():
     # `tfx.v1` brings google.cloud.aiplatform: as many seconds as TensorFlow.
-    code = "import pipeline.build, sys; print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
+    code = "import tfx_estimator.pipeline.build, sys\n"
+    code += "print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from components.trainer.cluster.orders import STOPPED
-from components.trainer.cluster.process import TaskProcess
-from pipeline import errors
+from tfx_estimator.components.trainer.cluster.orders import STOPPED
+from tfx_estimator.components.trainer.cluster.process import TaskProcess
+from tfx_estimator.pipeline import errors
 
 # Shells and schedulers add the signal's number to it.
 _SIGNALLED = 128

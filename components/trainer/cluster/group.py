@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-from components.trainer.cluster import failure
-from components.trainer.cluster.failure import Failure
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, Orders
-from components.trainer.cluster.process import TaskProcess
+from tfx_estimator.components.trainer.cluster import failure
+from tfx_estimator.components.trainer.cluster.failure import Failure
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, Orders
+from tfx_estimator.components.trainer.cluster.process import TaskProcess
 
 # How long to look for the cause behind an error that only says that another task has gone.
 _CAUSE_SECONDS = 5.0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tfx.types import artifact_utils
 
-from components.trainer.job import Job
-from pipeline.config.distribution import Distribution
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.pipeline.config.distribution import Distribution
 
 logger = logging.getLogger("tfx_estimator.trainer")
 
@@ -33,7 +33,7 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
     if distribution.network == "host":
         yield ()
         return
-    from components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
+    from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 
     inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
     uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]

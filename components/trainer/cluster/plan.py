@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
-from components.trainer.cluster.orders import (
+from tfx_estimator.components.trainer.cluster.orders import (
     CHIEF,
     EVALUATOR,
     EXPORTER,
@@ -17,10 +17,10 @@ from components.trainer.cluster.orders import (
     Orders,
     allotted_gpus,
 )
-from components.trainer.cluster.ports import free_ports
-from components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
-from pipeline.config.distribution import Devices, Distribution
-from pipeline.errors import DeclarationError
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
+from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.errors import DeclarationError
 
 # Of NVIDIA's driver: an entry for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"

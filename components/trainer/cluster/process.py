@@ -11,17 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Optional
 
-from components.trainer.cluster.orders import Orders
-from components.trainer.job import TaskFiles
-from components.trainer.progress import ProgressReader
+from tfx_estimator.components.trainer.cluster.orders import Orders
+from tfx_estimator.components.trainer.job import TaskFiles
+from tfx_estimator.components.trainer.progress import ProgressReader
+from tfx_estimator.pipeline.config.modules import package_parent
 
-_PROJECT = str(Path(__file__).resolve().parents[3])
-# Not `-m`, which puts the current folder first: a user's own `data.py` there would hide the project's `data`.
+_PACKAGE = str(package_parent())
+# Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
 _TASK = (
-    f"import sys; sys.path[0] = {_PROJECT!r}; from components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
+    f"import sys; sys.path[0] = {_PACKAGE!r}; "
+    "from tfx_estimator.components.trainer import task; sys.exit(task.main(sys.argv[1:]))"
 )
 _LOG_LINES = 15
 _LATE_LOOK_SECONDS = 5.0

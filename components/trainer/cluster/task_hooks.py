@@ -8,8 +8,8 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
-from components.trainer.cluster.orders import asked_to_stop
-from components.trainer.progress import ProgressWriter
+from tfx_estimator.components.trainer.cluster.orders import asked_to_stop
+from tfx_estimator.components.trainer.progress import ProgressWriter
 
 _LOOK_SECONDS = 0.1
 

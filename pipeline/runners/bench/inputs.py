@@ -14,11 +14,11 @@ from tfx.orchestration.portable import inputs_utils, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
 
-from components.trainer.job import Job
-from components.trainer.settings import SETTINGS_KEY, Settings
-from pipeline.config import Declaration, Loaded
-from pipeline.places import Places
-from pipeline.runners.local import Listener, LocalRunner, prepare
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners.local import Listener, LocalRunner, prepare
 
 _TRAINER = "Trainer"
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from components.trainer.measurement import MEASURE, TaskMeasurement, Window
-from components.trainer.supervisor import Supervisor
-from pipeline.config import Declaration
-from pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
-from pipeline.runners.bench.inputs import TrainerInputs
-from pipeline.runners.bench.plan import Plan, Run
-from pipeline.runners.bench.strategies import available_cores
+from tfx_estimator.components.trainer.measurement import MEASURE, TaskMeasurement, Window
+from tfx_estimator.components.trainer.supervisor import Supervisor
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.runners.bench.inputs import TrainerInputs
+from tfx_estimator.pipeline.runners.bench.plan import Plan, Run
+from tfx_estimator.pipeline.runners.bench.strategies import available_cores
 
 # Of the cores; where others took more, nothing can be estimated.
 _LEAST_LEFT = 0.05

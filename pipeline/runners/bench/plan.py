@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.config.paths import reject_folder
-from pipeline.errors import DeclarationError
-from pipeline.runners.bench.strategies import Contender
+from tfx_estimator.pipeline.config.paths import reject_folder
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.runners.bench.strategies import Contender
 
 JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 _MAX_STEPS = 1_000_000

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pipeline.runners.bench.measure import Measurement
-from pipeline.runners.bench.results import Comparison, Result
+from tfx_estimator.pipeline.runners.bench.measure import Measurement
+from tfx_estimator.pipeline.runners.bench.results import Comparison, Result
 
 _BAR, _BEST, _DOT, _MARK = "#9db8d2", "#2f6da8", "#222222", "#b03030"
 _DPI = 150

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.runners.bench.results import Comparison, Result
+from tfx_estimator.pipeline.runners.bench.results import Comparison, Result
 
 _INPUT = (
     "share of the time that goes when every batch is the same one in memory. Where a process has one core (one_core,"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from pipeline.runners.bench.measure import Measurement
+from tfx_estimator.pipeline.runners.bench.measure import Measurement
 
 # Shorter windows say more about the moment than about the strategy.
 _LEAST_SECONDS = 2.0

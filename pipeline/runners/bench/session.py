@@ -14,14 +14,14 @@ from typing import Any, Optional
 
 from rich.console import Console
 
-from pipeline.config import Loaded
-from pipeline.errors import StoppedError, TfxEstimatorError
-from pipeline.places import Places
-from pipeline.runners.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
-from pipeline.runners.bench.strategies import available_cores
-from pipeline.runners.console import View
-from pipeline.runners.explain import explain
-from pipeline.runners.terminal import in_order, quiet
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
+from tfx_estimator.pipeline.runners.bench.strategies import available_cores
+from tfx_estimator.pipeline.runners.console import View
+from tfx_estimator.pipeline.runners.explain import explain
+from tfx_estimator.pipeline.runners.terminal import in_order, quiet
 
 _WIDTH_OF_A_FILE = 140
 
@@ -98,7 +98,7 @@ class _Session:
         return {each.strategy for each in self._measurements} - set(self._failed)
 
     def _comparison(self, stopped: bool) -> Any:
-        from pipeline.runners.bench.results import Comparison
+        from tfx_estimator.pipeline.runners.bench.results import Comparison
 
         failures = {name: str(error) for name, error in self._failed.items()}
         ended = self._ended_early() if stopped else ""
@@ -112,8 +112,8 @@ class _Session:
 
     def _measure(self) -> None:
         with self._view.waiting("starting TensorFlow and TFX"):
-            from pipeline.runners.bench.inputs import prepare_inputs
-            from pipeline.runners.bench.measure import measure
+            from tfx_estimator.pipeline.runners.bench.inputs import prepare_inputs
+            from tfx_estimator.pipeline.runners.bench.measure import measure
         self._facts = self._find_facts()
         inputs = prepare_inputs(self._loaded, self._places, self._view)
         runs = list(self._plan.runs())
@@ -141,8 +141,8 @@ class _Session:
         self._console.print(f"  round {run.round}  {run!s:<42} {what:>22} {seconds:7.1f} s")
 
     def _write(self, comparison: Any, output: str) -> None:
-        from pipeline.runners.bench.plot import to_png
-        from pipeline.runners.bench.report import show, to_html
+        from tfx_estimator.pipeline.runners.bench.plot import to_png
+        from tfx_estimator.pipeline.runners.bench.report import show, to_html
 
         os.makedirs(output, exist_ok=True)
         paths = {name: os.path.join(output, name) for name in (JSON_FILE, PNG_FILE, HTML_FILE)}

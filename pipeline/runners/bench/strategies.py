@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.config import Declaration, Loaded
-from pipeline.config.code_checks import check_module_file
-from pipeline.config.distribution import CLUSTER_STRATEGIES
-from pipeline.config.problems import nearest
-from pipeline.config.strategy_checks import check_distribution
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.config.code_checks import check_module_file
+from tfx_estimator.pipeline.config.distribution import CLUSTER_STRATEGIES
+from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.errors import DeclarationError
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
 # Of several devices in one process, and of several processes.

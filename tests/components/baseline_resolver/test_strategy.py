@@ -22,7 +22,7 @@ def _resolve(tmp_path, models, candidate, data=None, outputs=None, gone=()) -> d
     """
     from tfx.types import standard_artifacts
 
-    from components.baseline_resolver import BaselineStrategy, write_comparable
+    from tfx_estimator.components.baseline_resolver import BaselineStrategy, write_comparable
 
     def model(number: int):
         artifact = standard_artifacts.Model()

@@ -10,9 +10,9 @@ import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.example_validator.executor import Executor
-from components.image_schema_gen.executor import image_schema
-from pipeline.errors import DataValidationError
+from tfx_estimator.components.example_validator.executor import Executor
+from tfx_estimator.components.image_schema_gen.executor import image_schema
+from tfx_estimator.pipeline.errors import DataValidationError
 
 pytestmark = pytest.mark.unit
 

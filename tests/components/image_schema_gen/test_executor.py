@@ -8,9 +8,9 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
 
-from components.image_schema_gen.executor import Executor, image_schema
-from components.tfds_example_gen.properties import write_properties
-from data.sources import SourceInfo
+from tfx_estimator.components.image_schema_gen.executor import Executor, image_schema
+from tfx_estimator.components.tfds_example_gen.properties import write_properties
+from tfx_estimator.data.sources import SourceInfo
 
 pytestmark = pytest.mark.unit
 

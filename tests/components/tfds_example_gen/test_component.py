@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tfx.types import standard_artifacts
 
-from components.tfds_example_gen import TfdsExampleGen
-from pipeline.config.data import DataSection
-from pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 

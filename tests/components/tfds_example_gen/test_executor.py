@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tfx.types import standard_artifacts
 
-from components.tfds_example_gen import executor, parameters, properties
-from data.sources import open_source
-from pipeline.config.beam import BeamSection
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
+from tfx_estimator.components.tfds_example_gen import executor, parameters, properties
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
 
 pytestmark = pytest.mark.unit
 

@@ -12,13 +12,13 @@ from tfx.orchestration import metadata
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.pipeline import Pipeline
 
-from components.example_validator import ExampleValidator
-from components.image_schema_gen import ImageSchemaGen
-from components.tfds_example_gen import TfdsExampleGen
-from data.sources import open_source
-from pipeline.config.beam import BeamSection
-from pipeline.config.data import DataSection
-from pipeline.errors import DataValidationError
+from tfx_estimator.components.example_validator import ExampleValidator
+from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataValidationError
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")
-TRAINER_FN = "components.trainer.trainer_fn.trainer_fn"
+TRAINER_FN = "tfx_estimator.components.trainer.trainer_fn.trainer_fn"
 
 
 @pytest.fixture(scope="session")
@@ -25,8 +25,8 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
     from tfx.types import standard_artifacts
 
-    from components.image_schema_gen.executor import image_schema
-    from data.preprocessing import preprocessing_fn
+    from tfx_estimator.components.image_schema_gen.executor import image_schema
+    from tfx_estimator.data.preprocessing import preprocessing_fn
 
     home = tmp_path_factory.mktemp("digits")
     bunch = load_digits()
@@ -79,10 +79,10 @@ def declaration() -> Callable[..., dict[str, Any]]:
     """Makes a declaration that trains digits for a moment; keyword arguments replace entries of `trainer`."""
 
     def make(**trainer: Any) -> dict[str, Any]:
-        from pipeline.config import Declaration
+        from tfx_estimator.pipeline.config import Declaration
 
         section = {
-            "model": "model_fn.networks:mnist_cnn",
+            "model": "mnist_cnn",
             "train_steps": 60,
             "global_batch_size": 32,
             "save_checkpoints_steps": 20,
@@ -122,8 +122,8 @@ class Training:
         """
         from tfx.types import standard_artifacts
 
-        from components.trainer.executor import Executor
-        from components.trainer.settings import SETTINGS_KEY
+        from tfx_estimator.components.trainer.executor import Executor
+        from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
         self.executions += 1
         outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
@@ -150,7 +150,7 @@ def settings(declaration: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
     """Makes Settings around a declaration; `trainer` replaces its entries."""
 
     def make(trainer: dict[str, Any] | None = None, **values: Any) -> Any:
-        from components.trainer.settings import Settings
+        from tfx_estimator.components.trainer.settings import Settings
 
         return Settings(declaration=declaration(**(trainer or {})), image_shape=SHAPE, label_names=LABELS, **values)
 

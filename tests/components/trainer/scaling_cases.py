@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components.trainer import scaling_probe
-from model_fn.strategies import configure_devices, make_strategy
-from pipeline.config.distribution import Distribution
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer import scaling_probe
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
 
 BATCH = 32
 train, layers, losses = tf.compat.v1.train, tf.compat.v1.layers, tf.compat.v1.losses

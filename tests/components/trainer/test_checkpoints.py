@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from components.trainer import checkpoints
-from pipeline.errors import TrainingError
+from tfx_estimator.components.trainer import checkpoints
+from tfx_estimator.pipeline.errors import TrainingError
 
 pytestmark = pytest.mark.unit
 

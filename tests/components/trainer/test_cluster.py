@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from tfx.types import artifact_utils
 
-from components.trainer.cluster import plan
-from components.trainer.cluster.ports import free_ports
-from components.trainer.cluster.tf_config import read
-from pipeline.config.distribution import Distribution
-from pipeline.errors import DeclarationError
+from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import DeclarationError
 
 PROJECT = Path(__file__).resolve().parents[3]
 MWMS = {"strategy": "multi_worker_mirrored"}
@@ -99,7 +99,7 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(traini
 def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, tmp_path):
     import tensorflow as tf
 
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     module_file = tmp_path / "own_module.py"
     module_file.write_text(RUN_FN)
@@ -136,7 +136,7 @@ def trainer_fn(fn_args, schema):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("evaluator", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(training, tmp_path, evaluator):
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     module_file = tmp_path / "short_module.py"
     module_file.write_text(SHORT)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import DeclarationError, UserCodeError
+from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 # Its own RunConfig, input_fn, minimize, and a table whose gradients are sparse: another number of rows in each step.
 MODULE = """
@@ -87,7 +87,7 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
     import numpy as np
     import tensorflow as tf
 
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     module = module_file("tf.reduce_mean(each)")
     # Five batches of evaluation: two replicas do not get as many each.
@@ -121,7 +121,7 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(training, module_file):
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     settings = Settings(distribution_section={"train": MIRRORED})
     with pytest.raises(UserCodeError, match=re.escape("is 0.50 times that of one device")):
@@ -134,7 +134,7 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
 def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     import tensorflow as tf
 
-    from components.trainer.distribute import distribute
+    from tfx_estimator.components.trainer.distribute import distribute
 
     def seed(own: int | None, in_cluster: bool) -> int | None:
         config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=own)
@@ -159,9 +159,9 @@ def channels():
 
 @pytest.mark.unit
 def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
-    from components.trainer import Trainer
-    from components.trainer.settings import SETTINGS_KEY, Settings
-    from pipeline.config.distribution import Distribution
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.pipeline.config.distribution import Distribution
 
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -196,7 +196,7 @@ def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     ],
 )
 def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told):
-    from components.trainer import Trainer
+    from tfx_estimator.components.trainer import Trainer
 
     with pytest.raises(DeclarationError, match=re.escape(told)):
         Trainer(**channels(), distribution=given)
@@ -204,8 +204,8 @@ def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told)
 
 @pytest.mark.unit
 def test_one_distribution_is_enough():
-    from components.trainer import Trainer
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import Settings
 
     with pytest.raises(DeclarationError, match="a distribution, and settings that hold one"):
         Trainer(**channels(), distribution={}, settings=Settings(distribution_section={"train": WORKERS}))
@@ -217,8 +217,8 @@ def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_p
     from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
     from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
 
-    from components.trainer import Trainer
-    from components.trainer.executor import Executor
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.executor import Executor
 
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.trainer import early_saves, tensorflow_fixes
-from components.trainer.cluster.orders import ask_to_stop
+from tfx_estimator.components.trainer import early_saves, tensorflow_fixes
+from tfx_estimator.components.trainer.cluster.orders import ask_to_stop
 
 pytestmark = pytest.mark.unit
 DECLARED = 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline import errors
+from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -207,17 +207,17 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
         textwrap.dedent(
             """
             import sys
-            from components.trainer.job import Job
-            from components.trainer.supervisor import Supervisor
+            from tfx_estimator.components.trainer.job import Job
+            from tfx_estimator.components.trainer.supervisor import Supervisor
             Supervisor(Job.load(sys.argv[1]), sys.argv[2]).run()
             """
         )
     )
     from tfx.types import artifact_utils, standard_artifacts
 
-    from components.trainer.job import Job
-    from components.trainer.settings import SETTINGS_KEY
     from tests.components.trainer.conftest import TRAINER_FN
+    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
     outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
     properties = {

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.trainer.foreign_input import own_parts, share
-from components.trainer.short_batches import fill_short_batches
-from data.input_fn import ExampleReader
-from pipeline.errors import UserCodeError
+from tfx_estimator.components.trainer.foreign_input import own_parts, share
+from tfx_estimator.components.trainer.short_batches import fill_short_batches
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 PROJECT = Path(__file__).resolve().parents[3]
 HEAVY = ["apache_beam", "kubernetes", "google.cloud.bigquery", "tfx.components.example_gen.component"]
-START = "from components.trainer import light_imports; light_imports.apply(); import sys\n"
+START = "from tfx_estimator.components.trainer import light_imports; light_imports.apply(); import sys\n"
 
 
 def _said(code: str) -> str:
@@ -22,7 +22,11 @@ def _said(code: str) -> str:
 
 
 def test_a_task_imports_what_training_needs_and_no_more():
-    code = START + f"from components.trainer import training; print([name for name in {HEAVY} if name in sys.modules])"
+    code = (
+        START
+        + "from tfx_estimator.components.trainer import training\n"
+        + f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
     assert _said(code) == "[]"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, WORKER, Orders
-from components.trainer.measure_hook import measured
-from components.trainer.measurement import MEASURE, TaskMeasurement, Window
+from tfx_estimator.components.trainer.cluster.orders import CHIEF, EVALUATOR, PS, WORKER, Orders
+from tfx_estimator.components.trainer.measure_hook import measured
+from tfx_estimator.components.trainer.measurement import MEASURE, TaskMeasurement, Window
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline import errors
+from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -104,7 +104,7 @@ def module_file(tmp_path: Path):
 def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
     import tensorflow as tf
 
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     module = module_file(TRAINER_FN.replace("EXPORTERS", EXPORTER))
     model, model_run = training.run(Settings(), steps=40, module_file=module)
@@ -117,7 +117,7 @@ def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
 
 
 def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_file):
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     # The first evaluation comes after 20 steps, the last after 40; the best is the one with the highest loss.
     text = TRAINER_FN.replace(
@@ -142,7 +142,7 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
 
 
 def test_what_a_run_fn_starts_and_leaves_is_ended(training, module_file, tmp_path):
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     pid = tmp_path / "pid"
     text = f"""
@@ -170,7 +170,7 @@ def _alive(pid: int) -> bool:
 def test_a_run_fn_trains_its_keras_model(training, module_file):
     import tensorflow as tf
 
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     model, _ = training.run(Settings(), module_file=module_file(RUN_FN))
     loaded = tf.saved_model.load(str(model / "Format-Serving"))
@@ -187,7 +187,7 @@ def test_a_run_fn_trains_its_keras_model(training, module_file):
     ],
 )
 def test_a_module_that_does_not_keep_the_contract_is_refused(training, module_file, text, told):
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     with pytest.raises((errors.UserCodeError, errors.ExportError), match=told):
         training.run(Settings(), steps=10, module_file=module_file(text))

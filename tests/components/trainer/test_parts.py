@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from pipeline import errors
+from tfx_estimator.pipeline import errors
 
 pytestmark = pytest.mark.unit
 
 
 def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
-    from components.trainer.progress import ProgressReader, ProgressWriter
+    from tfx_estimator.components.trainer.progress import ProgressReader, ProgressWriter
 
     path = tmp_path / "progress.jsonl"
     reader = ProgressReader(str(path))
@@ -32,14 +32,14 @@ def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
 
 
 def test_the_step_of_a_killed_process_is_known(tmp_path):
-    from components.trainer.progress import ProgressReader
+    from tfx_estimator.components.trainer.progress import ProgressReader
 
     path = str(tmp_path / "progress.jsonl")
     reader = ProgressReader(path)
     assert reader.step() == -1
     code = f"""
 import os, signal
-from components.trainer.progress import ProgressWriter
+from tfx_estimator.components.trainer.progress import ProgressWriter
 progress = ProgressWriter({path!r})
 for step in range(0, 2**33 + 1, 2**20):
     progress.at(step)
@@ -52,7 +52,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_an_error_of_ours_under_several_replicas_stays_one():
     import tensorflow as tf
 
-    from components.trainer.task import _of_ours
+    from tfx_estimator.components.trainer.task import _of_ours
 
     @tf.function
     def model_fn(raised: Exception) -> None:
@@ -70,8 +70,8 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
 
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
 def test_steps_beyond_the_declared_ones_are_counted(last, extra):
-    from components.trainer.cluster.orders import Orders
-    from components.trainer.report import Report
+    from tfx_estimator.components.trainer.cluster.orders import Orders
+    from tfx_estimator.components.trainer.report import Report
 
     report = Report(batch_size=8, total_steps=50, asynchronous=True)
     for step in (0, last):
@@ -82,9 +82,9 @@ def test_steps_beyond_the_declared_ones_are_counted(last, extra):
 
 
 def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
-    from components.trainer.cluster.orders import Orders
-    from components.trainer.outcome import Restart
-    from components.trainer.report import Report
+    from tfx_estimator.components.trainer.cluster.orders import Orders
+    from tfx_estimator.components.trainer.outcome import Restart
+    from tfx_estimator.components.trainer.report import Report
 
     report, chief = Report(batch_size=8, total_steps=100), Orders("chief", 0, 1)
     report.hear(chief, {"event": "step", "step": 78, "time": 1.0})
@@ -107,7 +107,7 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
-    from components.trainer.cluster.orders import ask_to_stop, asked_to_stop
+    from tfx_estimator.components.trainer.cluster.orders import ask_to_stop, asked_to_stop
 
     path = str(tmp_path / "stop")
     assert asked_to_stop(path) is None
@@ -118,7 +118,7 @@ def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
 
 
 def test_a_restart_that_follows_from_another_counts_with_it():
-    from components.trainer.outcome import Outcome, Restart
+    from tfx_estimator.components.trainer.outcome import Outcome, Restart
 
     restarts = (
         Restart("ps-0 was killed", "ps-0 was started again", 30),
@@ -131,8 +131,8 @@ def test_a_restart_that_follows_from_another_counts_with_it():
 
 
 def test_a_job_survives_its_file(tmp_path):
-    from components.trainer.job import Job
-    from components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
     config = json.dumps({SETTINGS_KEY: settings.to_dict(), "own": 1})
@@ -143,8 +143,8 @@ def test_a_job_survives_its_file(tmp_path):
 
 
 def test_a_trainer_without_settings_has_the_defaults():
-    from components.trainer.job import Job
-    from components.trainer.settings import Settings
+    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.settings import Settings
 
     assert Job("{}", "{}", {"custom_config": "null"}, "/training").settings == Settings()
 
@@ -152,8 +152,8 @@ def test_a_trainer_without_settings_has_the_defaults():
 def test_the_training_folder_is_that_of_inputs_and_properties():
     from tfx.types import standard_artifacts
 
-    from components.trainer.settings import SETTINGS_KEY, Settings
-    from components.trainer.training_folder import locate
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.training_folder import locate
 
     def folder(uri: str = "/root/Examples/1", run: int = 1, **properties) -> str:
         examples = standard_artifacts.Examples()
@@ -177,7 +177,7 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
 def test_a_damaged_saved_model_is_refused(tmp_path):
     from tensorflow.core.protobuf import saved_model_pb2
 
-    from components.trainer import export
+    from tfx_estimator.components.trainer import export
 
     model = tmp_path / "model"
     with pytest.raises(errors.ExportError, match="without a model"):
@@ -202,7 +202,7 @@ def test_a_damaged_saved_model_is_refused(tmp_path):
 
 
 def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
-    from components.trainer import export
+    from tfx_estimator.components.trainer import export
 
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     source.mkdir()
@@ -218,7 +218,7 @@ def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
 def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
     from tensorflow.core.protobuf import saved_model_pb2
 
-    from components.trainer import export
+    from tfx_estimator.components.trainer import export
 
     proto = saved_model_pb2.SavedModel()
     signatures = proto.meta_graphs.add().signature_def
@@ -232,20 +232,21 @@ def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
 
 
 def test_a_whole_model_fn_is_told_from_a_network():
-    from components.trainer.user_code import find_function, is_model_fn
-    from model_fn.classifier import make_model_fn
-    from model_fn.networks import mnist_cnn
+    from tfx_estimator.components.trainer.user_code import find_function, is_model_fn
+    from tfx_estimator.model_fn.classifier import make_model_fn
+    from tfx_estimator.model_fn.networks import mnist_cnn
 
     assert not is_model_fn(mnist_cnn)
     assert is_model_fn(make_model_fn(mnist_cnn))
-    assert find_function("model_fn.networks:mnist_cnn") is mnist_cnn
+    assert find_function("mnist_cnn") is mnist_cnn
 
 
 @pytest.mark.parametrize(
-    ("target", "told"), [("no_such_module:f", "cannot be imported"), ("model_fn.networks:mnist", "has no function")]
+    ("target", "told"),
+    [("no_such_module:f", "cannot be imported"), ("tfx_estimator.model_fn.networks:mnist", "has no function")],
 )
 def test_a_function_that_is_not_there_is_told(target, told):
-    from components.trainer.user_code import find_function
+    from tfx_estimator.components.trainer.user_code import find_function
 
     with pytest.raises(errors.UserCodeError, match=told):
         find_function(target)
@@ -255,9 +256,9 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
     from tfx.proto import trainer_pb2
     from tfx.types import Channel, standard_artifacts
 
-    from components.trainer import Trainer
-    from components.trainer.executor import Executor
-    from components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.executor import Executor
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
     trainer = Trainer(
         examples=Channel(type=standard_artifacts.Examples),
@@ -278,7 +279,7 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
 def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(tmp_path, monkeypatch):
     from tfx.types import Channel, standard_artifacts
 
-    from components.trainer import Trainer
+    from tfx_estimator.components.trainer import Trainer
 
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -292,8 +293,8 @@ def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(
 
 
 def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch):
-    from components.trainer.settings import RESOLVED, Settings, announce, keyed
-    from pipeline.config import load
+    from tfx_estimator.components.trainer.settings import RESOLVED, Settings, announce, keyed
+    from tfx_estimator.pipeline.config import load
 
     declaration = load("digits", ["trainer.stall_timeout=77", "trainer.log_every_steps=3"]).declaration
     settings = Settings(declaration=keyed(declaration))
@@ -308,7 +309,7 @@ def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch
 
 
 def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):
-    from components.trainer.cluster.process import _environment
+    from tfx_estimator.components.trainer.cluster.process import _environment
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)

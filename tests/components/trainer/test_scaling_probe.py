@@ -136,7 +136,7 @@ def test_so_do_those_that_evaluate(tmp_path, evaluation, needed):
 
 @pytest.mark.unit
 def test_a_run_fn_needs_no_probe_and_a_verdict_holds_for_the_training_folder(tmp_path):
-    from components.trainer.scaling_probe import MARKER
+    from tfx_estimator.components.trainer.scaling_probe import MARKER
 
     assert is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
     assert not is_needed(tmp_path, {"train": MIRRORED}, {"run_fn": "user.run_fn"})
@@ -146,7 +146,7 @@ def test_a_run_fn_needs_no_probe_and_a_verdict_holds_for_the_training_folder(tmp
 
 @pytest.mark.unit
 def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_path, monkeypatch, declaration):
-    from components.trainer.scaling_probe import BUILT_IN
+    from tfx_estimator.components.trainer.scaling_probe import BUILT_IN
 
     (tmp_path / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
@@ -157,19 +157,19 @@ def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_pa
         "own_networks:model_fn",
         "own_networks:network",
         "own_networks:unknown",
-        "model_fn.networks:mnist_cnn",
+        "mnist_cnn",
     ):
         declared = declaration(model=name, distribution={"train": MIRRORED})
-        asked[name.split(":")[1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN}, declared)
+        asked[name.split(":")[-1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN}, declared)
     assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
 
 
 def is_needed(
     folder: Path, distribution: dict[str, Any] | None, functions: dict[str, str], declared: Any = None
 ) -> bool:
-    from components.trainer.job import Job
-    from components.trainer.scaling_probe import is_needed
-    from components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.scaling_probe import is_needed
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
     settings = Settings(distribution_section=distribution, declaration=declared)
     config = json.dumps({SETTINGS_KEY: settings.to_dict()})

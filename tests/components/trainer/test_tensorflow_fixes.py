@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from components.trainer import tensorflow_fixes
+from tfx_estimator.components.trainer import tensorflow_fixes
 
 STEPS = 20
 

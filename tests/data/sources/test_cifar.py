@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data.sources import open_source
-from data.sources.splits import ExampleRange
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError
 
 pytestmark = pytest.mark.unit
 

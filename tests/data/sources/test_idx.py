@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.sources import open_source
-from data.sources.splits import ExampleRange
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataError
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError
 
 pytestmark = pytest.mark.unit
 
@@ -219,7 +219,8 @@ def test_module_imports_no_tensorflow():
     import subprocess
 
     code = (
-        "import sys; from data.sources import open_source; from pipeline.config.data import DataSection; "
-        "import data.sources.idx; sys.exit('tensorflow' in sys.modules)"
+        "import sys; from tfx_estimator.data.sources import open_source; "
+        "from tfx_estimator.pipeline.config.data import DataSection; "
+        "import tfx_estimator.data.sources.idx; sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from data.sources import open_source
-from pipeline.config.data import DataSection
-from pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -83,8 +83,8 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
     ("dataset", "text"),
     [
         ("no_such_package.module:Builder", "cannot be imported"),
-        ("pipeline.errors:NoSuchThing", "cannot be imported"),
-        ("pipeline.errors:DataError", "is no TFDS builder"),
+        ("tfx_estimator.pipeline.errors:NoSuchThing", "cannot be imported"),
+        ("tfx_estimator.pipeline.errors:DataError", "is no TFDS builder"),
     ],
 )
 def test_a_class_that_is_none(dataset, text):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from data.sources import ExampleRange
-from data.sources.splits import cut, reject_overlap, resolve_split
-from pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.data.sources import ExampleRange
+from tfx_estimator.data.sources.splits import cut, reject_overlap, resolve_split
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 

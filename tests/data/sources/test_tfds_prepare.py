@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from data.sources import open_source
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataError, DataNotFoundError
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -129,7 +129,7 @@ def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir)
 
 def _hold(source):
     """Holds the lock of a process that prepares this data set."""
-    from data.sources import tfds_prepare
+    from tfx_estimator.data.sources import tfds_prepare
 
     return tfds_prepare._lock(source._builder.data_dir)
 
@@ -150,7 +150,7 @@ def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
 
 
 def test_waiting_ends(make_builder, data_dir, monkeypatch):
-    from data.sources import tfds_prepare
+    from tfx_estimator.data.sources import tfds_prepare
 
     monkeypatch.setattr(tfds_prepare, "_LOCK_SECONDS", 1.0)
     source = _open(make_builder(), data_dir)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data.sources import ExampleRange, open_source
-from pipeline.config.data import DataSection
-from pipeline.errors import DamagedDataError, DataError
+from tfx_estimator.data.sources import ExampleRange, open_source
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError
 
 pytestmark = pytest.mark.unit
 
@@ -107,7 +107,7 @@ def test_the_fingerprint_follows_split_size_and_contents(make_builder, data_dir)
 
 
 def test_a_large_data_set_is_told_by_sizes_and_times(make_builder, data_dir, monkeypatch):
-    from data.sources import fingerprint
+    from tfx_estimator.data.sources import fingerprint
 
     source = _prepared(make_builder(), data_dir)
     whole = source.fingerprint(["train"])

@@ -12,7 +12,7 @@ from tfx.orchestration import metadata, pipeline
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.proto import trainer_pb2
 
-from components.trainer import Trainer
+from tfx_estimator.components.trainer import Trainer
 
 STEPS = 200
 DISTRIBUTIONS = {

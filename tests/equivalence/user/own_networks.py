@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model_fn import networks
-from model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
+from tfx_estimator.model_fn import networks
+from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
 
 
 def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:

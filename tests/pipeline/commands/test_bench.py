@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.__main__ import main
-from pipeline.config import Declaration
-from pipeline.runners.bench.plan import Plan
-from pipeline.runners.bench.strategies import Contender, parse_contenders
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.runners.bench.plan import Plan
+from tfx_estimator.pipeline.runners.bench.strategies import Contender, parse_contenders
 
 ROOT = Path(__file__).resolve().parents[3]
 # An own network that one strategy cannot train.
 NETWORK = """
 import tensorflow as tf
 
-from model_fn.networks import mnist_cnn
+from tfx_estimator.model_fn.networks import mnist_cnn
 
 
 def network(num_classes):
@@ -70,7 +70,7 @@ def test_what_cannot_be_measured_is_refused_at_once(tmp_path, monkeypatch, capsy
 @pytest.mark.unit
 def test_refusing_imports_nothing_heavy():
     code = (
-        "import sys; from pipeline.__main__ import main; code = main(sys.argv[1:]);"
+        "import sys; from tfx_estimator.__main__ import main; code = main(sys.argv[1:]);"
         "found = {'tensorflow', 'tfx', 'matplotlib', 'rich'} & set(sys.modules);"
         "assert not found, found; sys.exit(code)"
     )
@@ -106,7 +106,7 @@ def test_a_strategy_runs_on_as_many_cores_as_it_counts():
 @pytest.mark.unit
 def test_only_the_distribution_and_the_steps_are_changed():
     trainer = {
-        "model": "model_fn.networks:mnist_cnn",
+        "model": "mnist_cnn",
         "train_steps": 1000,
         "save_checkpoints_steps": 10,
         "distribution": {
@@ -156,8 +156,8 @@ def done(workdir: Path) -> subprocess.CompletedProcess:
     options = ["--steps", "60", "--warmup", "5", "--rounds", "1", "--output", "results"]
     options += ["--strategies", "mirrored:2,parameter_server:2", "--set", "trainer.model=own_network:network"]
     options += ["--set", "data.splits={train: 'train[:256]', eval: 'train[256:320]'}"]
-    command = [sys.executable, "-m", "pipeline", "bench", "strategies", "digits", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tfx_estimator", "bench", "strategies", "digits", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=280)
 
 

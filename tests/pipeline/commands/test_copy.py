@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline import presets
-from pipeline.__main__ import main
-from pipeline.config import load
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
 

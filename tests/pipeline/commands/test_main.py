@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import __main__ as command_line
-from pipeline.__main__ import VERBS, main
-from pipeline.errors import TfxEstimatorError, TrainingError
+from tfx_estimator import __main__ as command_line
+from tfx_estimator.__main__ import VERBS, main
+from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 
 pytestmark = pytest.mark.unit
 
@@ -25,8 +25,8 @@ CPU_SECONDS = 0.3
 
 def start(*arguments: str, cwd: Path = ROOT, **options) -> subprocess.CompletedProcess:
     """Runs the command line in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "tfx_estimator", *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, **options)
 
 
@@ -57,10 +57,10 @@ def test_light_verbs_answer_at_once(arguments):
 )
 def test_light_verbs_import_nothing_heavy(arguments):
     code = (
-        "import sys; from pipeline.__main__ import main; code = main(sys.argv[1:]);"
+        "import sys; from tfx_estimator.__main__ import main; code = main(sys.argv[1:]);"
         f"found = [name for name in {HEAVY!r} if name in sys.modules]; assert not found, found; sys.exit(code)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -137,7 +137,7 @@ def test_a_process_shows_a_bad_declaration_without_a_traceback(tmp_path):
 def test_a_reader_that_goes_away_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "pipeline", "schema"]
+    command = [sys.executable, "-m", "tfx_estimator", "schema"]
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
     os.close(writer)
     assert done.returncode == 141
@@ -146,8 +146,8 @@ def test_a_reader_that_goes_away_is_no_error():
 
 def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: größe\n", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "pipeline", "validate", "mine.yaml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "tfx_estimator", "validate", "mine.yaml"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
@@ -156,11 +156,11 @@ def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
 
 def test_ctrl_c_ends_with_130(tmp_path):
     code = (
-        "import time, sys; from pipeline import __main__ as m;"
+        "import time, sys; from tfx_estimator import __main__ as m;"
         "m._dispatch = lambda a: (print('ready', flush=True), time.sleep(60));"
         "sys.exit(m.main([]))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipeline.__main__ import main
+from tfx_estimator.__main__ import main
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pipeline import presets
-from pipeline.__main__ import main
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline import presets
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from pipeline.__main__ import main
-from pipeline.config import load
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
 

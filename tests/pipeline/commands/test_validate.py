@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline import presets
-from pipeline.__main__ import main
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline import presets
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,7 @@ def test_good_declarations_are_summarised(capsys):
     assert main(["validate", *presets.names(), "--set", "trainer.train_steps=1234"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(presets.names())
-    assert lines[0].startswith("ok: digits: digits -> model_fn.networks:mnist_cnn, 1,234 steps of 64, one_device, ")
+    assert lines[0].startswith("ok: digits: digits -> mnist_cnn, 1,234 steps of 64, one_device, ")
 
 
 def test_devices_are_shown(capsys):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import load
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
 
 GOOD = """\
 name: mine
@@ -17,7 +17,7 @@ data:
   dataset: mnist
   splits: {train: "train[:90%]", eval: test}
 trainer:
-  model: model_fn.networks:mnist_cnn
+  model: mnist_cnn
   train_steps: 500
 """
 

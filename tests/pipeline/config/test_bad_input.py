@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from pipeline import presets
-from pipeline.config import load
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -96,7 +96,7 @@ REPLACED = [
     ("name: mine", "name: mine\nbeam: {runner: flink}", ["`flink`: not in this version yet", "direct, portable"]),
     ("name: mine", "name: mine\nbeam: {runner: Direct}", ["beam.runner: Direct", "did you mean `direct`?"]),
     # Cross-field
-    ("  model: model_fn.networks:mnist_cnn\n", "", ["mine.yaml:5  trainer.model", "neither trainer.model nor"]),
+    ("  model: mnist_cnn\n", "", ["mine.yaml:5  trainer.model", "neither trainer.model nor"]),
     ("train_steps: 500", "train_steps: 500\n  module_file: m.py", ["are both given", "--set trainer.model=null"]),
     ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "the colon is missing"]),
     ("train[:90%]", "train[:190%]", ["goes beyond 100%"]),
@@ -112,28 +112,29 @@ REPLACED = [
     ("dataset: mnist", "dataset: nowhere.sets:Mine", ["there is no module `nowhere.sets`"]),
     ("train_steps: 500", "train_steps: 500\n  optimizer: {warmup_steps: 500}", ["warm-up does not end", "less than"]),
     ("train_steps: 500", "train_steps: 500\n  optimizer: {name: adam, momentum: 0.5}", ["`adam` has no momentum"]),
+    ("model: mnist_cnn", "model: nets.small.net", ["did you mean `nets.small:net`?"]),
+    ("model: mnist_cnn", "model: nets/small.py:net", ["did you mean `nets.small:net`?"]),
+    ("model: mnist_cnn", "model: 'nets:'", ["not of the right form", "the module, a colon"]),
     (
-        "model: model_fn.networks:mnist_cnn",
-        "model: model_fn.networks.mnist_cnn",
-        ["did you mean `model_fn.networks:mnist"],
+        "model: mnist_cnn",
+        "model: mnist_cn",
+        ["one of cifar_cnn, cifar_resnet, mnist_cnn; or", "did you mean `mnist_cnn`?"],
     ),
+    ("model: mnist_cnn", "model: cifar_resne", ["did you mean `cifar_resnet`?"]),
     (
-        "model: model_fn.networks:mnist_cnn",
-        "model: model_fn/networks.py:mnist_cnn",
-        ["did you mean `model_fn.networks:m"],
-    ),
-    ("model: model_fn.networks:mnist_cnn", "model: 'nets:'", ["not of the right form", "the module, a colon"]),
-    (
-        "networks:mnist_cnn",
-        "networks:mnist_cn",
+        "model: mnist_cnn",
+        "model: tfx_estimator.model_fn.networks:mnist_cn",
         [
             "networks.py defines no `mnist_cn`",
             "expected: one of cifar_cnn, cifar_resnet, mnist_cnn\n",
-            "`model_fn.networks:mnist_cnn`?",
+            "`tfx_estimator.model_fn.networks:mnist_cnn`?",
         ],
     ),
-    ("networks:mnist_cnn", "networks:cifar_resne", ["did you mean `model_fn.networks:cifar_resnet`?"]),
-    ("networks:mnist_cnn", "network:mnist_cnn", ["there is no module `model_fn.network`: only `model_fn` was found"]),
+    (
+        "model: mnist_cnn",
+        "model: tfx_estimator.nets:net",
+        ["no module `tfx_estimator.nets`: only `tfx_estimator` was found"],
+    ),
 ]
 
 
@@ -161,7 +162,7 @@ APPENDED = [
     ("beam: {options: [job]}", ["beam.options: job", "this is no flag"]),
     ("beam: {options: [--runner=x]}", ["the runner is named by beam.runner"]),
     ("beam: {runner: portable}", ["needs to know its job service", "--job_endpoint=HOST:PORT"]),
-    ("transform: {preprocessing_fn: 'data.preprocessing:preproces_fn'}", ["`data.preprocessing:preprocessing_fn`?"]),
+    ("transform: {preprocessing_fn: standardise}", ["did you mean `standardize`?"]),
     ("transform: {module_file: none.py}", ["transform.module_file", "there is no such file"]),
     ("transform: {preprocessing_fn: 'a:b', module_file: c.py}", ["are both given", "at most one of the two"]),
 ]
@@ -251,7 +252,7 @@ def test_all_problems_are_shown_at_once_in_the_files_order(refuse, good):
 
 def test_what_follows_from_another_problem_is_not_shown_twice(refuse, good):
     # A model of the wrong kind is not also a missing one.
-    message = refuse(good.replace("model: model_fn.networks:mnist_cnn", "model: 5"))
+    message = refuse(good.replace("model: mnist_cnn", "model: 5"))
     assert "1 problem\n" in message
     # A wrong dataset says nothing about its splits.
     assert "1 problem\n" in refuse(good.replace("dataset: mnist", "dataset: 5"))
@@ -360,7 +361,7 @@ MODULE_FILES = [
 @pytest.mark.parametrize(("text", "parts"), MODULE_FILES)
 def test_a_wrong_module_file(refuse, tmp_path, good, text, parts):
     (tmp_path / "mod.py").write_text(text)
-    message = refuse(good.replace("model: model_fn.networks:mnist_cnn", "module_file: mod.py"))
+    message = refuse(good.replace("model: mnist_cnn", "module_file: mod.py"))
     assert "mine.yaml:6  trainer.module_file: " in message
     for part in parts:
         assert part in message
@@ -369,7 +370,7 @@ def test_a_wrong_module_file(refuse, tmp_path, good, text, parts):
 def test_module_files_that_are_missing_or_folders(refuse, tmp_path, good):
     (tmp_path / "module.py").mkdir()
     (tmp_path / "taxi_utils.py").write_text("from elsewhere import *\n")
-    with_file = good.replace("model: model_fn.networks:mnist_cnn", "module_file: FILE")
+    with_file = good.replace("model: mnist_cnn", "module_file: FILE")
     assert "this is a folder" in refuse(with_file.replace("FILE", "module.py"))
     assert "did you mean `taxi_utils.py`?" in refuse(with_file.replace("FILE", "taxi_util.py"))
     # What a star brings in cannot be known: the file is taken.
@@ -379,6 +380,6 @@ def test_module_files_that_are_missing_or_folders(refuse, tmp_path, good):
 def test_a_model_in_a_file_that_does_not_parse(refuse, tmp_path, good):
     (tmp_path / "mynets.py").write_text("def net(:\n")
     (tmp_path / "folder").mkdir()
-    assert "mynets.py:1 does not parse" in refuse(good.replace("model_fn.networks:mnist_cnn", "mynets:net"))
-    assert "`sys` is built into Python" in refuse(good.replace("model_fn.networks:mnist_cnn", "sys:net"))
-    assert "folder without __init__.py" in refuse(good.replace("model_fn.networks:mnist_cnn", "folder:net"))
+    assert "mynets.py:1 does not parse" in refuse(good.replace("mnist_cnn", "mynets:net"))
+    assert "`sys` is built into Python" in refuse(good.replace("mnist_cnn", "sys:net"))
+    assert "folder without __init__.py" in refuse(good.replace("mnist_cnn", "folder:net"))

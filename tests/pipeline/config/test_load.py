@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import presets
-from pipeline.config import Declaration, load
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -126,7 +126,7 @@ def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good)
     (folder / "images").mkdir(parents=True)
     (folder / "trainer.py").write_text("def run_fn(fn_args): pass")
     text = good.replace("mnist\n", "./images\n  data_dir: ../tfds\n", 1)
-    text = text.replace("model: model_fn.networks:mnist_cnn", "module_file: trainer.py")
+    text = text.replace("model: mnist_cnn", "module_file: trainer.py")
     (folder / "mine.yaml").write_text(text + "pusher: {destination: pushed}\n")
     monkeypatch.chdir(tmp_path)
     loaded = load("far/away/mine.yaml")
@@ -194,7 +194,7 @@ def test_the_users_own_code_is_found_beside_the_declaration_and_not_imported(tmp
     (tmp_path / "conf" / "nets" / "small.py").write_text(
         "raise RuntimeError('imported')\nif True:\n    def net(n): pass\nother = net\nfrom x import third as fourth\n"
     )
-    (tmp_path / "conf" / "mine.yaml").write_text(good.replace("model_fn.networks:mnist_cnn", "nets.small:net"))
+    (tmp_path / "conf" / "mine.yaml").write_text(good.replace("mnist_cnn", "nets.small:net"))
     monkeypatch.chdir(tmp_path)
     for name in ("net", "other", "fourth"):
         loaded = load("conf/mine.yaml", [f"trainer.model=nets.small:{name}"])
@@ -219,7 +219,7 @@ def test_declarations_are_immutable_and_closed():
 
 def test_the_whole_declaration_can_come_from_overrides(write):
     write("name: x\n")
-    overrides = ["data.dataset=mnist", "trainer.model=model_fn.networks:mnist_cnn", "trainer.train_steps=1"]
+    overrides = ["data.dataset=mnist", "trainer.model=mnist_cnn", "trainer.train_steps=1"]
     assert load("mine.yaml", overrides).declaration.data.dataset == "mnist"
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pipeline.config.modules import defined_names, find_module, is_installed
+from tfx_estimator.pipeline.config.modules import defined_names, find_module, is_installed
 
 pytestmark = pytest.mark.unit
 
@@ -28,10 +28,18 @@ def test_a_folder_without_init_yields_to_a_module_further_on(tmp_path):
     assert find_module("mymod", [str(tmp_path / "one")]).file is None
 
 
-def test_this_projects_packages_cannot_be_hidden_by_a_users_folder(tmp_path):
-    (tmp_path / "model_fn").mkdir()
-    (tmp_path / "model_fn" / "__init__.py").write_text("")
-    assert find_module("model_fn.networks", [str(tmp_path)]) is not None
+def test_this_projects_package_cannot_be_hidden_by_a_users_folder(tmp_path):
+    (tmp_path / "tfx_estimator").mkdir()
+    (tmp_path / "tfx_estimator" / "__init__.py").write_text("")
+    assert find_module("tfx_estimator.model_fn.networks", [str(tmp_path)]) is not None
+
+
+@pytest.mark.parametrize("name", ["pipeline", "components", "model_fn", "data"])
+def test_modules_named_like_this_projects_folders_are_the_users(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / name / "mine.py").write_text("")
+    assert find_module(f"{name}.mine", [str(tmp_path)]).file == tmp_path / name / "mine.py"
 
 
 @pytest.mark.parametrize("name", ["yaml", "json", "tensorflow.python", "sys", "google.cloud"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config import load
+from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
 
-OURS = "model: model_fn.networks:mnist_cnn"
+OURS = "model: mnist_cnn"
 NETWORKS = [
     "def net(num_classes): pass",
     "def net(num_classes, width=3, *, depth=2): pass",

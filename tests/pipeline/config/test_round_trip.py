@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config import Declaration, load
-from pipeline.config.render import render
-from pipeline.config.yaml_text import inline, read_yaml
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config import load
+from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ RUN_FN = "def run_fn(fn_args): ...\n"
 )
 def test_what_a_run_fn_cannot_be_given_is_refused(write, problems, tmp_path, good, module, distribution, wrong):
     (tmp_path / "taxi.py").write_text(module)
-    text = good.replace("model: model_fn.networks:mnist_cnn", "module_file: taxi.py")
+    text = good.replace("model: mnist_cnn", "module_file: taxi.py")
     text += f"  distribution: {distribution}\n"
     if wrong:
         found = problems(text)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.source import collect_sources, fingerprint_source
-from pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.config.source import collect_sources, fingerprint_source
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -85,10 +85,10 @@ def test_other_processes_agree_and_import_nothing_of_the_users(tree):
     (tree / "fpplugin.py").write_text("raise RuntimeError('imported')\n")
     here = fingerprint_source(TARGET, [str(tree)])
     code = (
-        "import sys; from pipeline.config.source import fingerprint_source as f;"
+        "import sys; from tfx_estimator.pipeline.config.source import fingerprint_source as f;"
         f"print(f({TARGET!r}, [{str(tree)!r}])); assert not any(m.startswith('fp') for m in sys.modules), sys.modules"
     )
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(Path(__file__).resolve().parents[3] / "src")
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": root}
         there = subprocess.run(
@@ -126,10 +126,10 @@ def test_a_file_that_does_not_parse_still_counts(tree):
 
 
 def test_the_shipped_code_includes_its_own_packages_and_nothing_installed():
-    found = set(collect_sources("model_fn.networks:mnist_cnn"))
-    assert {"model_fn", "model_fn.networks"} <= found
-    found |= set(collect_sources("data.preprocessing:preprocessing_fn"))
-    assert {name.partition(".")[0] for name in found} == {"model_fn", "data"}
+    found = set(collect_sources("tfx_estimator.model_fn.networks:mnist_cnn"))
+    assert {"tfx_estimator.model_fn", "tfx_estimator.model_fn.networks"} <= found
+    found |= set(collect_sources("tfx_estimator.data.preprocessing:preprocessing_fn"))
+    assert {name.partition(".")[0] for name in found} == {"tfx_estimator"}
 
 
 @pytest.mark.parametrize("target", ["fpnowhere.net:f", "no/such/file.py", "fpnowhere"])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.config import load
-from pipeline.config.distribution import Devices, Distribution, Strategy
-from pipeline.config.render import render
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.distribution import Devices, Distribution, Strategy
+from tfx_estimator.pipeline.config.render import render
 
 pytestmark = pytest.mark.unit
 
@@ -502,7 +502,7 @@ def test_an_evaluator_needs_a_checkpoint_before_the_last(problems, write, good, 
 
 def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
     (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
-    text = good.replace("model: model_fn.networks:mnist_cnn", "module_file: taxi.py").replace("500", "50")
+    text = good.replace("model: mnist_cnn", "module_file: taxi.py").replace("500", "50")
     text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
     write(f"{text}}}\n")
     assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
@@ -531,6 +531,6 @@ def test_an_override_is_named_as_the_place(refuse, good):
 
 def test_checking_a_cluster_imports_no_tensorflow(write, good):
     file = write(f"{good}  distribution: {{train: {{strategy: multi_worker_mirrored}}, evaluator: true}}\n")
-    code = "import sys; from pipeline.config import load; load(sys.argv[1]); print(*sys.modules)"
+    code = "import sys; from tfx_estimator.pipeline.config import load; load(sys.argv[1]); print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
     assert not {"tensorflow", "numpy", "tfx"} & set(told.stdout.split())

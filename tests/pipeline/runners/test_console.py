@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from pipeline import errors
+from tfx_estimator.pipeline import errors
 
 pytestmark = pytest.mark.unit
 
 
 def test_labels_are_named_and_in_order():
-    from pipeline.runners.console import _by_slice
+    from tfx_estimator.pipeline.runners.console import _by_slice
 
     values = {"10": (0.5, 1), "9": (1.0, 2), "0": (0.25, 3)}
     names = tuple(f"class{index}" for index in range(11))
@@ -26,7 +26,7 @@ def test_labels_are_named_and_in_order():
 def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (
         "import os, sys\n"
-        "from pipeline.runners.terminal import quiet\n"
+        "from tfx_estimator.pipeline.runners.terminal import quiet\n"
         "with quiet(sys.argv[1]) as terminal:\n"
         "    print('from python')\n"
         "    os.write(2, b'from c\\n')\n"
@@ -43,8 +43,8 @@ def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_p
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 
-    from pipeline.runners import console
-    from pipeline.runners.local import NodeRun
+    from tfx_estimator.pipeline.runners import console
+    from tfx_estimator.pipeline.runners.local import NodeRun
 
     monkeypatch.setattr(console, "_PROGRESS_SECONDS", 0.0)
     with (tmp_path / "out").open("w+") as file:
@@ -62,8 +62,8 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeyp
 
 
 def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
-    from pipeline.config import load
-    from pipeline.runners import console
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.runners import console
 
     def no_room(*_: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device", "declaration.yaml")
@@ -74,8 +74,8 @@ def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
 
 
 def test_a_file_in_the_place_of_the_work_folder_is_an_error(tmp_path):
-    from pipeline.config import load
-    from pipeline.runners.console import run_declaration
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.runners.console import run_declaration
 
     (tmp_path / "runs").write_text("")
     with pytest.raises(errors.PipelineError, match="cannot write"):

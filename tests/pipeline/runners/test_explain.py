@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import errors
-from pipeline.runners.explain import explain
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.runners.explain import explain
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.places import Places
-from pipeline.runners import join, rendezvous
-from pipeline.runners.rendezvous import Rendezvous
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.runners import join, rendezvous
+from tfx_estimator.pipeline.runners.rendezvous import Rendezvous
 
 pytestmark = pytest.mark.unit
 

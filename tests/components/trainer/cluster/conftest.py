@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from components.trainer.cluster import private_network
 from tests.components.trainer.cluster.private_users import NEWNET, NEWUSER, WITHOUT_SYS_ADMIN, User
+from tfx_estimator.components.trainer.cluster import private_network
 
 NOBODY = 65534
 

@@ -8,9 +8,9 @@ from typing import Any, Optional
 
 import pytest
 
-from components.trainer.cluster import group as group_module
-from components.trainer.cluster.group import Group
-from components.trainer.cluster.orders import Orders
+from tfx_estimator.components.trainer.cluster import group as group_module
+from tfx_estimator.components.trainer.cluster.group import Group
+from tfx_estimator.components.trainer.cluster.orders import Orders
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from components.trainer.cluster import plan
-from components.trainer.cluster.orders import Orders, visible_gpus
-from components.trainer.cluster.tf_config import read
-from pipeline.config.distribution import Distribution
-from pipeline.errors import DeclarationError
+from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.components.trainer.cluster.orders import Orders, visible_gpus
+from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -26,8 +26,8 @@ SERVED = {"strategy": "parameter_server"}
 TASK = """
 import os, sys, types
 trains = types.SimpleNamespace(run=lambda *told: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
-sys.modules["components.trainer.training"] = trains
-from components.trainer import task
+sys.modules["tfx_estimator.components.trainer.training"] = trains
+from tfx_estimator.components.trainer import task
 sys.exit(task.main(sys.argv[1:]))
 """
 

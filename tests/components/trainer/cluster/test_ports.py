@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 pytestmark = pytest.mark.unit
 

@@ -17,8 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.trainer.cluster import private_network
-from components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
 from tests.components.trainer.cluster.private_users import (
     CLIENT,
     ENTER,
@@ -30,6 +28,8 @@ from tests.components.trainer.cluster.private_users import (
     WITHOUT_PERMISSION,
     supervised,
 )
+from tfx_estimator.components.trainer.cluster import private_network
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
 
 pytestmark = pytest.mark.cluster
 
@@ -213,8 +213,8 @@ TENSORFLOW = (
     f"import json, os, sys; sys.path[0] = {PROJECT!r}"
     + """
 # As the trainer's tasks do.
-from components.trainer import task
-from components.trainer.cluster.private_network import enter
+from tfx_estimator.components.trainer import task
+from tfx_estimator.components.trainer.cluster.private_network import enter
 enter(json.loads(sys.argv[2]))
 import tensorflow as tf
 address = f"localhost:{sys.argv[3]}"

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.trainer.cluster.tf_config import Cluster, Task, TfConfig, from_slurm, read, resolve, tf_configs
-from pipeline.errors import DeclarationError
+from tfx_estimator.components.trainer.cluster.tf_config import (
+    Cluster,
+    Task,
+    TfConfig,
+    from_slurm,
+    read,
+    resolve,
+    tf_configs,
+)
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

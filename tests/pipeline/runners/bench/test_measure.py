@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from components.trainer.cluster.tf_config import resolve
-from components.trainer.measurement import MEASURE, Window
-from pipeline.runners.bench.measure import _told
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
+from tfx_estimator.components.trainer.measurement import MEASURE, Window
+from tfx_estimator.pipeline.runners.bench.measure import _told
 
 pytestmark = pytest.mark.unit
 

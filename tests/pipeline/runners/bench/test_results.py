@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from components.trainer.measurement import TaskMeasurement
-from pipeline.errors import UserCodeError
-from pipeline.runners.bench.measure import Measurement, summed
-from pipeline.runners.bench.plan import Run
-from pipeline.runners.bench.results import Comparison
-from pipeline.runners.bench.strategies import Contender
+from tfx_estimator.components.trainer.measurement import TaskMeasurement
+from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.runners.bench.measure import Measurement, summed
+from tfx_estimator.pipeline.runners.bench.plan import Run
+from tfx_estimator.pipeline.runners.bench.results import Comparison
+from tfx_estimator.pipeline.runners.bench.strategies import Contender
 
 pytestmark = pytest.mark.unit
 

@@ -13,12 +13,12 @@ from typing import Any, Optional
 
 import pytest
 
-from pipeline import errors
-from pipeline.config import load
-from pipeline.runners.bench import inputs, measure, session
-from pipeline.runners.bench.measure import Measurement
-from pipeline.runners.bench.plan import Plan, Run
-from pipeline.runners.bench.strategies import parse_contenders
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.runners.bench import inputs, measure, session
+from tfx_estimator.pipeline.runners.bench.measure import Measurement
+from tfx_estimator.pipeline.runners.bench.plan import Plan, Run
+from tfx_estimator.pipeline.runners.bench.strategies import parse_contenders
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m pipeline`, and the console script `tfx-estimator`."""
+"""The command line: `python -m tfx_estimator`, and the console script `tfx-estimator`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parsers = parser.add_subparsers(dest="verb", metavar="VERB")
     for name in VERBS:
-        module = importlib.import_module(f"pipeline.commands.{name}")
+        module = importlib.import_module(f"tfx_estimator.pipeline.commands.{name}")
         verb = parsers.add_parser(
             name,
             help=module.HELP,
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or that of the error's class in pipeline.errors.
     """
-    from pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
@@ -71,10 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.errors import DeclarationError
 
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        from pipeline.config.problems import nearest
+        from tfx_estimator.pipeline.config.problems import nearest
 
         near = nearest(arguments[0], VERBS)
         todo = f"did you mean `{near}`?" if near else f"see {PROG} --help"

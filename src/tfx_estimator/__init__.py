@@ -1,0 +1,98 @@
+"""tfx-estimator: declarative, distributed TFX pipelines for tf.estimator code.
+
+    from tfx_estimator import Trainer, load_declaration, create_pipeline
+
+The names load what they need when they are first used: `import tfx_estimator` itself imports no other package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.config import load as load_declaration
+    from tfx_estimator.pipeline.errors import (
+        DamagedDataError,
+        DataError,
+        DataNotFoundError,
+        DataValidationError,
+        DeclarationError,
+        ExportError,
+        PipelineError,
+        StoppedError,
+        TaskFailedError,
+        TaskStalledError,
+        TfxEstimatorError,
+        TrainingError,
+        UserCodeError,
+    )
+    from tfx_estimator.pipeline.places import Places
+
+__version__ = "0.2.0"
+
+_ERRORS = (
+    "DamagedDataError",
+    "DataError",
+    "DataNotFoundError",
+    "DataValidationError",
+    "DeclarationError",
+    "ExportError",
+    "PipelineError",
+    "StoppedError",
+    "TaskFailedError",
+    "TaskStalledError",
+    "TfxEstimatorError",
+    "TrainingError",
+    "UserCodeError",
+)
+# Public name -> where it is, and what it is called there.
+_PLACES = {
+    "Declaration": ("pipeline.config", "Declaration"),
+    "Places": ("pipeline.places", "Places"),
+    "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
+    "Trainer": ("components.trainer", "Trainer"),
+    "create_pipeline": ("pipeline.build", "create_pipeline"),
+    "load_declaration": ("pipeline.config", "load"),
+    **{name: ("pipeline.errors", name) for name in _ERRORS},
+}
+
+__all__ = [
+    "DamagedDataError",
+    "DataError",
+    "DataNotFoundError",
+    "DataValidationError",
+    "Declaration",
+    "DeclarationError",
+    "ExportError",
+    "PipelineError",
+    "Places",
+    "StoppedError",
+    "TaskFailedError",
+    "TaskStalledError",
+    "TfdsExampleGen",
+    "TfxEstimatorError",
+    "Trainer",
+    "TrainingError",
+    "UserCodeError",
+    "__version__",
+    "create_pipeline",
+    "load_declaration",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,52 @@
+"""What `import tfx_estimator` offers, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+import tfx_estimator
+from tfx_estimator.pipeline import errors
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_public_names_are_there() -> None:
+    assert tfx_estimator.__all__ == sorted(tfx_estimator.__all__)
+    assert {name: getattr(tfx_estimator, name) for name in tfx_estimator.__all__}
+    from tfx_estimator.components.trainer.component import Trainer
+    from tfx_estimator.pipeline.build import create_pipeline
+
+    assert tfx_estimator.Trainer is Trainer
+    assert tfx_estimator.create_pipeline is create_pipeline
+    assert set(tfx_estimator.__all__) <= set(dir(tfx_estimator))
+
+
+def test_every_error_is_public() -> None:
+    found = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert found == {name for name in tfx_estimator.__all__ if name.endswith("Error")}
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert tfx_estimator.__version__ == metadata.version("tfx-estimator")
+
+
+def test_an_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
+        tfx_estimator.Trainr  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import tfx_estimator", ("pydantic", "yaml", "numpy", "tensorflow", "tfx", "apache_beam")),
+        ("from tfx_estimator import load_declaration, DeclarationError", ("numpy", "tensorflow", "tfx", "apache_beam")),
+    ],
+)
+def test_importing_is_light(code: str, absent: tuple[str, ...]) -> None:
+    code = f"{code}\nimport sys; print([name for name in {absent!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
