@@ -26,18 +26,18 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-from tfx_estimator.pipeline.config.source import fingerprint_source
-from tfx_estimator.pipeline.places import Places
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
-_TRAINER_FN = "tfx_estimator.components.trainer.trainer_fn:trainer_fn"
+_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn:trainer_fn"
 
 
-def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequence[str] = ()) -> Pipeline:
+def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_paths: Sequence[str] = ()) -> Pipeline:
     """Builds the TFX pipeline of a declaration.
 
     Args:
         declaration: What to ingest, train and push.
-        places: Where to keep it.
+        folders: Where to keep it.
         search_paths: Folders where the declared modules are found, beside `sys.path`.
 
     Returns:
@@ -114,14 +114,14 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
         model_blessing=evaluator.outputs["blessing"],
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(
-                base_directory=declaration.pusher.destination or places.serving
+                base_directory=declaration.pusher.destination or folders.serving
             )
         ),
     )
 
     return Pipeline(
         pipeline_name=declaration.name,
-        pipeline_root=places.root,
+        pipeline_root=folders.root,
         components=[
             example_gen,
             schema,
@@ -134,7 +134,7 @@ def create_pipeline(declaration: Declaration, places: Places, search_paths: Sequ
             pusher,
         ],
         enable_cache=True,
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(places.metadata),
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
 

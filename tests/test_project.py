@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.root import ROOT
+
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("pipeline", "components", "model_fn", "data")
 LINES = 400
 IMPORT_ALL = """

@@ -17,8 +17,8 @@ from tfx_estimator.components.trainer.distribution_argument import read_distribu
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.source import fingerprint_source
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
 class Trainer(tfx_trainer.Trainer):

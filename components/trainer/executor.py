@@ -16,8 +16,8 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.supervisor import Supervisor
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 
 
 class Executor(base_executor.BaseExecutor):

@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration, checks what was asked for, and measures."""
+    from tfx_estimator.pipeline.bench.plan import Plan, check_output
+    from tfx_estimator.pipeline.bench.strategies import check_contenders, parse_contenders
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.paths import check_workdir
-    from tfx_estimator.pipeline.runners.bench.plan import Plan, check_output
-    from tfx_estimator.pipeline.runners.bench.strategies import check_contenders, parse_contenders
 
     contenders = parse_contenders(args.strategies)
     plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
@@ -73,6 +73,6 @@ def run(args: argparse.Namespace) -> int:
     check_workdir(args.workdir)
     output = check_output(os.path.expanduser(args.output)) if args.output is not None else None
 
-    from tfx_estimator.pipeline.runners.bench.session import bench_strategies
+    from tfx_estimator.pipeline.bench.session import bench_strategies
 
     return bench_strategies(loaded, plan, args.workdir, output)

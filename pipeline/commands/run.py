@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
         # That it is the declared cluster, before anything starts.
         own_place(place, loaded.declaration.trainer.distribution, attempt=1)
     if place is not None and place.task.type != CHIEF:
-        from tfx_estimator.pipeline.runners.join import join
+        from tfx_estimator.pipeline.run.join import join
 
         return join(loaded, args.workdir, place)
 
-    from tfx_estimator.pipeline.runners.console import run_declaration
+    from tfx_estimator.pipeline.run.console import run_declaration
 
     return run_declaration(loaded, args.workdir, place and place.cluster.addresses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfx_estimator.pipeline.config.modules import find_module
+from tfx_estimator.pipeline.user_source.modules import find_module
 
 # Dotted path in the declaration -> short name -> `package.module:function`.
 SHORT_NAMES: dict[str, dict[str, str]] = {

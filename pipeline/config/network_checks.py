@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.modules import find_arguments, find_module, is_source
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.user_source.modules import find_arguments, find_module, is_source
 
 _SCORES = "probabilities"
 _OUTPUTS = (_SCORES, "logits", "class_ids")

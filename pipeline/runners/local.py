@@ -30,7 +30,7 @@ from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.places import Places, only_run
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class LocalRunner(LocalDagRunner):
             self._listener.node_ended(NodeRun(name, state, seconds, execution_id))
 
 
-def prepare(loaded: Loaded, places: Places) -> Pipeline:
+def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
 
     Args:
         loaded: The validated declaration.
-        places: Where the pipeline keeps its things.
+        folders: Where the pipeline keeps its things.
 
     Returns:
         The pipeline.
@@ -139,7 +139,7 @@ def prepare(loaded: Loaded, places: Places) -> Pipeline:
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()
-    return create_pipeline(loaded.declaration, places, loaded.search_paths)
+    return create_pipeline(loaded.declaration, folders, loaded.search_paths)
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
@@ -160,9 +160,9 @@ def main() -> int:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
         workdir = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
         check_workdir(workdir)
-        places = Places(workdir, loaded.declaration.name)
-        with only_run(places):
-            LocalRunner().run(prepare(loaded, places))
+        folders = PipelineFolders(workdir, loaded.declaration.name)
+        with only_run(folders):
+            LocalRunner().run(prepare(loaded, folders))
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

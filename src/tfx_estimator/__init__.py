@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration
-    from tfx_estimator.pipeline.config import load as load_declaration
+    from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.errors import (
         DamagedDataError,
         DataError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TrainingError,
         UserCodeError,
     )
-    from tfx_estimator.pipeline.places import Places
+    from tfx_estimator.pipeline.folders import PipelineFolders
 
 __version__ = "0.2.0"
 
@@ -53,7 +53,7 @@ _ERRORS = (
 # Public name -> where it is, and what it is called there.
 _PLACES = {
     "Declaration": ("pipeline.config", "Declaration"),
-    "Places": ("pipeline.places", "Places"),
+    "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
@@ -70,7 +70,7 @@ __all__ = [
     "DeclarationError",
     "ExportError",
     "PipelineError",
-    "Places",
+    "PipelineFolders",
     "StoppedError",
     "TaskFailedError",
     "TaskStalledError",

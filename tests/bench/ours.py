@@ -52,15 +52,15 @@ def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
     from tfx.orchestration.pipeline import RunOptions
 
     from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.places import Places
+    from tfx_estimator.pipeline.folders import PipelineFolders
 
     declared = declaration("bench-input", data_dir, 64, 1000, {})
-    places = Places(workdir, declared.name)
-    os.makedirs(places.home, exist_ok=True)
-    LocalDagRunner().run(create_pipeline(declared, places), run_options=RunOptions(to_nodes=["Transform"]))
+    folders = PipelineFolders(workdir, declared.name)
+    os.makedirs(folders.home, exist_ok=True)
+    LocalDagRunner().run(create_pipeline(declared, folders), run_options=RunOptions(to_nodes=["Transform"]))
     return {
-        "examples": _newest(os.path.join(places.root, "TfdsExampleGen", "examples")),
-        "transform": _newest(os.path.join(places.root, "Transform", "transform_graph")),
+        "examples": _newest(os.path.join(folders.root, "TfdsExampleGen", "examples")),
+        "transform": _newest(os.path.join(folders.root, "Transform", "transform_graph")),
     }
 
 
@@ -78,8 +78,8 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
     """
     from tfx.components.trainer.fn_args_utils import FnArgs
 
+    from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
-    from tfx_estimator.components.trainer.trainer_fn import trainer_fn
 
     optimizer = {"name": "sgd", "learning_rate": 1e-4, "schedule": "constant"}
     declared = declaration("bench-training", None, batch_size, steps, optimizer)

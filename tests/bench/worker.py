@@ -189,7 +189,7 @@ def train(
         tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=hooks)
         return
     from tests.bench import ours
-    from tfx_estimator.components.trainer import tensorflow_fixes
+    from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 
     tensorflow_fixes.apply()  # as a training task does
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
@@ -210,9 +210,9 @@ def _supervised() -> list[Any]:
     import threading
     import time
 
-    from tfx_estimator.components.trainer.cluster.task_hooks import FailFastHook, StopHook
-    from tfx_estimator.components.trainer.hooks import TrainingProgressHook
-    from tfx_estimator.components.trainer.progress import ProgressReader, ProgressWriter, beat
+    from tfx_estimator.components.trainer.estimator.hooks import TrainingProgressHook
+    from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, StopHook
+    from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter, beat
 
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "progress.jsonl")
@@ -257,14 +257,14 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
         else:
             from tests.bench import ours
             from tfx_estimator.pipeline.build import create_pipeline
-            from tfx_estimator.pipeline.places import Places
+            from tfx_estimator.pipeline.folders import PipelineFolders
 
             optimizer = {"name": "momentum", "learning_rate": 0.05, "momentum": 0.9, "schedule": "constant"}
             declared = ours.declaration("bench", data_dir, batch_size, steps, optimizer)
-            places = Places(folder, declared.name)
-            Path(places.home).mkdir(parents=True)
-            pipeline = create_pipeline(declared, places)
-            serving = Path(places.serving)
+            folders = PipelineFolders(folder, declared.name)
+            Path(folders.home).mkdir(parents=True)
+            pipeline = create_pipeline(declared, folders)
+            serving = Path(folders.serving)
         nodes = measured_run(pipeline)
         pushed = any(serving.glob("*/saved_model.pb"))
     return {

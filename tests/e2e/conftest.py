@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.root import ROOT
 
 
 class Workdir:
@@ -38,7 +38,7 @@ class Workdir:
             What it printed.
         """
         command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=PROJECT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False)
         said = done.stdout + done.stderr
         assert done.returncode == code, said
         assert "Traceback" not in said

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.conftest import PROJECT
+from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -29,7 +29,7 @@ STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints
 )
 def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
     command = [sys.executable, "-m", "tfx_estimator", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
-    run = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         step = _wait_for_checkpoint(workdir.path / "digits" / "artifacts" / "Trainer" / "training")
         task = psutil.Process(run.pid).children(recursive=True)

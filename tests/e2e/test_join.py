@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-PROJECT = Path(__file__).resolve().parents[2]
 SETTINGS = ["trainer.train_steps=100", "trainer.distribution.train={strategy: multi_worker_mirrored}"]
 
 
@@ -22,7 +22,7 @@ def _start(workdir: Path, index: int, environment: dict[str, str], *settings: st
     overrides = [part for each in (*SETTINGS, *settings) for part in ("--set", each)]
     return subprocess.Popen(
         [sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", str(workdir), *overrides],
-        cwd=PROJECT,
+        cwd=ROOT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.root import ROOT
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
-PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent / "tabular"
 # Of losses and probabilities; they differ by 1e-7.
 TOLERANCE = 1e-5
@@ -36,7 +37,7 @@ def test_a_canned_estimator_is_trained_alike_by_one_device_and_by(tmp_path: Path
         capture_output=True,
         text=True,
         timeout=400,
-        cwd=PROJECT,
+        cwd=ROOT,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import PROJECT
+from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-SCRIPT = PROJECT / "pipeline" / "runners" / "local.py"
+SCRIPT = ROOT / "pipeline" / "runners" / "local.py"
 
 
 def test_tfx_creates_and_runs_the_pipeline(workdir, tmp_path):

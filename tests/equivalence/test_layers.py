@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
 from tests.equivalence.train_layers import CASES, STEPS
+from tests.root import ROOT
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 LOSS, WEIGHTS = 1e-6, 1e-9
 # Keras rounds the factor of the moving averages to float32.
 KERAS_AVERAGES = 1e-7
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("layers")
     done = subprocess.run(
         [sys.executable, "-m", "tests.equivalence.train_layers", str(folder)],
-        cwd=PROJECT,
+        cwd=ROOT,
         env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,

@@ -108,8 +108,8 @@ def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
             own = [(event["time"], event["step"]) for event in events if event["event"] == "step"]
             steps += own
             if own and path.name.startswith("chief"):
-                orders = path.with_name(path.name.replace("progress.jsonl", "task.json"))
-                starts.append(own[0][0] - orders.stat().st_mtime)
+                task_spec = path.with_name(path.name.replace("progress.jsonl", "task.json"))
+                starts.append(own[0][0] - task_spec.stat().st_mtime)
     start = min(starts, default=0.0)
     if not faults or not faults[0].happened:
         return start, 0.0

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,12 +16,12 @@ from tfx.types import artifact_utils
 
 from tests.faults.conftest import INTERVAL, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault
+from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-PROJECT = Path(__file__).resolve().parents[2]
 MWMS = {"strategy": "multi_worker_mirrored"}
 # So many that a signal meets training, and not its end.
 MANY = 2000
@@ -55,7 +54,7 @@ class Supervised:
         self.executions += 1
         return subprocess.Popen(
             [sys.executable, "-m", "tests.faults.train", str(self.job)],
-            cwd=PROJECT,
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.model_fn.strategies import make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = """
 import json, sys
 import tensorflow as tf
@@ -71,7 +71,7 @@ def _run(code: str, *told_of: Any) -> list[Any]:
     told = subprocess.run(
         [sys.executable, "-c", code, json.dumps(told_of)],
         check=False,
-        cwd=ROOT,
+        cwd=str(ROOT),
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,

@@ -23,13 +23,13 @@ NODES = [
 ]
 
 
-def build(tmp_path, *overrides: str, places=None):
+def build(tmp_path, *overrides: str, folders=None):
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.places import Places
+    from tfx_estimator.pipeline.folders import PipelineFolders
 
     loaded = load("digits", overrides)
-    return create_pipeline(loaded.declaration, places or Places(str(tmp_path), "digits"), loaded.search_paths)
+    return create_pipeline(loaded.declaration, folders or PipelineFolders(str(tmp_path), "digits"), loaded.search_paths)
 
 
 def component(pipeline, name: str):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tfx.types import artifact_utils
 
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.pipeline.config.distribution import Distribution
 
 logger = logging.getLogger("tfx_estimator.trainer")

@@ -7,18 +7,18 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
-from tfx_estimator.components.trainer.cluster.orders import (
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
+from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     EVALUATOR,
     EXPORTER,
     PROBE,
     PS,
     WORKER,
-    Orders,
+    TaskSpec,
     allotted_gpus,
 )
-from tfx_estimator.components.trainer.cluster.ports import free_ports
-from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -29,22 +29,22 @@ _Gpus = Optional[tuple[int, ...]]
 logger = logging.getLogger("tfx_estimator.trainer")
 
 
-def single_task(attempt: int) -> list[Orders]:
+def single_task(attempt: int) -> list[TaskSpec]:
     """The one task of a training without a cluster."""
-    return [Orders(CHIEF, 0, attempt)]
+    return [TaskSpec(CHIEF, 0, attempt)]
 
 
-def exporter_task(attempt: int) -> list[Orders]:
+def exporter_task(attempt: int) -> list[TaskSpec]:
     """The task that evaluates and exports after a cluster without an evaluator: none of its tasks does."""
-    return [Orders(EXPORTER, 0, attempt)]
+    return [TaskSpec(EXPORTER, 0, attempt)]
 
 
-def probe_task(attempt: int) -> list[Orders]:
+def probe_task(attempt: int) -> list[TaskSpec]:
     """The task that tries the user's loss under several replicas."""
-    return [Orders(PROBE, 0, attempt)]
+    return [TaskSpec(PROBE, 0, attempt)]
 
 
-def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
+def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
     """The tasks of a cluster on this machine, on fresh ports.
 
     Args:
@@ -63,12 +63,12 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
     cluster = Cluster({kind: tuple(f"localhost:{next(ports)}" for _ in range(n)) for kind, n in counts.items() if n})
     shares = _shares(sorted(os.sched_getaffinity(0)), train.worker_count)
     gpus, of_evaluator = _local_gpus(distribution)
-    orders = []
+    task_spec = []
     for task, text in tf_configs(cluster, evaluator=distribution.evaluator).items():
         position = task.index + (task.type == WORKER)
         trains = task.type in (CHIEF, WORKER)
-        orders.append(
-            Orders(
+        task_spec.append(
+            TaskSpec(
                 task.type,
                 task.index,
                 attempt,
@@ -80,10 +80,10 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[Orders]:
                 local=True,
             )
         )
-    return orders
+    return task_spec
 
 
-def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> list[Orders]:
+def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
     """This process's task in a cluster that somebody else started, and that TF_CONFIG describes.
 
     Args:
@@ -118,7 +118,7 @@ def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> lis
         )
     gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(train.devices), WORKER: _declared_gpus(train.devices), PS: ()}
     task = config.task
-    return [Orders(task.type, task.index, attempt, tf_config=config.to_json(), gpus=gpus.get(task.type))]
+    return [TaskSpec(task.type, task.index, attempt, tf_config=config.to_json(), gpus=gpus.get(task.type))]
 
 
 def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:

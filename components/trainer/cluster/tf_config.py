@@ -238,14 +238,14 @@ def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optiona
             expected="what srun sets",
             todo="start the training with srun, or set TF_CONFIG; TF_CONFIG='{}' trains in a single process",
         ) from None
-    places = [(node, port_base + local) for node, size in zip(nodes, sizes) for local in range(size)]
-    if environment.get("SLURMD_NODENAME", places[rank][0]) != places[rank][0]:
+    nodes_ports = [(node, port_base + local) for node, size in zip(nodes, sizes) for local in range(size)]
+    if environment.get("SLURMD_NODENAME", nodes_ports[rank][0]) != nodes_ports[rank][0]:
         raise DeclarationError(
-            f"SLURM runs rank {rank} on {environment['SLURMD_NODENAME']}, and not on {places[rank][0]}",
+            f"SLURM runs rank {rank} on {environment['SLURMD_NODENAME']}, and not on {nodes_ports[rank][0]}",
             expected="ranks that fill one node after the other",
             todo="start the training with srun --distribution=block",
         )
-    addresses = tuple(f"{node}:{port}" for node, port in places)
+    addresses = tuple(f"{node}:{port}" for node, port in nodes_ports)
     cluster = Cluster({CHIEF: addresses[:1], WORKER: addresses[1:]})
     return TfConfig(cluster, cluster.tasks[rank])
 

@@ -11,7 +11,7 @@ import pytest
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")
-TRAINER_FN = "tfx_estimator.components.trainer.trainer_fn.trainer_fn"
+TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
 
 @pytest.fixture(scope="session")

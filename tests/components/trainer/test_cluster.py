@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from tfx.types import artifact_utils
 
+from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.tf_config import read
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
-PROJECT = Path(__file__).resolve().parents[3]
 MWMS = {"strategy": "multi_worker_mirrored"}
 
 RUN_FN = """
@@ -59,9 +59,9 @@ def _trying_to_connect(root: Path) -> Iterator[_Tries]:
         while not over.wait(0.1):
             for path in root.glob("training/*/logs/chief-0.*.task.json"):
                 with contextlib.suppress(ValueError):  # it is being written
-                    orders = json.loads(path.read_text())
-                    tries.private = bool(orders["network"])
-                    addresses = itertools.chain(*json.loads(orders["tf_config"])["cluster"].values())
+                    task_spec = json.loads(path.read_text())
+                    tries.private = bool(task_spec["network"])
+                    addresses = itertools.chain(*json.loads(task_spec["tf_config"])["cluster"].values())
                     tries.ports |= {int(address.rpartition(":")[2]) for address in addresses}
             for port in tries.ports - tries.reached:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
@@ -170,7 +170,7 @@ def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(tra
         runs.append(
             subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.train", str(job)],
-                cwd=PROJECT,
+                cwd=ROOT,
                 env={**os.environ, "TF_CONFIG": text},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -195,15 +195,15 @@ def test_each_process_that_trains_gets_cores_of_its_own(monkeypatch):
     assert (chief.cpus, worker.cpus, evaluator.cpus) == ((0, 1), (2, 3), ())
     assert (chief.threads, evaluator.threads) == (None, 1)
     many = plan.local_cluster(Distribution.parse_obj({"train": {**MWMS, "workers": 5}}), 1)
-    assert {(orders.cpus, orders.threads) for orders in many} == {((), 1)}
+    assert {(task_spec.cpus, task_spec.threads) for task_spec in many} == {((), 1)}
 
 
 @pytest.mark.unit
 def test_the_addresses_of_a_cluster_are_loopback_and_fresh(monkeypatch):
     distribution = Distribution.parse_obj({"train": {"strategy": "parameter_server", "workers": 3, "ps": 2}})
     first, second = (plan.local_cluster(distribution, attempt) for attempt in (1, 2))
-    assert [orders.name for orders in first] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
-    addresses = [_addresses(orders[0]) for orders in (first, second)]
+    assert [task_spec.name for task_spec in first] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
+    addresses = [_addresses(task_spec[0]) for task_spec in (first, second)]
     assert all(address.startswith("localhost:") for address in addresses[0])
     assert len(addresses[0]) == 5
     assert not addresses[0] & addresses[1]
@@ -212,8 +212,8 @@ def test_the_addresses_of_a_cluster_are_loopback_and_fresh(monkeypatch):
 @pytest.mark.unit
 def test_gpus_are_shared_out():
     train = {**MWMS, "devices": {"gpu": 2}}
-    orders = plan.local_cluster(Distribution.parse_obj({"train": train}), 1)
-    assert [each.gpus for each in orders] == [(0, 1), (2, 3)]
+    task_spec = plan.local_cluster(Distribution.parse_obj({"train": train}), 1)
+    assert [each.gpus for each in task_spec] == [(0, 1), (2, 3)]
 
 
 @pytest.mark.unit
@@ -234,6 +234,6 @@ def test_a_cluster_that_is_not_the_declared_one_is_refused(train, evaluator, tas
         plan.own_place(config, distribution, 1)
 
 
-def _addresses(orders):
-    cluster = json.loads(orders.tf_config)["cluster"]
+def _addresses(task_spec):
+    cluster = json.loads(task_spec.tf_config)["cluster"]
     return {address for addresses in cluster.values() for address in addresses}

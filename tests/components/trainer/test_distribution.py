@@ -134,7 +134,7 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
 def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.distribute import distribute
+    from tfx_estimator.components.trainer.estimator.distribute import distribute
 
     def seed(own: int | None, in_cluster: bool) -> int | None:
         config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=own)

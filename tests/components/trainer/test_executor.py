@@ -207,8 +207,8 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
         textwrap.dedent(
             """
             import sys
-            from tfx_estimator.components.trainer.job import Job
-            from tfx_estimator.components.trainer.supervisor import Supervisor
+            from tfx_estimator.components.trainer.protocol.job import Job
+            from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
             Supervisor(Job.load(sys.argv[1]), sys.argv[2]).run()
             """
         )
@@ -216,7 +216,7 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     from tfx.types import artifact_utils, standard_artifacts
 
     from tests.components.trainer.conftest import TRAINER_FN
-    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
     outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
-    from tfx_estimator.components.trainer.progress import ProgressReader, ProgressWriter
+    from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 
     path = tmp_path / "progress.jsonl"
     reader = ProgressReader(str(path))
@@ -32,14 +32,14 @@ def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
 
 
 def test_the_step_of_a_killed_process_is_known(tmp_path):
-    from tfx_estimator.components.trainer.progress import ProgressReader
+    from tfx_estimator.components.trainer.protocol.events import ProgressReader
 
     path = str(tmp_path / "progress.jsonl")
     reader = ProgressReader(path)
     assert reader.step() == -1
     code = f"""
 import os, signal
-from tfx_estimator.components.trainer.progress import ProgressWriter
+from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 progress = ProgressWriter({path!r})
 for step in range(0, 2**33 + 1, 2**20):
     progress.at(step)
@@ -52,7 +52,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_an_error_of_ours_under_several_replicas_stays_one():
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.task import _of_ours
+    from tfx_estimator.components.trainer.task.start import _of_ours
 
     @tf.function
     def model_fn(raised: Exception) -> None:
@@ -70,23 +70,23 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
 
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
 def test_steps_beyond_the_declared_ones_are_counted(last, extra):
-    from tfx_estimator.components.trainer.cluster.orders import Orders
-    from tfx_estimator.components.trainer.report import Report
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.report import Report
 
     report = Report(batch_size=8, total_steps=50, asynchronous=True)
     for step in (0, last):
-        report.hear(Orders("chief", 0, 1), {"event": "step", "step": step, "time": float(step)})
+        report.hear(TaskSpec("chief", 0, 1), {"event": "step", "step": step, "time": float(step)})
     properties = report.outcome().properties()
     assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
     assert properties["examples_per_second"] == pytest.approx(8)
 
 
 def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
-    from tfx_estimator.components.trainer.cluster.orders import Orders
-    from tfx_estimator.components.trainer.outcome import Restart
-    from tfx_estimator.components.trainer.report import Report
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.outcome import Restart
+    from tfx_estimator.components.trainer.supervisor.report import Report
 
-    report, chief = Report(batch_size=8, total_steps=100), Orders("chief", 0, 1)
+    report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
     report.hear(chief, {"event": "step", "step": 78, "time": 1.0})
     report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
     report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
@@ -107,7 +107,7 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
-    from tfx_estimator.components.trainer.cluster.orders import ask_to_stop, asked_to_stop
+    from tfx_estimator.components.trainer.protocol.task_spec import ask_to_stop, asked_to_stop
 
     path = str(tmp_path / "stop")
     assert asked_to_stop(path) is None
@@ -118,7 +118,7 @@ def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
 
 
 def test_a_restart_that_follows_from_another_counts_with_it():
-    from tfx_estimator.components.trainer.outcome import Outcome, Restart
+    from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 
     restarts = (
         Restart("ps-0 was killed", "ps-0 was started again", 30),
@@ -131,7 +131,7 @@ def test_a_restart_that_follows_from_another_counts_with_it():
 
 
 def test_a_job_survives_its_file(tmp_path):
-    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
@@ -143,7 +143,7 @@ def test_a_job_survives_its_file(tmp_path):
 
 
 def test_a_trainer_without_settings_has_the_defaults():
-    from tfx_estimator.components.trainer.job import Job
+    from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.settings import Settings
 
     assert Job("{}", "{}", {"custom_config": "null"}, "/training").settings == Settings()
@@ -232,7 +232,8 @@ def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
 
 
 def test_a_whole_model_fn_is_told_from_a_network():
-    from tfx_estimator.components.trainer.user_code import find_function, is_model_fn
+    from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+
     from tfx_estimator.model_fn.classifier import make_model_fn
     from tfx_estimator.model_fn.networks import mnist_cnn
 
@@ -246,7 +247,7 @@ def test_a_whole_model_fn_is_told_from_a_network():
     [("no_such_module:f", "cannot be imported"), ("tfx_estimator.model_fn.networks:mnist", "has no function")],
 )
 def test_a_function_that_is_not_there_is_told(target, told):
-    from tfx_estimator.components.trainer.user_code import find_function
+    from tfx_estimator.components.trainer.task.user_code import find_function
 
     with pytest.raises(errors.UserCodeError, match=told):
         find_function(target)
@@ -309,7 +310,7 @@ def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch
 
 
 def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):
-    from tfx_estimator.components.trainer.cluster.process import _environment
+    from tfx_estimator.components.trainer.supervisor.process import _environment
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.bench.plan import Plan
+from tfx_estimator.pipeline.bench.strategies import Contender, parse_contenders
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.runners.bench.plan import Plan
-from tfx_estimator.pipeline.runners.bench.strategies import Contender, parse_contenders
 
-ROOT = Path(__file__).resolve().parents[3]
 # An own network that one strategy cannot train.
 NETWORK = """
 import tensorflow as tf

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich")
 CPU_SECONDS = 0.3
 

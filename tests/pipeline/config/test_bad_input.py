@@ -245,9 +245,9 @@ def test_all_problems_are_shown_at_once_in_the_files_order(refuse, good):
     message = refuse(text + "evaluater: {}\n", ["beam.runner=dask", "nothing"])
     assert "the declaration mine.yaml has 6 problems" in message
     order = ["data.splits.train", "trainer.model", "trainer.train_steps", "evaluater", "--set nothing", "beam.runner"]
-    places = [message.index(f"{path}") for path in order]
-    assert places[:4] == sorted(places[:4])
-    assert max(places[:4]) < min(places[4:])
+    folders = [message.index(f"{path}") for path in order]
+    assert folders[:4] == sorted(folders[:4])
+    assert max(folders[:4]) < min(folders[4:])
 
 
 def test_what_follows_from_another_problem_is_not_shown_twice(refuse, good):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Path:
+def folders(tmp_path: Path) -> Path:
     """A folder with a file, a link to nowhere and a folder in it."""
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -24,11 +24,11 @@ def places(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["folder", "new", "new/and/deep", "folder/new"])
-def test_a_folder_that_can_be_made_passes_and_is_not_made(places, name):
-    before = sorted(places.rglob("*"))
-    assert reject_folder(str(places / name)) == ""
-    assert check_workdir(str(places / name)) is None
-    assert sorted(places.rglob("*")) == before
+def test_a_folder_that_can_be_made_passes_and_is_not_made(folders, name):
+    before = sorted(folders.rglob("*"))
+    assert reject_folder(str(folders / name)) == ""
+    assert check_workdir(str(folders / name)) is None
+    assert sorted(folders.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_a_folder_that_can_be_made_passes_and_is_not_made(places, name):
         ("a\0b", "the path holds a zero byte"),
     ],
 )
-def test_a_folder_that_cannot_be_made_is_refused(places, name, reason):
-    assert reject_folder(os.path.join(places, name)).endswith(reason)
+def test_a_folder_that_cannot_be_made_is_refused(folders, name, reason):
+    assert reject_folder(os.path.join(folders, name)).endswith(reason)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_refused(places):
-    (places / "folder").chmod(0o555)
-    assert "cannot be written" in reject_folder(str(places / "folder" / "new"))
+def test_a_folder_without_permission_is_refused(folders):
+    (folders / "folder").chmod(0o555)
+    assert "cannot be written" in reject_folder(str(folders / "folder" / "new"))
 
 
 @pytest.mark.parametrize("character", ["*", "?", "["])
-def test_a_workdir_that_is_a_file_pattern_is_refused(places, monkeypatch, character):
-    folder = places / f"exp{character}1"
+def test_a_workdir_that_is_a_file_pattern_is_refused(folders, monkeypatch, character):
+    folder = folders / f"exp{character}1"
     folder.mkdir()
     for workdir in (str(folder), str(folder / "runs")):
         with pytest.raises(DeclarationError, match=r"--workdir .* holds `.`, a wildcard .*\n  expected: .*\n  to do: "):
@@ -68,11 +68,11 @@ def test_a_workdir_that_is_a_file_pattern_is_refused(places, monkeypatch, charac
         check_workdir("runs")
 
 
-def test_a_workdir_that_is_a_file_is_refused(places):
+def test_a_workdir_that_is_a_file_is_refused(folders):
     with pytest.raises(
         DeclarationError, match=r"this is no folder\n  expected: .*\n  to do:    name another --workdir"
     ):
-        check_workdir(str(places / "file"))
+        check_workdir(str(folders / "file"))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_workdir_that_is_a_file_is_refused(places):
         ('""', "it is empty"),
     ],
 )
-def test_a_push_destination_is_checked(places, refuse, good, destination, reason):
+def test_a_push_destination_is_checked(folders, refuse, good, destination, reason):
     message = refuse(good + f"pusher: {{destination: {destination}}}\n")
     assert "mine.yaml:8  pusher.destination" in message
     assert reason in message
@@ -92,6 +92,6 @@ def test_a_push_destination_is_checked(places, refuse, good, destination, reason
 
 
 @pytest.mark.parametrize("destination", ["gs://bucket/serving", "folder", "folder/new"])
-def test_a_push_destination_that_can_be_written_or_is_remote_passes(places, write, good, destination):
+def test_a_push_destination_that_can_be_written_or_is_remote_passes(folders, write, good, destination):
     write(good + f"pusher: {{destination: {destination!r}}}\n")
     assert load("mine.yaml").declaration.pusher.destination.endswith(destination)

@@ -6,19 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
-from tfx_estimator.components.trainer.cluster.orders import Orders, visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec, visible_gpus
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
-PROJECT = Path(__file__).resolve().parents[4]
 MWMS = {"strategy": "multi_worker_mirrored"}
 SERVED = {"strategy": "parameter_server"}
 
@@ -26,9 +25,9 @@ SERVED = {"strategy": "parameter_server"}
 TASK = """
 import os, sys, types
 trains = types.SimpleNamespace(run=lambda *told: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
-sys.modules["tfx_estimator.components.trainer.training"] = trains
-from tfx_estimator.components.trainer import task
-sys.exit(task.main(sys.argv[1:]))
+sys.modules["tfx_estimator.components.trainer.estimator.training"] = trains
+from tfx_estimator.components.trainer.task import start
+sys.exit(start.main(sys.argv[1:]))
 """
 
 
@@ -51,7 +50,7 @@ def machine(monkeypatch, tmp_path):
 def _seen(train, evaluate=None):
     """What each task sees; an evaluator stands beside the others where its section is given."""
     section = {"train": train, "eval": evaluate or {}, "evaluator": evaluate is not None}
-    return {orders.name: orders.gpus for orders in plan.local_cluster(Distribution.parse_obj(section), 1)}
+    return {task_spec.name: task_spec.gpus for task_spec in plan.local_cluster(Distribution.parse_obj(section), 1)}
 
 
 @pytest.mark.parametrize("gpus", [0, 2, 8])
@@ -147,7 +146,7 @@ def test_in_a_cluster_of_others_each_process_takes_the_declared_gpus_of_its_mach
     cluster = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
     config = read(json.dumps({"cluster": cluster, "task": {"type": task, "index": 0}}))
     distribution = Distribution.parse_obj({"train": {**SERVED, "devices": devices}, "evaluator": True})
-    assert [orders.gpus for orders in plan.own_place(config, distribution, 1)] == [expected]
+    assert [task_spec.gpus for task_spec in plan.own_place(config, distribution, 1)] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -173,15 +172,15 @@ def test_indices_are_those_of_the_allotment(gpus, allotted, expected):
     [(None, None, None), (None, "4,5", "4,5"), ((), "4,5", ""), ((), None, ""), ((1,), "4,5", "5"), ((1,), None, "1")],
 )
 def test_a_task_sees_what_it_is_ordered_to(tmp_path, gpus, allotted, expected):
-    orders, job = tmp_path / "chief-0.orders.json", tmp_path / "job.json"
-    Orders("chief", 0, 1, gpus=gpus, supervisor_pid=os.getpid()).save(str(orders))
+    task_spec, job = tmp_path / "chief-0.task_spec.json", tmp_path / "job.json"
+    TaskSpec("chief", 0, 1, gpus=gpus, supervisor_pid=os.getpid()).save(str(task_spec))
     job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
     inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     given = {} if allotted is None else {"CUDA_VISIBLE_DEVICES": allotted}
     told = subprocess.run(
-        [sys.executable, "-c", TASK, str(job), str(orders)],
+        [sys.executable, "-c", TASK, str(job), str(task_spec)],
         check=False,
-        cwd=PROJECT,
+        cwd=ROOT,
         env={**inherited, **given},
         capture_output=True,
         text=True,

@@ -28,12 +28,12 @@ from tests.components.trainer.cluster.private_users import (
     WITHOUT_PERMISSION,
     supervised,
 )
+from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import private_network
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
 
 pytestmark = pytest.mark.cluster
 
-PROJECT = str(Path(__file__).resolve().parents[4])
 DUAL = socket.has_dualstack_ipv6()
 INSIDE = ["127.0.0.1", "localhost", *(["::1"] if DUAL else [])]
 
@@ -210,10 +210,10 @@ def test_a_process_with_threads_may_not_enter():
 
 
 TENSORFLOW = (
-    f"import json, os, sys; sys.path[0] = {PROJECT!r}"
+    f"import json, os, sys; sys.path[0] = {str(ROOT)!r}"
     + """
 # As the trainer's tasks do.
-from tfx_estimator.components.trainer import task
+from tfx_estimator.components.trainer.task import start
 from tfx_estimator.components.trainer.cluster.private_network import enter
 enter(json.loads(sys.argv[2]))
 import tensorflow as tf

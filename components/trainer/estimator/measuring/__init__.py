@@ -1,0 +1,1 @@
+"""What `tfx-estimator bench` measures of an Estimator, inside its tasks."""

@@ -1,0 +1,1 @@
+"""What a training task changes in TensorFlow, in its own process alone."""

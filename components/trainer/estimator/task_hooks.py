@@ -1,0 +1,101 @@
+"""Session hooks by which a task keeps the supervisor's contract."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Optional
+
+import tensorflow as tf
+from tensorflow.python.training import training_util
+
+from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+from tfx_estimator.components.trainer.protocol.task_spec import asked_to_stop
+
+_LOOK_SECONDS = 0.1
+
+
+class PeerLostError(Exception):
+    """A task of the same cluster has gone; all are restarted."""
+
+
+class StoppedByRequestError(Exception):
+    """Training stopped at the step that the supervisor asked for, and the checkpoint is written."""
+
+
+class FailFastHook(tf.estimator.SessionRunHook):
+    """Ends a task of a synchronous cluster as soon as it has lost a peer.
+
+    An Estimator would make a new session and wait for the peer, for ever: a task that is restarted alone cannot rejoin.
+    """
+
+    def __init__(self) -> None:
+        self._sessions = 0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Counts sessions."""
+        self._sessions += 1
+        if self._sessions > 1:
+            raise PeerLostError("the session to the other tasks was lost")
+
+
+class StopHook(tf.estimator.SessionRunHook):
+    """Shows the supervisor each step, and ends training at the one that it asks for, the same in each task.
+
+    Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
+
+    Args:
+        path: The task_spec' `stop_file`.
+        progress: Where to show the step.
+        alone: Is each step of this process one global step; asynchronous workers do some of each other's.
+    """
+
+    def __init__(self, path: str, progress: ProgressWriter, alone: bool = True) -> None:
+        self._path = path
+        self._progress = progress
+        self._alone = alone
+        self._last = 0.0
+        self._stop_at: Optional[int] = None
+        self._step = 0
+        self.stopped = False
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        # The tensor that TensorFlow's own hooks ask for in every step.
+        self._tensor = training_util._get_or_create_global_step_read()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Notes the step that training starts from."""
+        self._step = int(session.run(self._tensor))
+        self._progress.at(self._step)
+
+    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+        """Asks for the global step where others add to it."""
+        return None if self._alone else tf.estimator.SessionRunArgs(self._tensor)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts the step, and looks for the request ten times a second."""
+        # One that is read is read beside the update, and may be that of before.
+        self._step = self._step + 1 if self._alone else int(run_values.results)
+        self._progress.at(self._step)
+        if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
+            self._last = time.monotonic()
+            self._stop_at = asked_to_stop(self._path)
+        if self._stop_at is not None and self._step >= self._stop_at:
+            self.stopped = True
+            run_context.request_stop()
+
+
+class NoEvaluationHook(tf.estimator.SessionRunHook):
+    """Keeps an Estimator from evaluating and exporting after training was stopped.
+
+    Args:
+        stop: The hook that knows.
+    """
+
+    def __init__(self, stop: StopHook) -> None:
+        self._stop = stop
+
+    def begin(self) -> None:
+        """Ends the evaluation before it begins."""
+        if self._stop.stopped:
+            raise StoppedByRequestError

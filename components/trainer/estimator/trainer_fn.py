@@ -1,0 +1,121 @@
+"""The built-in trainer_fn: what the declaration says, in the legacy Estimator contract that any module file may use."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Optional
+
+import tensorflow as tf
+import tensorflow_transform as tft
+from tfx.components.trainer.fn_args_utils import FnArgs
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+
+from tfx_estimator.components.trainer.estimator import receivers
+from tfx_estimator.components.trainer.export import rename_signatures
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.errors import UserCodeError
+
+
+def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
+    """Builds the Estimator and the specs of training, evaluation and export.
+
+    Source of the contract: `tfx.components.trainer.executor.Executor`.
+
+    Args:
+        fn_args: TFX's arguments; `custom_config` holds the settings of the Trainer.
+        schema: Not needed, the Transform graph holds it.
+
+    Returns:
+        `estimator`, `train_spec`, `eval_spec` and `eval_input_receiver_fn`.
+    """
+    settings = Settings.from_dict(fn_args.custom_config[SETTINGS_KEY])
+    section = settings.trainer
+    if section is None:
+        raise UserCodeError(
+            "the built-in trainer_fn has no declaration to train",
+            expected="Settings(declaration=…)",
+            todo="name your own trainer_fn, run_fn or module_file",
+        )
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
+    feature_spec = transform_output.raw_feature_spec()
+    transform = transform_output.transform_raw_features
+    model_fn = _model_fn(section.model or "", section.params, transform_output.transformed_feature_spec())
+    params = {
+        "num_classes": len(settings.label_names),
+        "image_shape": settings.image_shape,
+        "train_steps": section.train_steps,
+        "global_batch_size": section.global_batch_size,
+        "optimizer": section.optimizer.dict(),
+        "seed": section.seed,
+        **section.params,
+    }
+    # An Estimator refuses params for a model_fn that does not take them.
+    takes_params = "params" in inspect.signature(model_fn).parameters
+    config = make_run_config(section, fn_args.model_run_dir)
+    estimator = tf.estimator.Estimator(model_fn, config=config, params=params if takes_params else None)
+    reader = ExampleReader(
+        train_files=_expand(fn_args.train_files),
+        eval_files=_expand(fn_args.eval_files),
+        feature_spec=feature_spec,
+        transform=transform,
+        train_batch_size=section.global_batch_size,
+        eval_batch_size=section.eval_batch_size,
+        shuffle_buffer=section.shuffle_buffer,
+        seed=section.seed,
+        resident_bytes=section.resident_megabytes << 20,
+        sharding=section.distribution.sharding,
+        start_step=functools.partial(_global_step, fn_args.model_run_dir),
+    )
+    serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
+    return {
+        "estimator": estimator,
+        "train_spec": tf.estimator.TrainSpec(reader.input_fn, max_steps=section.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(
+            reader.input_fn,
+            steps=section.eval_steps,
+            exporters=[_Exporter("serving", serving)],
+        ),
+        "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
+    }
+
+
+class _Exporter(tf.estimator.FinalExporter):
+    """Exports once, at the end, with signatures named after their inputs."""
+
+    def export(self, *args: Any, **kwargs: Any) -> Any:
+        path = super().export(*args, **kwargs)
+        if path:
+            rename_signatures(tf.compat.as_str(path))
+        return path
+
+
+def _model_fn(target: str, params: dict[str, Any], transformed: dict[str, Any]) -> Callable:
+    """The user's model_fn, or ours around the declared network."""
+    function = find_function(target)
+    whole = is_model_fn(function)
+    missing = ({LABEL} if whole else {LABEL, IMAGE}) - set(transformed)
+    if missing:
+        raise UserCodeError(
+            f"the preprocessing_fn returns {', '.join(sorted(transformed))}, but no {' and no '.join(sorted(missing))}",
+            expected=f"`{LABEL}`, and `{IMAGE}` where trainer.model is a network",
+            todo="return it from the preprocessing_fn",
+        )
+    if whole:
+        return function
+    return make_model_fn(functools.partial(function, **params))
+
+
+def _expand(patterns: list[str]) -> list[str]:
+    return sorted(path for pattern in patterns for path in tf.io.gfile.glob(pattern))
+
+
+def _global_step(model_dir: str) -> int:
+    """The step that training will start from."""
+    checkpoint = tf.train.latest_checkpoint(model_dir)
+    return int(tf.train.load_variable(checkpoint, "global_step")) if checkpoint else 0

@@ -1,0 +1,1 @@
+"""What supervisor and task say to each other; needs the standard library only."""

@@ -1,0 +1,95 @@
+"""What the supervisor hands to a task, as a JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One training, as every task of it sees it.
+
+    Args:
+        inputs: The execution's input artifacts, as TFX writes them in JSON.
+        outputs: The same for its outputs.
+        exec_properties: The execution's properties.
+        training_dir: Folder of checkpoints, events and logs.
+    """
+
+    inputs: str
+    outputs: str
+    exec_properties: dict[str, Any]
+    training_dir: str
+
+    def resolved(self) -> Job:
+        """Returns the job with the whole declaration of the process that starts it."""
+        config = json.loads(self.exec_properties.get("custom_config") or "null") or {}
+        config[SETTINGS_KEY] = self.settings.resolved().to_dict()
+        properties = {**self.exec_properties, "custom_config": json.dumps(config)}
+        return dataclasses.replace(self, exec_properties=properties)
+
+    @property
+    def settings(self) -> Settings:
+        """The Trainer's settings."""
+        config = json.loads(self.exec_properties.get("custom_config") or "null") or {}
+        return Settings.from_dict(config.get(SETTINGS_KEY, {}))
+
+    def save(self, path: str) -> None:
+        """Writes the job."""
+        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(self), file)
+        os.replace(f"{path}.tmp", path)
+
+    @classmethod
+    def load(cls, path: str) -> Job:
+        """Reads what `save` wrote."""
+        with open(path, encoding="utf-8") as file:
+            return cls(**json.load(file))
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFiles:
+    """The files of one attempt of one task, in a local folder.
+
+    Args:
+        folder: The folder.
+        task: Type and index, for example `chief-0`.
+        attempt: From 1.
+    """
+
+    folder: str
+    task: str
+    attempt: int
+
+    def _path(self, suffix: str) -> str:
+        return os.path.join(self.folder, f"{self.task}.attempt-{self.attempt}.{suffix}")
+
+    @property
+    def log(self) -> str:
+        """All that the task printed."""
+        return self._path("log")
+
+    @property
+    def progress(self) -> str:
+        """The task's events."""
+        return self._path("progress.jsonl")
+
+    @property
+    def alive(self) -> str:
+        """Touched every second as long as the task's interpreter runs."""
+        return self._path("alive")
+
+    @property
+    def task_spec(self) -> str:
+        """What the task is told: see `components.trainer.cluster.task_spec`."""
+        return self._path("task.json")
+
+    @property
+    def error(self) -> str:
+        """The task's own error, where it had time to write it."""
+        return self._path("error.json")

@@ -1,0 +1,1 @@
+"""Is a user's training right under several replicas?"""

@@ -1,0 +1,183 @@
+"""Reads the first batches of a user's input_fn, and refuses those that several replicas or workers cannot share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import nest
+
+from tfx_estimator.components.trainer.estimator.distribute import SEED
+from tfx_estimator.components.trainer.user_input import shared_batches as shared_batches
+from tfx_estimator.components.trainer.user_input.rows import size_of
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
+
+# What trainer_fn returns.
+Spec = dict[str, Any]
+# What `session.run` returns for an element of a data set, flat; its structure and types are the data set's.
+Batch = list[Any]
+
+_TRAIN, _EVAL = tf.estimator.ModeKeys.TRAIN, tf.estimator.ModeKeys.EVAL
+# Of an op of a data set that hands on its elements in the order in which they are ready.
+_UNORDERED = b"false"
+
+
+class Reading(NamedTuple):
+    """The first batches of an input_fn.
+
+    Attributes:
+        element_spec: Of the data set.
+        names: Of its tensors.
+        batches: Flat, at least one.
+        unordered: The op of the data set that leaves its order to chance; empty where there is none.
+    """
+
+    element_spec: Any
+    names: list[str]
+    batches: list[Batch]
+    unordered: str
+
+    def sizes(self) -> list[dict[str, int]]:
+        """The first dimension of each tensor, batch by batch."""
+        return [dict(zip(self.names, map(size_of, batch))) for batch in self.batches]
+
+
+def read_batches(
+    spec: Spec, count: int, mode: str = _TRAIN, context: Optional[tf.distribute.InputContext] = None
+) -> Reading:
+    """Reads the first batches of a training or an evaluation.
+
+    Args:
+        spec: What trainer_fn returned.
+        count: How many, at most.
+        mode: Of `tf.estimator.ModeKeys`: which input_fn.
+        context: What it is told where it takes `input_context`; None is the only input pipeline.
+
+    Raises:
+        UserCodeError: There is none, or what the input_fn returns is no data set.
+    """
+    estimator: tf.estimator.Estimator = spec["estimator"]
+    owner = "TrainSpec" if mode == _TRAIN else "EvalSpec"
+    with tf.Graph().as_default() as graph:
+        seed = estimator.config.tf_random_seed
+        tf.compat.v1.set_random_seed(SEED if seed is None else seed)
+        input_fn = spec["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
+        dataset = shared_batches.call(input_fn, mode, estimator.params, estimator.config, context)
+        if not shared_batches.shares_itself(input_fn):
+            shared_batches.check_batches(owner, dataset)
+        options = tf.data.Options()
+        # As where workers share it: else the order may be another one each time.
+        options.deterministic = True
+        iterator = tf.compat.v1.data.make_initializable_iterator(dataset.with_options(options))
+        leaves = [leaf for leaf in nest.flatten(iterator.get_next()) if leaf is not None]
+        batches: list[Batch] = []
+        with tf.compat.v1.Session(config=estimator.config.session_config) as session:
+            initializers = (tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer())
+            session.run((*initializers, tf.compat.v1.tables_initializer()))
+            session.run(iterator.initializer)
+            while len(batches) < count:
+                try:
+                    batches.append(session.run(leaves))
+                except tf.errors.OutOfRangeError:
+                    break
+        unordered = _unordered(graph)
+    if not batches:
+        raise UserCodeError(
+            f"{owner}.input_fn makes no batch",
+            expected="a data set with examples",
+            todo="see that its files are there and hold what it looks for",
+        )
+    return Reading(dataset.element_spec, shared_batches.leaf_names(dataset), batches, unordered)
+
+
+def check_training(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
+    """Refuses a training's batches that the declared replicas and workers would train with otherwise than one device.
+
+    Args:
+        make_spec: Calls the user's trainer_fn.
+        distribution: What was declared.
+        reading: As the only input pipeline.
+
+    Returns:
+        What the user should know.
+
+    Raises:
+        UserCodeError: The batches cannot be shared, or make a step of another size.
+    """
+    input_fn = make_spec()["train_spec"].input_fn
+    if shared_batches.is_built_in(input_fn):
+        return []
+    if shared_batches.shares_itself(input_fn):
+        return _check_own_sharing(make_spec, distribution, reading)
+    first, *_ = reading.sizes()
+    shared_batches.check_sizes("TrainSpec", first)
+    shared_batches.check_divides(next(iter(first.values())), distribution.train.replicas)
+    if distribution.train.worker_count > 1:
+        _check_order(reading, read_batches(make_spec(), len(reading.batches)))
+    return []
+
+
+def _check_own_sharing(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
+    """An input_fn that takes `input_context` splits the global batch itself, or does not."""
+    # Where all GPUs take part, their number is not declared.
+    replicas = max(distribution.train.replicas, 2)
+    pipelines = distribution.train.worker_count
+    context = tf.distribute.InputContext(pipelines, 0, replicas)
+    whole, part = reading.sizes(), read_batches(make_spec(), len(reading.batches), _TRAIN, context).sizes()
+    largest = {name: tuple(max(sizes[name] for sizes in side) for side in (whole, part)) for name in reading.names}
+    if any(one == replicas * many > 0 for one, many in largest.values()):
+        return []
+    if any(sizes != side[0] for side in (whole, part) for sizes in side):
+        # As where sentences of like length make a batch.
+        return [
+            "TrainSpec.input_fn takes `input_context`, and its batches differ in size: whether those of a step are "
+            f"together as large under {replicas} replicas as on one device is not known"
+        ]
+    one, many = largest[reading.names[-1]]
+    raise UserCodeError(
+        f"TrainSpec.input_fn takes `input_context`, and makes batches of {one} examples for one replica and of {many} "
+        f"for each of {replicas} (trainer.distribution.train): a step would train with {replicas * many}",
+        expected=f"batches of {one / replicas:g} for each of {replicas} replicas",
+        todo="batch with input_context.get_per_replica_batch_size(N), where N is the global batch; or leave out the "
+        "argument `input_context`: each batch is then shared among the replicas",
+    )
+
+
+def _check_order(reading: Reading, again: Reading) -> None:
+    """Workers take consecutive parts of a batch each has read by itself: it must be the same one."""
+    if reading.unordered:
+        what = f"TrainSpec.input_fn makes batches in an order that it leaves to chance ({reading.unordered})"
+    elif len(reading.batches) != len(again.batches) or not all(map(_equal, reading.batches, again.batches)):
+        what = "TrainSpec.input_fn makes other batches each time it is called, whatever RunConfig.tf_random_seed"
+    else:
+        return
+    raise UserCodeError(
+        f"{what}: the parts that the workers of multi_worker_mirrored take would not be of one batch; some examples "
+        "would be trained twice, and others not at all",
+        expected="the same batches in every worker",
+        todo="shuffle with tf.data, which RunConfig.tf_random_seed seeds, not with `random` or NumPy, and set "
+        "deterministic=True (or leave it out) in interleave and map; or take `input_context`, and shard by yourself; "
+        "or declare the strategy mirrored, where one process reads",
+    )
+
+
+def _unordered(graph: tf.Graph) -> str:
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    for node in nodes:
+        if "Dataset" in node.op and node.attr["deterministic"].s == _UNORDERED:
+            return f"{node.op} with deterministic=False"
+    return ""
+
+
+def _equal(one: Batch, other: Batch) -> bool:
+    pairs = [pair for sides in zip(one, other) for pair in zip(_arrays(sides[0]), _arrays(sides[1]))]
+    return all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind == "f") for pair in pairs)
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """What a dense, sparse or ragged value is made of."""
+    return [np.asarray(part) for part in nest.flatten(value, expand_composites=True)]

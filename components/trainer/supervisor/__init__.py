@@ -1,0 +1,1 @@
+"""Starts, watches, restarts and ends training tasks; imports no TensorFlow."""

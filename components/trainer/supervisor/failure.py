@@ -1,0 +1,119 @@
+"""What went wrong with a task, and whether another try can help."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from tfx_estimator.components.trainer.protocol.task_spec import STOPPED
+from tfx_estimator.components.trainer.supervisor.process import TaskProcess
+from tfx_estimator.pipeline import errors
+
+# Shells and schedulers add the signal's number to it.
+_SIGNALLED = 128
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong with a task.
+
+    Args:
+        task: Its name.
+        cause: What happened to it, in a few words.
+        retryable: Can a restart help; not with an error of the user's code.
+        from_peer: Is it but the consequence of another task's end.
+        error: To raise where there is no restart.
+    """
+
+    task: str
+    cause: str
+    retryable: bool
+    from_peer: bool
+    error: errors.TfxEstimatorError
+
+
+def ended(process: TaskProcess, code: int) -> Failure:
+    """Describes a task that ended with another exit code than 0.
+
+    Args:
+        process: The task.
+        code: Its exit code.
+
+    Returns:
+        The failure.
+    """
+    if said := process.error():
+        return _raised(process, said)
+    if code == STOPPED:
+        asked = errors.StoppedError(
+            f"task {process.name} stopped at a checkpoint, as another task of its cluster asked for",
+            todo="run the same again: training goes on from there",
+        )
+        return Failure(process.name, "was asked to stop", retryable=False, from_peer=False, error=asked)
+    killed = code < 0 or code >= _SIGNALLED
+    number = -code if code < 0 else code - _SIGNALLED
+    cause = f"was killed by {_signal_name(number)}" if killed else f"ended with exit code {code}"
+    return Failure(
+        process.name,
+        cause,
+        retryable=killed,
+        from_peer=False,
+        error=errors.TaskFailedError(
+            f"task {process.name} {cause}; its log ends with:\n{process.tail()}",
+            todo=f"see the whole log: {process.files.log}; the next run resumes from the last checkpoint",
+        ),
+    )
+
+
+def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) -> Failure:
+    """Describes a task that missed a deadline.
+
+    Args:
+        process: The task.
+        waited: Seconds.
+        limit: Seconds that were allowed.
+        deadline: `start_timeout` or `stall_timeout`.
+
+    Returns:
+        The failure.
+    """
+    what = "did not start training" if deadline == "start_timeout" else "made no progress"
+    return Failure(
+        process.name,
+        f"{what} for {waited:.0f} s",
+        retryable=True,
+        from_peer=False,
+        error=errors.TaskStalledError(
+            f"task {process.name} made no progress for {waited:.0f} s; its log ends with:\n{process.tail()}",
+            expected=f"progress within {limit:g} s (trainer.{deadline})",
+            todo=f"raise trainer.{deadline}, or see the whole log: {process.files.log}",
+        ),
+    )
+
+
+def _raised(process: TaskProcess, said: dict) -> Failure:
+    """The task's own error."""
+    kind = getattr(errors, said["type"], None)
+    if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
+        todo = said["todo"] or f"see {process.files.log}"
+        error = kind(said["what"], expected=said["expected"], todo=todo)
+    else:
+        late = said["type"] == "DeadlineExceededError"
+        mend = (
+            "raise trainer.distribution.train.timeout_seconds if a step takes so long"
+            if late
+            else "mend the code above"
+        )
+        error = errors.TaskFailedError(
+            f"task {process.name} failed: {said['type']}: {said['what']}\n{said['where']}",
+            todo=f"{mend}, or see the whole log: {process.files.log}",
+        )
+    first_line = (said["what"].splitlines() or [""])[0][:120]
+    return Failure(process.name, f"failed: {said['type']}: {first_line}", said["peer"], said["peer"], error)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

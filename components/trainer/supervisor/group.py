@@ -1,0 +1,206 @@
+"""The tasks of one attempt, watched until they are done or one of them fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, TaskSpec
+from tfx_estimator.components.trainer.supervisor import failure
+from tfx_estimator.components.trainer.supervisor.failure import Failure
+from tfx_estimator.components.trainer.supervisor.process import TaskProcess
+
+# How long to look for the cause behind an error that only says that another task has gone.
+_CAUSE_SECONDS = 5.0
+# How long the others may take to end when the chief has: parameter servers never do, workers may be stuck.
+_END_SECONDS = 45.0
+# A task this long without a heartbeat is to blame where all stand still.
+_SILENT_SECONDS = 5.0
+CHIEF_NAME = f"{CHIEF}-0"
+_WAITING = (None, "started")
+# Events that are progress in themselves; `step` is where the step has grown.
+_PROGRESS = ("started", "evaluating", "evaluated", "exporting", "exported", "trained", "running", "waiting", "serving")
+
+
+@dataclasses.dataclass
+class _Member:
+    """A task and what is known of it."""
+
+    process: TaskProcess
+    seen: Optional[str] = None
+    moved: float = 0.0
+    log_size: int = 0
+    silent: float = 0.0
+    step: int = -1
+
+
+class Group:
+    """The tasks of one attempt.
+
+    Args:
+        start: Starts a task.
+        start_timeout: Seconds until each task's first sign of progress.
+        stall_timeout: Seconds without any progress.
+        hear: Is told each event, with the task's task_spec.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[TaskSpec], TaskProcess],
+        start_timeout: float,
+        stall_timeout: float,
+        hear: Callable[[TaskSpec, dict[str, Any]], None],
+    ) -> None:
+        self._start = start
+        self._start_timeout = start_timeout
+        self._stall_timeout = stall_timeout
+        self._hear = hear
+        self._members: dict[str, _Member] = {}
+        self._moved = time.monotonic()
+        self._chief_ended: Optional[float] = None
+        self._suspect: Optional[tuple[float, Failure]] = None
+
+    @property
+    def step(self) -> int:
+        """The highest global step that a task has done; -1 before the first."""
+        return max((member.step for member in self._members.values()), default=-1)
+
+    def start(self, task_spec: Sequence[TaskSpec]) -> None:
+        """Starts the tasks."""
+        for each in task_spec:
+            self._members[each.name] = _Member(self._start(each), moved=time.monotonic())
+
+    def restart(self, name: str, attempt: int) -> None:
+        """Starts one task again, in its place: the same address, new files."""
+        old = self._members[name].process
+        old.kill()
+        task_spec = dataclasses.replace(old.task_spec, attempt=attempt)
+        self._members[name] = _Member(self._start(task_spec), moved=time.monotonic())
+        self._moved = time.monotonic()
+        self._suspect = None
+
+    def has_started(self, name: str) -> bool:
+        """Did this task get as far as its work."""
+        return self._members[name].seen not in _WAITING
+
+    def look(self) -> Optional[Failure]:
+        """Passes on what the tasks report.
+
+        Returns:
+            The failure of a task that ended with an error or missed a deadline, if there is one.
+        """
+        # The codes first: what a task reported before its end is then read.
+        codes = {name: member.process.code for name, member in self._members.items()}
+        for member in self._members.values():
+            self._read(member)
+        if CHIEF_NAME in codes and codes[CHIEF_NAME] == 0 and self._chief_ended is None:
+            self._chief_ended = time.monotonic()
+        found = self._failed(codes)
+        return found or self._late(codes)
+
+    def done(self) -> bool:
+        """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
+        codes = {name: member.process.code for name, member in self._members.items()}
+        needed = [name for name, member in self._members.items() if member.process.task_spec.type != PS]
+        # A parameter server in somebody else's cluster serves until it is ended.
+        if needed and all(codes[name] == 0 for name in needed):
+            return True
+        if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
+            return False
+        # A worker may be stuck, and an evaluator wait for a checkpoint that never comes.
+        return all(codes[name] == 0 or self._is_idle(self._members[name]) for name in needed)
+
+    def _is_idle(self, member: _Member) -> bool:
+        if member.process.task_spec.type != EVALUATOR:
+            return member.process.task_spec.type != CHIEF
+        waits = member.seen in ("waiting", "evaluated")
+        return waits and time.monotonic() - max(member.moved, self._chief_ended or 0.0) > _END_SECONDS
+
+    def trainers_ended(self) -> bool:
+        """Has every task that trains ended, however."""
+        return all(m.process.code is not None for m in self._members.values() if m.process.task_spec.trains)
+
+    def trains(self) -> bool:
+        """Are steps being done."""
+        members = self._members.values()
+        return any(m.process.task_spec.trains and m.seen == "step" and m.process.code is None for m in members)
+
+    def kill(self) -> None:
+        """Ends all tasks, and what they started."""
+        for member in self._members.values():
+            member.process.kill()
+
+    def _read(self, member: _Member) -> None:
+        now = time.monotonic()
+        member.silent = member.process.silent()
+        events = member.process.events()
+        for event in events:
+            member.seen = event["event"]
+            if member.seen in _PROGRESS:
+                member.moved = now
+                self._moved = now if member.process.task_spec.trains else self._moved
+            self._hear(member.process.task_spec, event)
+        step = member.process.step()
+        if step != member.step:
+            # Also a lower one: a parameter server that was started again goes back to the last checkpoint.
+            member.step, member.moved = step, now
+            self._moved = now
+        size = member.process.log_size()
+        # A run_fn reports nothing of its own: that its log grows counts as life.
+        if member.seen == "running" and size != member.log_size:
+            member.moved = self._moved = now
+        member.log_size = size
+
+    def _failed(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
+        """The failure that explains the others."""
+        failures = [failure.ended(self._members[name].process, code) for name, code in codes.items() if code]
+        causes = [each for each in failures if not each.from_peer]
+        if causes:
+            # An error of the user's code above all: no restart mends it.
+            return min(causes, key=lambda each: each.retryable)
+        if not failures:
+            return None
+        now = time.monotonic()
+        if self._suspect is None:
+            self._suspect = (now, self._blame_silent(failures[0]))
+        since, suspect = self._suspect
+        all_ended = all(code is not None for code in codes.values())
+        return suspect if all_ended or now - since > _CAUSE_SECONDS else None
+
+    def _blame_silent(self, found: Failure) -> Failure:
+        """Names the stopped task behind the error of one that waited for it."""
+        silent = [m for m in self._members.values() if m.process.code is None and m.silent > _SILENT_SECONDS]
+        if not silent:
+            return found
+        return failure.stalled(silent[0].process, silent[0].silent, self._stall_timeout, "stall_timeout")
+
+    def _late(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
+        """The failure of a task that missed a deadline."""
+        now = time.monotonic()
+        running = [member for name, member in self._members.items() if codes[name] is None]
+        # A task that has not even reported its start, before those that wait for it.
+        for member in sorted(running, key=lambda each: each.seen is not None):
+            waited = now - member.process.started
+            if member.seen in _WAITING and waited > self._start_timeout:
+                return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
+        for member in running:
+            if member.seen not in _WAITING and member.silent > self._stall_timeout:
+                return failure.stalled(member.process, member.silent, self._stall_timeout, "stall_timeout")
+        trainers = [member for member in running if member.process.task_spec.trains and member.seen not in _WAITING]
+        if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
+            silent = max(trainers, key=lambda each: each.silent)
+            return failure.stalled(silent.process, now - self._moved, self._stall_timeout, "stall_timeout")
+        for member in running:
+            since = max(member.moved, self._chief_ended or 0.0)
+            if self._works_alone(member) and now - since > self._stall_timeout:
+                return failure.stalled(member.process, now - since, self._stall_timeout, "stall_timeout")
+        return None
+
+    def _works_alone(self, member: _Member) -> bool:
+        """Does a task that is no trainer have something to do; an evaluator may be waiting for a checkpoint."""
+        task_spec = member.process.task_spec
+        if task_spec.trains or task_spec.type == PS or member.seen in _WAITING:
+            return False
+        return task_spec.type != EVALUATOR or member.seen == "evaluating" or self._chief_ended is not None

@@ -1,0 +1,138 @@
+"""The operating system's process of one task, its files, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.events import ProgressReader
+from tfx_estimator.components.trainer.protocol.job import TaskFiles
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.pipeline.user_source.modules import package_parent
+
+_PACKAGE = str(package_parent())
+# Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
+_TASK = (
+    f"import sys; sys.path[0] = {_PACKAGE!r}; "
+    "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
+)
+_LOG_LINES = 15
+_LATE_LOOK_SECONDS = 5.0
+
+
+class TaskProcess:
+    """One task, running or ended.
+
+    Args:
+        job_path: The job's file.
+        task_spec: What the task is told.
+        intra_op_threads: Declared; None leaves it to the task_spec.
+        network: Descriptors of the private network's namespaces.
+    """
+
+    def __init__(
+        self, job_path: str, task_spec: TaskSpec, intra_op_threads: Optional[int] = None, network: Sequence[int] = ()
+    ) -> None:
+        self.files = TaskFiles(os.path.dirname(job_path), task_spec.name, task_spec.attempt)
+        self.task_spec = dataclasses.replace(task_spec, network=tuple(network))
+        self.task_spec.save(self.files.task_spec)
+        self.started = time.monotonic()
+        self._beat = (0.0, self.started)
+        self._looked = self.started
+        self._events = ProgressReader(self.files.progress)
+        with open(self.files.log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _TASK, job_path, self.files.task_spec],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(intra_op_threads or task_spec.threads),
+                pass_fds=tuple(network),
+                # Ctrl-C is for the supervisor, which then ends its tasks.
+                start_new_session=True,
+            )
+
+    @property
+    def name(self) -> str:
+        """For example `worker-1`."""
+        return self.task_spec.name
+
+    @property
+    def code(self) -> Optional[int]:
+        """The exit code, negative for a signal; None as long as it runs."""
+        return self._process.poll()
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the task has reported since the last call."""
+        return self._events.read()
+
+    def step(self) -> int:
+        """The global step that it did last; -1 before the first."""
+        return self._events.step()
+
+    def silent(self) -> float:
+        """Seconds since its interpreter last showed that it runs; 0 before the first time."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
+        try:
+            beat = os.path.getmtime(self.files.alive)
+        except FileNotFoundError:
+            return 0.0
+        # A machine that was suspended suspends the one who looks as well.
+        if beat != self._beat[0] or now - before > _LATE_LOOK_SECONDS:
+            self._beat = (beat, now)
+        return now - self._beat[1]
+
+    def log_size(self) -> int:
+        """Bytes that it printed; 0 where the chief of somebody else's cluster has moved the log to its place."""
+        try:
+            return os.path.getsize(self.files.log)
+        except FileNotFoundError:
+            return 0
+
+    def error(self) -> Optional[dict[str, Any]]:
+        """The error that it wrote, where it had time to."""
+        if not os.path.exists(self.files.error):
+            return None
+        with open(self.files.error, encoding="utf-8") as file:
+            return json.load(file)
+
+    def tail(self) -> str:
+        """The last lines of its log, indented."""
+        try:
+            with open(self.files.log, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()[-_LOG_LINES:]
+        except FileNotFoundError:
+            lines = []
+        return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+
+    def kill(self) -> None:
+        """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks."""
+        # Also after its end: what it started is in its group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _environment(threads: Optional[int]) -> dict[str, str]:
+    """The parent's, with what the parent can import, and the threads."""
+    paths = [path or os.getcwd() for path in sys.path]
+    # A task is told its own.
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    if threads:
+        # A session's own setting comes too late for the pool of threads that the process shares.
+        inherited["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    return {
+        **inherited,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "PYTHONUNBUFFERED": "1",
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
+    }

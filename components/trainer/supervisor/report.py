@@ -1,0 +1,126 @@
+"""Sums up what the tasks of a training report, and passes it on to whoever watches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+
+logger = logging.getLogger("tfx_estimator.trainer")
+
+
+class Report:
+    """Sums up the events of all tasks and attempts.
+
+    Args:
+        batch_size: Global, in examples; 0 where it is not known.
+        total_steps: To train; None where it is not known.
+        asynchronous: May tasks do more steps than that.
+    """
+
+    def __init__(self, batch_size: int, total_steps: Optional[int], asynchronous: bool = False) -> None:
+        self._batch = batch_size
+        self._asynchronous = asynchronous
+        self._total = total_steps
+        self._started = time.monotonic()
+        self._first: Optional[int] = None
+        self._last = 0
+        # Of the present attempt.
+        self._steps: list[tuple[float, int]] = []
+        self._rates: list[tuple[float, float]] = []
+        self._metrics: dict[str, float] = {}
+        self._restarts: list[Restart] = []
+        # Of the first failure since steps were done last: when, and at which step.
+        self._failed: Optional[tuple[float, int]] = None
+        self.publishes = True
+
+    def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
+        """Takes one event.
+
+        Args:
+            task_spec: Of the task that reports it.
+            event: What it reports.
+        """
+        kind = event["event"]
+        if kind == "step":
+            if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
+                self._step(event)
+            return
+        if kind == "evaluated":
+            self._metrics = event["metrics"]
+            # An earlier run may have done all steps.
+            self._first = event["step"] if self._first is None else self._first
+            self._last = max(self._last, event["step"])
+            message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
+        elif kind in ("evaluating", "exporting", "waiting", "serving", "trained"):
+            return
+        else:
+            message = str(kind) if task_spec.type == CHIEF else f"{task_spec.name} {kind}"
+        logger.info(message, extra={"progress": event})
+
+    def restarted(self, restart: Restart) -> None:
+        """Takes note of a restart.
+
+        Args:
+            restart: What happened; its costs are added once training goes on.
+        """
+        self._restarts.append(restart)
+        since, step = self._failed or (time.monotonic(), restart.step)
+        self._failed = (since, max(step, restart.step))
+        self._close_attempt()
+        logger.warning(f"{restart.cause} at step {max(restart.step, 0)}; {restart.what}")
+
+    def steps_per_second(self) -> float:
+        """The pace of the last reports; 0 before there are two."""
+        recent = self._steps[-10:]
+        seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+        return (recent[-1][1] - recent[0][1]) / seconds if seconds > 0 else 0.0
+
+    def outcome(self) -> Outcome:
+        """Sums up."""
+        self._close_attempt()
+        # Training had been done when this happened, and no step came after it.
+        self._resumed(self._last)
+        seconds = sum(rate[1] for rate in self._rates)
+        steps = sum(rate[0] for rate in self._rates)
+        return Outcome(
+            self._first or 0,
+            self._last,
+            time.monotonic() - self._started,
+            steps * self._batch / seconds if seconds > 0 else 0.0,
+            self._metrics,
+            tuple(self._restarts),
+            max(self._last - self._total, 0) if self._total and self._asynchronous else 0,
+            self.publishes,
+        )
+
+    def _step(self, event: dict[str, Any]) -> None:
+        step = event["step"]
+        if self._first is None:
+            self._first = step
+        self._resumed(step)
+        self._last = step
+        self._steps.append((event["time"], step))
+        rate = self.steps_per_second() * self._batch
+        loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
+        speed = f", {rate:,.0f} examples/s" if rate else ""
+        told = {**event, "total": self._total, "examples_per_second": rate}
+        logger.info(f"step {step}/{self._total or '?'}{loss}{speed}", extra={"progress": told})
+
+    def _resumed(self, step: int) -> None:
+        """Notes what the restarts since the last step cost, at the last of them."""
+        if self._failed is None:
+            return
+        since, before = self._failed
+        self._restarts[-1].lost_steps = max(before - step, 0)
+        self._restarts[-1].seconds = time.monotonic() - since
+        self._failed = None
+
+    def _close_attempt(self) -> None:
+        if len(self._steps) > 1:
+            first, last = self._steps[0], self._steps[-1]
+            self._rates.append((last[1] - first[1], last[0] - first[0]))
+        self._steps = []

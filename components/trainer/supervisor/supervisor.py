@@ -1,0 +1,289 @@
+"""Supervises training tasks: fresh processes, progress, deadlines, restarts, and the real error when all is in vain.
+
+The contract is torchrun's, in its words: any task of a synchronous cluster that dies, stalls or never starts has all
+of them killed and started again from the last checkpoint, at most `max_restarts` times. A wait has a deadline, a child
+does not outlive its parent, and an error names the task, what it said and where its log is.
+
+Source: https://docs.pytorch.org/docs/stable/elastic/run.html.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+from tfx.dsl.io import fileio
+from tfx.utils import path_utils
+
+from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.components.trainer.cluster.network import cluster_network
+from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
+from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec, ask_to_stop
+from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.supervisor.failure import Failure
+from tfx_estimator.components.trainer.supervisor.group import Group
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.supervisor.process import TaskProcess
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.pipeline import errors
+
+_POLL_SECONDS = 0.1
+# All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
+_STOP_NOTICE_SECONDS = 1.0
+_PACE_SECONDS = 0.5
+_STOP_SECONDS = 60.0
+_CONSEQUENCE_SECONDS = 60.0
+
+logger = logging.getLogger("tfx_estimator.trainer")
+
+
+class Supervisor:
+    """Starts the tasks of one training and sees them to their end.
+
+    Args:
+        job: What to train.
+        logs: Local folder for the tasks' files.
+        enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
+    """
+
+    def __init__(self, job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) -> None:
+        self._job = job
+        self._logs = logs
+        self._enough = enough or (lambda: False)
+        self._settings = job.settings
+        self._distribution = self._settings.distribution
+        section = self._settings.trainer
+        self._threads = section.intra_op_threads if section else None
+        # A module file has batches of its own, and may have steps of its own.
+        built_in = section if section and section.module_file is None else None
+        self._report = Report(
+            built_in.global_batch_size if built_in else 0,
+            section.train_steps if section else _num_steps(job),
+            asynchronous=built_in is not None and self._distribution.train.strategy == "parameter_server",
+        )
+        self._attempt = _last_attempt(logs)
+        self._job_path = os.path.join(logs, "job.json")
+        self._stop_file = os.path.join(logs, "stop")
+        self._restarts = 0
+        self._cause_at = -math.inf
+        self._network: tuple[int, ...] = ()
+
+    def run(self) -> Outcome:
+        """Trains.
+
+        Returns:
+            What the training came to.
+
+        Raises:
+            TaskFailedError: A task ended with an error, and no restart was left, or could help; or the error of this
+                project that the task itself raised.
+            TaskStalledError: The same for a missed deadline.
+            StoppedError: A signal ended training.
+        """
+        place = resolve(os.environ)
+        if place is not None:
+            self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
+        self._job.save(self._job_path)
+        if leads := place is None or place.task.type == CHIEF:
+            # The others of somebody else's cluster use the same folder, and may be at work already.
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._stop_file)
+            checkpoints.drop_damaged(self._job.training_dir)
+        with Signals() as signals:
+            if leads:
+                self._probe(signals)
+            if place is not None:
+                self._in_cluster_of_others(place, signals)
+            elif not self._distribution.train.is_cluster:
+                self._attempts(plan.single_task, signals)
+            else:
+                self._own_cluster(signals)
+            if signals.received:
+                raise self._stopped(signals.received, "training is done, and the model is published by the next run")
+        if self._distribution.train.is_cluster and self._report.publishes:
+            checkpoints.remove_worker_copies(self._job.training_dir)
+        return self._report.outcome()
+
+    def _probe(self, signals: Signals) -> None:
+        """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
+        if replica_check.is_needed(self._job):
+            self._attempts(plan.probe_task, signals)
+            for note in replica_check.read_notes(self._job.training_dir):
+                logger.warning(note)
+
+    def _own_cluster(self, signals: Signals) -> None:
+        with cluster_network(self._job, self._distribution) as network:
+            self._network = network
+            self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
+            self._network = ()
+        # Also where an evaluator had nothing more to do: training may end before the step that it waits for.
+        if not (self._enough() or self._has_export()):
+            self._attempts(plan.exporter_task, signals)
+
+    def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
+        """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it."""
+        self._report.publishes = place.task.type == CHIEF
+        logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
+        self._attempts(lambda attempt: plan.own_place(place, self._distribution, attempt), signals, restarts=0)
+        if place.task.type != CHIEF or self._has_export():
+            return
+        if not self._distribution.evaluator:
+            self._attempts(plan.exporter_task, signals)
+        else:
+            self._wait_for_export(signals)
+
+    def _attempts(
+        self, make_specs: Callable[[int], list[TaskSpec]], signals: Signals, restarts: Optional[int] = None
+    ) -> None:
+        """Starts tasks, again and again, until they are done."""
+        allowed = self._distribution.max_restarts if restarts is None else restarts
+        while True:
+            group = Group(self._start, self._settings.start_timeout, self._settings.stall_timeout, self._report.hear)
+            try:
+                group.start(make_specs(self._next_attempt()))
+                failure = self._watch(group, signals, allowed)
+            finally:
+                group.kill()
+            if failure is None:
+                return
+            self._note_restart(failure, group, allowed, "all tasks were started again")
+            checkpoints.drop_damaged(self._job.training_dir)
+
+    def _watch(self, group: Group, signals: Signals, allowed: int) -> Optional[Failure]:
+        """Watches tasks, and starts one of them again where that is enough.
+
+        Returns:
+            The failure after which all must be started again; None when all is done.
+        """
+        alone: set[str] = set()
+        while not group.done() and not self._enough():
+            if signals.received:
+                self._stop(group, signals)
+            failure = group.look()
+            if failure is None:
+                time.sleep(_POLL_SECONDS)
+                continue
+            # One that failed again before it got to work needs the others to start again as well.
+            again = failure.task in alone and not group.has_started(failure.task)
+            if not self._can_restart_alone(failure.task) or again or not failure.retryable:
+                return failure
+            alone.add(failure.task)
+            self._note_restart(failure, group, allowed, f"{failure.task} was started again")
+            group.restart(failure.task, self._next_attempt())
+        group.look()
+        return None
+
+    def _can_restart_alone(self, name: str) -> bool:
+        """Parameter-server clusters take a task back; a synchronous one does not, but its evaluator is not in it.
+
+        Nor is the chief taken back: the others would go on without checkpoints, and then lose what they did meanwhile.
+        """
+        asynchronous = self._distribution.train.strategy == "parameter_server" and not name.startswith(CHIEF)
+        return asynchronous or name.startswith(EVALUATOR)
+
+    def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
+        """Records a restart, or raises the failure where none is left."""
+        recent = time.monotonic() - self._cause_at <= _CONSEQUENCE_SECONDS
+        follows = failure.from_peer and recent and self._can_restart_alone(failure.task)
+        if not failure.retryable or (self._restarts >= allowed and not follows):
+            error = failure.error
+            if failure.retryable and allowed:
+                error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
+            raise error
+        # What a task's end does to others, in a cluster that takes single tasks back, is no failure of its own.
+        if not follows:
+            self._restarts += 1
+            self._cause_at = time.monotonic()
+        self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step, follows))
+
+    def _stop(self, group: Group, signals: Signals) -> None:
+        """Ends training at a checkpoint, as a signal asked for.
+
+        Raises:
+            StoppedError: Always.
+        """
+        number = signals.received or signal.SIGTERM
+        if group.trains():
+            name = signal.Signals(number).name
+            logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
+            synchronous = self._distribution.train.strategy == "multi_worker_mirrored"
+            notice = self._steps_of_notice(group) if synchronous else 0
+            ask_to_stop(self._stop_file, group.step + notice)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
+                group.look()
+                time.sleep(_POLL_SECONDS)
+            group.look()
+        group.kill()
+        saved = checkpoints.drop_damaged(self._job.training_dir)
+        where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
+        raise self._stopped(number, where)
+
+    def _stopped(self, number: int, where: str) -> errors.StoppedError:
+        return errors.StoppedError(
+            f"training was ended by {signal.Signals(number).name}; {where}",
+            todo="run the same again: training goes on from there",
+            exit_code=128 + number,
+        )
+
+    def _steps_of_notice(self, group: Group) -> int:
+        """Steps until the one that all tasks of a synchronous cluster stop at, by the present pace."""
+        before = group.step
+        time.sleep(_PACE_SECONDS)
+        group.look()
+        pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
+        return max(2, math.ceil(pace * _STOP_NOTICE_SECONDS))
+
+    def _has_export(self) -> bool:
+        """Did a task export already: the chief of a run_fn does, or an exporter that died later."""
+        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        return fileio.exists(os.path.join(serving, "saved_model.pb"))
+
+    def _wait_for_export(self, signals: Signals) -> None:
+        """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""
+        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        deadline = time.monotonic() + self._settings.stall_timeout
+        while not self._has_export():
+            if signals.received:
+                raise self._stopped(signals.received, "training is done, and the evaluator had not exported yet")
+            if time.monotonic() > deadline:
+                raise errors.ExportError(
+                    f"the evaluator of this cluster left no model in {serving}",
+                    expected=f"one within {self._settings.stall_timeout:g} s after training (trainer.stall_timeout)",
+                    todo="see the evaluator's log, or set trainer.distribution.evaluator to false",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _start(self, task_spec: TaskSpec) -> TaskProcess:
+        task_spec = dataclasses.replace(task_spec, supervisor_pid=os.getpid(), stop_file=self._stop_file)
+        network = () if task_spec.type == EXPORTER else self._network
+        return TaskProcess(self._job_path, task_spec, self._threads, network)
+
+    def _next_attempt(self) -> int:
+        self._attempt += 1
+        return self._attempt
+
+
+def _num_steps(job: Job) -> Optional[int]:
+    """`train_args.num_steps` of a Trainer without a declaration."""
+    steps: dict[str, Any] = json.loads(job.exec_properties.get("train_args") or "{}")
+    value = steps.get("num_steps") or steps.get("numSteps")
+    return int(value) if value else None
+
+
+def _last_attempt(logs: str) -> int:
+    """Attempts are counted over all runs that share the training folder, so no log is overwritten."""
+    numbers = [name.split(".attempt-")[1].split(".")[0] for name in os.listdir(logs) if ".attempt-" in name]
+    return max((int(number) for number in numbers), default=0)

@@ -1,0 +1,1 @@
+"""What every training task does, whatever trains in it."""

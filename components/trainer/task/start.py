@@ -1,0 +1,117 @@
+"""One training task, always a fresh process.
+
+Fresh, because collectives and logical devices must be set up before any TensorFlow op runs, and a local TFX runner has
+long since run some.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import traceback
+from typing import Optional
+
+from tfx_estimator.components.trainer.protocol.events import ProgressWriter, beat
+from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
+from tfx_estimator.components.trainer.protocol.task_spec import STOPPED, VISIBLE_GPUS, TaskSpec, visible_gpus
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+_PR_SET_PDEATHSIG = 1
+# What TensorFlow raises where another task has gone, or a port was taken.
+_PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
+_PEER_WORDS = (
+    "Could not start gRPC server",
+    "Collective ops is aborted",
+    "oordination service",
+)
+
+
+def main(argv: list[str]) -> int:
+    """Runs the task.
+
+    Args:
+        argv: Paths of the job and of the task_spec.
+
+    Returns:
+        The exit code: 0, or that of the error.
+    """
+    job_path, spec_path = argv
+    task_spec = TaskSpec.load(spec_path)
+    files = TaskFiles(os.path.dirname(spec_path), task_spec.name, task_spec.attempt)
+    _enter_network(task_spec)
+    _die_with(task_spec.supervisor_pid)
+    beat(files.alive)
+    if task_spec.cpus:
+        os.sched_setaffinity(0, task_spec.cpus)
+    if task_spec.gpus is not None:
+        os.environ[VISIBLE_GPUS] = visible_gpus(task_spec.gpus, os.environ)
+    if task_spec.tf_config:
+        os.environ["TF_CONFIG"] = task_spec.tf_config
+    try:
+        # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
+        from tfx_estimator.components.trainer.task import light_imports
+
+        light_imports.apply()
+        from tfx_estimator.components.trainer.estimator import training
+
+        training.run(Job.load(job_path), task_spec, ProgressWriter(files.progress))
+    except BaseException as error:
+        if type(error).__name__ == "StoppedByRequestError":
+            ProgressWriter(files.progress).write("stopped")
+            return STOPPED
+        traceback.print_exc()
+        error = _of_ours(error)
+        _write_error(files.error, error)
+        # Not by the interpreter's own way out, where TensorFlow's servers may wait for tasks that have gone.
+        os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
+    return 0
+
+
+def _enter_network(task_spec: TaskSpec) -> None:
+    """Joins the cluster's private network, before any thread is there."""
+    if task_spec.network:
+        from tfx_estimator.components.trainer.cluster.private_network import enter
+
+        enter(task_spec.network)
+
+
+def _die_with(parent: int) -> None:
+    """Has the kernel kill this process when the supervisor dies, SIGKILL included."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+
+
+def _of_ours(error: BaseException) -> BaseException:
+    """The error of this project that a model_fn raised under several replicas: AutoGraph replaces it by its own."""
+    found: Optional[BaseException] = error if type(error).__name__ == "StagingError" else None
+    while found is not None and not isinstance(found, TfxEstimatorError):
+        found = found.__cause__ or found.__context__
+    return found or error
+
+
+def _write_error(path: str, error: BaseException) -> None:
+    """Leaves the error for the supervisor, with the lines of the user's code where there are any."""
+    ours = isinstance(error, TfxEstimatorError)
+    name, text = type(error).__name__, str(error)
+    peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
+    said = {
+        "type": name,
+        "what": error.what if isinstance(error, TfxEstimatorError) else text,
+        "expected": error.expected if isinstance(error, TfxEstimatorError) else "",
+        "todo": error.todo if isinstance(error, TfxEstimatorError) else "",
+        "where": "" if ours else _where(error),
+        "peer": peer,
+    }
+    with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+        json.dump(said, file)
+    os.replace(f"{path}.tmp", path)
+
+
+def _where(error: BaseException) -> str:
+    """The last lines of the traceback that are neither TensorFlow's nor a library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename] or list(frames)
+    return "".join(traceback.format_list(own[-3:])).rstrip()

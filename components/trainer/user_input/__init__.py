@@ -1,0 +1,1 @@
+"""Batches of a user's input_fn, shared among replicas."""

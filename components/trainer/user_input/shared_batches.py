@@ -1,0 +1,303 @@
+"""Shares the batches of a user's training input_fn among replicas.
+
+An Estimator neither splits a batch nor shards a data set: under N replicas that each take a batch as the input_fn makes
+it, a step would train with N of them, and under N workers each would read the same ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Optional
+
+import tensorflow as tf
+from tensorflow.python.util import function_utils, nest
+
+from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
+from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.errors import UserCodeError
+
+InputFn = Callable[..., Any]
+_CONTEXT = "input_context"
+_BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the batch"
+
+
+def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> InputFn:
+    """Makes every step's global batch one batch of the user's, whatever the number of replicas.
+
+    Replicas that train in step take consecutive parts of each batch. In training the parts are equal, and where a batch
+    does not divide evenly, as the last one of an epoch may not, the rest of the division is left out. In evaluation
+    every example is in a part, and each step has one for every replica: TensorFlow loses the batches that are left over
+    when they do not divide evenly, and the examples of a batch smaller than that are shared with those of the one
+    before it. Workers of parameter servers take whole batches in turn.
+
+    All input pipelines call the same input_fn under the same graph seed (`RunConfig.tf_random_seed`), and so make the
+    same batches, as long as chance comes from TensorFlow alone: a shuffle by `random` or NumPy is another in each
+    worker.
+
+    Args:
+        input_fn: Of a TrainSpec or an EvalSpec. One that takes `input_context` shares its examples itself in training;
+            in evaluation it is asked for those of a single pipeline, as its last batches seldom come out even.
+        in_step: Do the workers train in step; those of parameter servers do not.
+        training: Must the parts be equal; else they must be complete.
+
+    Returns:
+        An input_fn for any strategy; the same one where it shares by itself, as the built-in one always does.
+
+    Raises:
+        UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
+    """
+    if is_built_in(input_fn) or (training and shares_itself(input_fn)):
+        return input_fn
+
+    def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> tf.data.Dataset:
+        if input_context is None or input_context.num_input_pipelines == input_context.num_replicas_in_sync == 1:
+            # There is nothing to share.
+            return _call(input_fn, mode, params, config)
+        dataset = call(input_fn, mode, params, config)
+        if input_context.num_replicas_in_sync > 1:
+            check_batches(_owner(mode), dataset)
+        return own_parts(dataset, input_context, in_step, training)
+
+    return shared
+
+
+def shares_itself(input_fn: InputFn) -> bool:
+    """Tells whether an input_fn takes `input_context`, as an Estimator finds out."""
+    return _CONTEXT in function_utils.fn_args(input_fn)
+
+
+def is_built_in(input_fn: InputFn) -> bool:
+    """Tells whether an input_fn is this project's own, which shares exactly whatever there is to share."""
+    return isinstance(getattr(input_fn, "__self__", None), ExampleReader)
+
+
+def call(
+    input_fn: InputFn,
+    mode: str,
+    params: Any,
+    config: Any,
+    context: Optional[tf.distribute.InputContext] = None,
+) -> tf.data.Dataset:
+    """Calls an input_fn as an Estimator does.
+
+    Args:
+        input_fn: Of a TrainSpec or an EvalSpec.
+        mode: Of `tf.estimator.ModeKeys`.
+        params: The Estimator's.
+        config: The Estimator's.
+        context: What an input_fn that takes `input_context` is told; None is the only input pipeline.
+
+    Returns:
+        The data set, whose elements are batches.
+
+    Raises:
+        UserCodeError: It returns something else.
+    """
+    result = _call(input_fn, mode, params, config, context)
+    if not isinstance(result, tf.data.Dataset):
+        kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
+        raise UserCodeError(
+            f"{_owner(mode)}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
+            "trainer.distribution declares a strategy: tensors cannot be shared among its replicas and workers",
+            expected=_BATCH,
+            todo="return the data set itself, or train with the strategy one_device",
+        )
+    return result
+
+
+def _owner(mode: str) -> str:
+    return "TrainSpec" if mode == tf.estimator.ModeKeys.TRAIN else "EvalSpec"
+
+
+def _call(
+    input_fn: InputFn,
+    mode: str,
+    params: Any,
+    config: Any,
+    context: Optional[tf.distribute.InputContext] = None,
+) -> Any:
+    context = context or tf.distribute.InputContext()
+    known = {"mode": mode, "params": params, "config": config, _CONTEXT: context}
+    wanted = function_utils.fn_args(input_fn)
+    with tf.device("/cpu:0"):
+        return input_fn(**{name: value for name, value in known.items() if name in wanted})
+
+
+def own_parts(
+    dataset: tf.data.Dataset, context: tf.distribute.InputContext, in_step: bool = True, training: bool = True
+) -> tf.data.Dataset:
+    """Takes this input pipeline's share of each batch.
+
+    Args:
+        dataset: Of batches, the same ones in every pipeline: nested structures of dense, sparse and ragged tensors.
+        context: Which of how many input pipelines this is.
+        in_step: As for `share`.
+        training: As for `share`.
+
+    Returns:
+        Batches for one replica each: as many in a row as this pipeline feeds replicas.
+
+    Raises:
+        UserCodeError: The batches are known not to divide evenly among the replicas, and must.
+    """
+    pipelines, pipeline, replicas = context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync
+    if pipelines > 1:
+        # The parts fit together only if every pipeline makes the same batches.
+        options = tf.data.Options()
+        options.deterministic = True
+        dataset = dataset.with_options(options)
+    if pipelines > 1 and not in_step:
+        dataset, pipelines, pipeline = dataset.shard(pipelines, pipeline), 1, 0
+    if replicas == 1:
+        return dataset
+    if not training:
+        dataset = fill_short_batches(dataset, replicas)
+    names = leaf_names(dataset)
+    firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
+    # Of some tensors alone it need not be the batch's: of a table, say, or of the steps of a sequence.
+    static = firsts.pop() if len(firsts) == 1 else None
+    if static is not None and training:
+        check_divides(static, replicas)
+    own = replicas // pipelines
+
+    def parts(index: tf.Tensor, element: Any) -> tf.data.Dataset:
+        tensors = [leaf for leaf in nest.flatten(element) if leaf is not None]
+        if not training:
+            size = _check_enough(_size(names, tensors), replicas)
+        elif static is not None:
+            # Where the graph knows the size, it also knows those of the parts.
+            size = static
+        else:
+            size = _check_first(_size(names, tensors), index, replicas)
+            size -= size % replicas
+        datasets = []
+        for place in range(pipeline * own, (pipeline + 1) * own):
+            start, stop = place * size // replicas, (place + 1) * size // replicas
+            rows = functools.partial(take_rows, start=start, stop=stop)
+            datasets.append(tf.data.Dataset.from_tensors(nest.map_structure(rows, element)))
+        chained = functools.reduce(lambda left, right: left.concatenate(right), datasets)
+        # Fewer examples than replicas are no batch: a mean over none is not a number.
+        return chained.take(tf.where(tf.greater(size, 0), tf.constant(own, tf.int64), 0))
+
+    return dataset.enumerate().flat_map(parts)
+
+
+def check_divides(size: int, replicas: int) -> None:
+    """Refuses a batch that does not divide evenly among replicas.
+
+    Args:
+        size: In examples.
+        replicas: That train in step.
+
+    Raises:
+        UserCodeError: It does not.
+    """
+    if size % replicas == 0:
+        return
+    lower = size - size % replicas
+    raise UserCodeError(
+        f"TrainSpec.input_fn makes batches of {size} examples, which do not divide evenly among {replicas} replicas "
+        "(trainer.distribution.train)",
+        expected=f"a multiple of {replicas}",
+        todo=f"for example {lower} or {lower + replicas}" if lower else f"for example {replicas}",
+    )
+
+
+def leaf_names(dataset: tf.data.Dataset) -> list[str]:
+    """Names the tensors of a data set's elements, for an error.
+
+    Args:
+        dataset: Of nested structures of dense, sparse and ragged tensors.
+
+    Returns:
+        Where each tensor stands, in the order of `nest.flatten`; parts that are None have no name.
+    """
+    return [name for name, _ in _leaves(dataset)]
+
+
+def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
+    """Refuses what is known not to be batches, before there is one.
+
+    Args:
+        owner: Of the input_fn: TrainSpec or EvalSpec.
+        dataset: What it returned.
+
+    Raises:
+        UserCodeError: Its elements are single examples, or their tensors differ in their first dimension.
+    """
+    leaves = dict(_leaves(dataset))
+    scalars = [path for path, spec in leaves.items() if spec.shape.rank == 0]
+    if scalars:
+        raise UserCodeError(
+            f"`{scalars[0]}` is a scalar in each element of the data set that {owner}.input_fn returns, and "
+            "trainer.distribution declares a strategy: the data set is not batched, or the scalar is of no example",
+            expected=_BATCH,
+            todo="end the input_fn with dataset.batch(N); what is of no example belongs to params",
+        )
+    check_sizes(
+        owner, {path: spec.shape[0] for path, spec in leaves.items() if spec.shape.rank and spec.shape[0] is not None}
+    )
+
+
+def check_sizes(owner: str, sizes: dict[str, int]) -> None:
+    """Refuses tensors that are not of one batch.
+
+    Args:
+        owner: Of the input_fn: TrainSpec or EvalSpec.
+        sizes: The first dimension of each tensor, by its name.
+
+    Raises:
+        UserCodeError: They differ.
+    """
+    if len(set(sizes.values())) > 1:
+        raise UserCodeError(
+            f"the tensors that {owner}.input_fn returns differ in their first dimension: "
+            + ", ".join(f"`{path}` has {size}" for path, size in sizes.items()),
+            expected=_BATCH,
+            todo="batch them together: dataset.batch(N); what is of no example, such as a table, belongs to params",
+        )
+
+
+def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
+    """The parts of an element: where each stands, and its TypeSpec."""
+    spec = dataset.element_spec
+    if type(spec) is tuple and len(spec) == 2:
+        spec = {"features": spec[0], "labels": spec[1]}
+    named = nest.flatten_with_joined_string_paths(spec)
+    return [(path or "features", each) for path, each in named if isinstance(each, KINDS)]
+
+
+def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
+    """Examples in a batch, an int64 scalar."""
+    first, *others = zip(names, map(count_rows, tensors))
+    checks = [
+        tf.debugging.assert_equal(
+            first[1], count, f"input_fn: `{first[0]}` and `{name}` differ in their first dimension, the batch"
+        )
+        for name, count in others
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(first[1])
+
+
+def _check_first(size: tf.Tensor, index: tf.Tensor, replicas: int) -> tf.Tensor:
+    """Lets only a later batch, which may be the last of an epoch, be cut short."""
+    said = (
+        f"the first batch of TrainSpec.input_fn does not divide evenly among the {replicas} replicas of "
+        f"trainer.distribution.train: choose a batch size that is a multiple of {replicas}"
+    )
+    fits = tf.logical_or(index > 0, tf.equal(size % replicas, 0))
+    with tf.control_dependencies([check for check in [tf.debugging.Assert(fits, [said, size])] if check is not None]):
+        return tf.identity(size)
+
+
+def _check_enough(size: tf.Tensor, replicas: int) -> tf.Tensor:
+    said = (
+        f"EvalSpec.input_fn makes fewer examples than the {replicas} replicas of trainer.distribution.eval: evaluate "
+        "more, or declare the strategy one_device"
+    )
+    check = tf.debugging.assert_greater_equal(size, tf.constant(replicas, tf.int64), said)
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(size)

@@ -1,0 +1,127 @@
+"""What the declared Trainer would be given: the pipeline is run up to it, and no further."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+from typing import Any, Optional
+
+from tfx.dsl.compiler import constants
+from tfx.orchestration import data_types_utils, metadata
+from tfx.orchestration.portable import inputs_utils, runtime_parameter_utils
+from tfx.proto.orchestration import pipeline_pb2
+from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
+
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.runners.local import Listener, LocalRunner, prepare
+
+_TRAINER = "Trainer"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerInputs:
+    """What TFX would give to the Trainer.
+
+    Args:
+        artifacts: Its input artifacts, as TFX writes them in JSON.
+        exec_properties: Its properties.
+    """
+
+    artifacts: str
+    exec_properties: dict[str, Any]
+
+    def job(self, declaration: Declaration, folder: str) -> Job:
+        """Makes the job of one training.
+
+        Args:
+            declaration: What to train.
+            folder: Where; nothing is kept.
+
+        Returns:
+            The job, as the Trainer's executor makes it.
+        """
+        config = json.loads(self.exec_properties[standard_component_specs.CUSTOM_CONFIG_KEY])
+        settings = dataclasses.replace(
+            Settings.from_dict(config[SETTINGS_KEY]),
+            declaration=declaration.dict(),
+            start_timeout=declaration.trainer.start_timeout,
+            stall_timeout=declaration.trainer.stall_timeout,
+        )
+        train_args = json.loads(self.exec_properties[standard_component_specs.TRAIN_ARGS_KEY])
+        properties = {
+            **self.exec_properties,
+            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps({**config, SETTINGS_KEY: settings.to_dict()}),
+            standard_component_specs.TRAIN_ARGS_KEY: json.dumps(
+                {**train_args, "num_steps": declaration.trainer.train_steps}
+            ),
+        }
+        outputs = {
+            standard_component_specs.MODEL_KEY: standard_artifacts.Model(),
+            standard_component_specs.MODEL_RUN_KEY: standard_artifacts.ModelRun(),
+        }
+        for name, artifact in outputs.items():
+            artifact.uri = os.path.join(folder, name)
+        return Job(
+            inputs=self.artifacts,
+            outputs=artifact_utils.jsonify_artifact_dict({name: [each] for name, each in outputs.items()}),
+            exec_properties=properties,
+            training_dir=os.path.join(folder, "training"),
+        )
+
+
+def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Listener) -> TrainerInputs:
+    """Runs the declared pipeline up to the Trainer; what is there already comes from TFX's cache.
+
+    Args:
+        loaded: The validated declaration.
+        folders: Where the pipeline keeps its things: those of `tfx-estimator run` with the same work folder.
+        listener: Is told how each component goes.
+
+    Returns:
+        What TFX would give to the Trainer.
+
+    Raises:
+        DataError: The data set cannot be had.
+    """
+    runner = _InputsRunner(folders, listener)
+    runner.run(prepare(loaded, folders))
+    assert runner.inputs is not None  # else the run raised
+    return runner.inputs
+
+
+class _InputsRunner(LocalRunner):
+    """Runs all that comes before the Trainer, then looks up its inputs as TFX's launcher does.
+
+    Source: `tfx.orchestration.portable.launcher.Launcher._prepare_execution`.
+    """
+
+    def __init__(self, folders: PipelineFolders, listener: Listener) -> None:
+        super().__init__(listener)
+        self._folders = folders
+        self.inputs: Optional[TrainerInputs] = None
+
+    def run_with_ir(
+        self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
+    ) -> None:
+        # Before the nodes are split: the Trainer's inputs are those of this run.
+        run_id = datetime.datetime.now().isoformat()
+        runtime_parameter_utils.substitute_runtime_parameter(
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+        )
+        position = [node.pipeline_node.node_info.id for node in pipeline.nodes].index(_TRAINER)
+        trainer = pipeline_pb2.PipelineNode()
+        trainer.CopyFrom(pipeline.nodes[position].pipeline_node)
+        del pipeline.nodes[position:]
+        super().run_with_ir(pipeline, run_options)
+        with metadata.Metadata(metadata.sqlite_metadata_connection_config(self._folders.metadata)) as handle:
+            resolved = inputs_utils.resolve_input_artifacts(pipeline_node=trainer, metadata_handle=handle)
+        parameters = inputs_utils.resolve_parameters_with_schema(node_parameters=trainer.parameters)
+        self.inputs = TrainerInputs(
+            artifact_utils.jsonify_artifact_dict(resolved[0]),
+            data_types_utils.build_parsed_value_dict(parameters),
+        )

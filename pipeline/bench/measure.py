@@ -1,0 +1,214 @@
+"""Measures one training under one strategy: real task processes under the Trainer's own supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
+from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
+from tfx_estimator.pipeline.bench.inputs import TrainerInputs
+from tfx_estimator.pipeline.bench.plan import Plan, Run
+from tfx_estimator.pipeline.bench.strategies import available_cores
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
+
+# Of the cores; where others took more, nothing can be estimated.
+_LEAST_LEFT = 0.05
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one training came to, between the end of the warm-up and the last step that counts.
+
+    Args:
+        strategy: Name and count.
+        round: From 1.
+        constant_input: Was it on one batch that stays in memory.
+        cores: Logical CPUs that its tasks ran on.
+        steps: Global steps; with `parameter_server` each is one worker's.
+        examples: Trained with, by all tasks.
+        wall: Seconds, of the chief.
+        cpu: CPU seconds of all tasks; of one that did more steps than the chief, the same share.
+        peak_rss: Sum of the tasks' largest resident memories, in bytes; what they share counts for each.
+        pss: Sum of the tasks' memories at the end, what is shared counted once, in bytes.
+        others: Share of those cores' time that other processes took.
+        tasks: What each task measured.
+    """
+
+    strategy: str
+    round: int
+    constant_input: bool
+    cores: int
+    steps: int
+    examples: float
+    wall: float
+    cpu: float
+    peak_rss: int
+    pss: int
+    others: float
+    tasks: list[dict[str, Any]]
+
+    @property
+    def examples_per_step(self) -> float:
+        """Of one global step, of all tasks together."""
+        return self.examples / self.steps
+
+    @property
+    def examples_per_second(self) -> float:
+        """Of all tasks together."""
+        return self.examples / self.wall
+
+    @property
+    def undisturbed_examples_per_second(self) -> float:
+        """As if the tasks had had what other processes took of the cores: an estimate, for ratios of two runs."""
+        return self.examples_per_second / max(1 - self.others, _LEAST_LEFT)
+
+    @property
+    def cpu_micros_per_example(self) -> float:
+        """CPU microseconds, user and system, of all tasks together, parameter servers included."""
+        return 1e6 * self.cpu / self.examples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        derived = {
+            "examples_per_step": self.examples_per_step,
+            "examples_per_second": self.examples_per_second,
+            "undisturbed_examples_per_second": self.undisturbed_examples_per_second,
+            "cpu_micros_per_example": self.cpu_micros_per_example,
+        }
+        return {**asdict(self), **derived}
+
+
+def measure(
+    run: Run, plan: Plan, inputs: TrainerInputs, declaration: Declaration, folder: str
+) -> Optional[Measurement]:
+    """Trains, and measures.
+
+    Args:
+        run: The strategy, and on which input.
+        plan: Steps and warm-up.
+        inputs: What TFX would give to the Trainer.
+        declaration: The user's.
+        folder: For the tasks' logs; checkpoints lie there too, but not for long.
+
+    Returns:
+        The measurement; None where a constant batch was asked for, and the user's input_fn returns no data set.
+
+    Raises:
+        StoppedError: A signal ended it.
+        TfxEstimatorError: A task failed or stalled, or what it raised: it cannot be trained so, or not be measured.
+    """
+    declared = run.contender.declare(declaration, plan.train_steps)
+    train = declared.trainer.distribution.train
+    expected = train.worker_count + train.ps_count
+    logs = os.path.join(folder, "logs", f"{str(run).replace(':', '-')}.round-{run.round}")
+    cores = run.contender.cores(available_cores())
+    os.makedirs(logs)
+    with tempfile.TemporaryDirectory(prefix="training-", dir=folder) as training:
+        measured = os.path.join(training, "measured")
+        window = Window(measured, plan.warmup, plan.steps, cores, train.worker_count, run.constant_input)
+        for name in ("measured", "training"):
+            os.mkdir(os.path.join(training, name))
+        job = inputs.job(declared, training)
+        with _told(cores, window), _explained(run, logs):
+            Supervisor(job, logs, enough=lambda: len(TaskMeasurement.load_all(window.folder)) == expected).run()
+        tasks = TaskMeasurement.load_all(window.folder)
+    if len(tasks) != expected:
+        raise UserCodeError(
+            f"{run}: training ended before {plan.steps:,} steps after {plan.warmup:,} to warm up could be measured",
+            expected="a trainer_fn that trains to fn_args.train_steps, on data that do not end before",
+            todo=f"name trainer.model, or a module file with trainer_fn; the logs are in {logs}",
+        )
+    if run.constant_input and not all(task.constant_input for task in tasks if task.steps):
+        return None
+    return summed(run, len(cores), tasks)
+
+
+def summed(run: Run, cores: int, tasks: Sequence[TaskMeasurement]) -> Measurement:
+    """Sums up what the tasks measured.
+
+    Args:
+        run: The strategy, and on which input.
+        cores: Logical CPUs that the tasks ran on.
+        tasks: What each measured; one is `chief-0`.
+
+    Returns:
+        The measurement.
+
+    Raises:
+        UserCodeError: It cannot be known how many examples a step trained with.
+    """
+    chief = next(task for task in tasks if task.task == "chief-0")
+    cpu = sum(task.cpu * chief.steps / (task.steps or chief.steps) for task in tasks)
+    return Measurement(
+        strategy=str(run.contender),
+        round=run.round,
+        constant_input=run.constant_input,
+        cores=cores,
+        steps=chief.steps,
+        examples=chief.steps * _examples_per_step(run, tasks),
+        wall=chief.wall,
+        cpu=cpu,
+        peak_rss=sum(task.peak_rss for task in tasks),
+        pss=sum(task.pss for task in tasks),
+        # The kernel counts a core's time in ticks: over a short window the difference may be below 0.
+        others=max(chief.busy - cpu, 0.0) / (chief.wall * cores),
+        tasks=[asdict(task) for task in tasks],
+    )
+
+
+def _examples_per_step(run: Run, tasks: Sequence[TaskMeasurement]) -> float:
+    """What the models were fed, and not what was declared: a module file need not keep to that."""
+    trainers = [task for task in tasks if task.steps]
+    found = [task.examples for task in trainers if task.examples is not None]
+    if len(found) < len(trainers):
+        raise UserCodeError(
+            f"{run}: the features and labels of a step differ in their first dimension, or are no tensors: it cannot"
+            " be known how many examples it trains with",
+            expected="features and labels whose first dimension is the batch",
+            todo="move what is of no example from the features to the Estimator's params",
+        )
+    mean = sum(found) / sum(task.own_steps for task in trainers)
+    # A step of parameter servers is one worker's; any other is all workers'.
+    return mean if len(trainers) < len(tasks) else mean * len(trainers)
+
+
+@contextlib.contextmanager
+def _told(cores: Sequence[int], window: Window) -> Iterator[None]:
+    """Puts the cores and the window where the tasks inherit them, and keeps the tasks off GPUs and other clusters."""
+    affinity = os.sched_getaffinity(0)
+    names = (MEASURE, "CUDA_VISIBLE_DEVICES", "TF_CONFIG")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    # Without a TF_CONFIG, a job of SLURM would be joined: `{}` is a single process.
+    os.environ.update({MEASURE: window.to_environment(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": "{}"})
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, affinity)
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _explained(run: Run, logs: str) -> Iterator[None]:
+    """Says which strategy failed; the supervisor knows of a training that goes on from its last checkpoint."""
+    try:
+        yield
+    except StoppedError as error:
+        error.what, error.todo = f"the comparison was ended while {run} was trained", "run the same again"
+        raise
+    except TfxEstimatorError as error:
+        _prefix(error, run, logs)
+        raise
+
+
+def _prefix(error: TfxEstimatorError, run: Run, logs: str) -> None:
+    error.what = f"{run}: {error.what}"
+    error.todo = f"see the logs in {logs}; or leave {run.contender} out"

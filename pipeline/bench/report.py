@@ -1,0 +1,144 @@
+"""Shows a comparison of strategies: as a table on the terminal, and as one HTML file that needs no other."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from tfx_estimator.pipeline.bench.results import Comparison, Result
+
+_INPUT = (
+    "share of the time that goes when every batch is the same one in memory. Where a process has one core (one_core,"
+    " and each worker of a cluster), training and input take turns on it, and this is all that the input costs; where"
+    " it has more, this is what of that cost is not hidden behind training."
+)
+# Title, and what it means.
+_COLUMNS = (
+    ("strategy", "process or processes, and the number of devices or workers"),
+    ("cores", "logical CPUs that the tasks ran on"),
+    ("examples/s", "median over the rounds, and how far the rounds lie apart"),
+    ("CPU µs/example", "user and system time of all tasks together"),
+    ("speedup", "examples/s, divided by those of one core; what other processes took of the cores is left out"),
+    ("efficiency", "speedup, divided by the number of cores"),
+    ("peak memory", "sum over the tasks of the largest resident memory"),
+    ("shared once", "sum over the tasks at the end, what they share counted once"),
+    ("input", _INPUT),
+)
+_MEGABYTE = 1 << 20
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }}
+table {{ border-collapse: collapse; margin: 1.5em 0; }}
+th, td {{ padding: .35em .9em; text-align: right; border-bottom: 1px solid #ddd; }}
+th:first-child, td:first-child {{ text-align: left; }}
+img {{ max-width: 100%; }}
+dt {{ font-weight: 600; }} dd {{ margin: 0 0 .4em 0; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{facts}</p>
+<table>
+{rows}
+</table>
+<p><strong>{answer}</strong></p>
+{notes}
+<img alt="Bars of examples per second, CPU per example and memory by strategy" src="data:image/png;base64,{plot}">
+<dl>
+{columns}
+</dl>
+</body>
+</html>
+"""
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Prints the table, and under it which strategy pays.
+
+    Args:
+        comparison: What was found.
+        console: Where to.
+    """
+    table = Table(box=None, pad_edge=False)
+    for title, _ in _COLUMNS:
+        table.add_column(title, justify="left" if title == "strategy" else "right")
+    for result in comparison.results():
+        table.add_row(*_cells(result))
+    for strategy in comparison.failures:
+        table.add_row(strategy, "", "failed")
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(f"[bold]{comparison.answer()}[/bold]")
+    if any(result.input_share is not None for result in comparison.results()):
+        console.print(f"[dim]input: {_INPUT}[/dim]")
+    for doubt in comparison.doubts():
+        console.print(f"[yellow]{doubt}[/yellow]")
+
+
+def to_html(comparison: Comparison, plot: bytes) -> str:
+    """Writes the table, the answer and the plot into one page.
+
+    Args:
+        comparison: What was found.
+        plot: A PNG.
+
+    Returns:
+        HTML that refers to nothing outside of it.
+    """
+    facts = comparison.facts
+    rows = [_row("th", [title for title, _ in _COLUMNS])]
+    rows += [_row("td", _cells(result)) for result in comparison.results()]
+    rows += [_row("td", [strategy, "", "failed"]) for strategy in comparison.failures]
+    notes = [*comparison.doubts(), *comparison.failures.values()]
+    described = [f"<dt>{html.escape(title)}</dt><dd>{html.escape(meaning)}</dd>" for title, meaning in _COLUMNS]
+    return _PAGE.format(
+        title=html.escape(f"Strategies of {facts['name']}"),
+        facts=html.escape(
+            f"{facts['model']}, steps of {_sizes(comparison.results())} examples; {facts['steps']:,} steps after"
+            f" {facts['warmup']:,} to warm up, in {facts['rounds']} rounds; {facts['when']}, {facts['machine']['cpu']},"
+            f" {facts['machine']['cores']} cores"
+        ),
+        rows="\n".join(rows),
+        answer=html.escape(comparison.answer()),
+        notes="\n".join(f"<p>{html.escape(note)}</p>" for note in notes),
+        plot=base64.b64encode(plot).decode("ascii"),
+        columns="\n".join(described),
+    )
+
+
+def _sizes(results: Sequence[Result]) -> str:
+    """Examples of a step, one number where the strategies agree."""
+    sizes = [result.examples_per_step for result in results]
+    return " to ".join(dict.fromkeys(f"{size:,.0f}" for size in (min(sizes), max(sizes))))
+
+
+def _cells(result: Result) -> list[str]:
+    """One row of the table."""
+    spread = (result.fastest - result.slowest) / 2 / result.examples_per_second
+    rate = f"{result.examples_per_second:,.0f}" + (f" ± {spread:.0%}" if spread else "")
+    share = result.input_share
+    return [
+        result.strategy,
+        str(result.cores),
+        rate,
+        f"{result.cpu_micros_per_example:,.1f}",
+        f"{result.speedup:.2f}",
+        f"{result.efficiency:.2f}",
+        f"{result.peak_rss / _MEGABYTE:,.0f} MB",
+        f"{result.pss / _MEGABYTE:,.0f} MB",
+        "" if share is None else f"{max(share, 0):.0%}",
+    ]
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

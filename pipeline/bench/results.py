@@ -1,0 +1,166 @@
+"""What a comparison of strategies found."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.bench.measure import Measurement
+
+# Shorter windows say more about the moment than about the strategy.
+_LEAST_SECONDS = 2.0
+# A machine that others use more than this measures them as well.
+_MOST_OTHERS = 0.1
+# Of the base's examples in a step; an input whose last batch is smaller differs by less.
+_MOST_APART = 0.05
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one strategy came to; medians over the rounds.
+
+    Args:
+        strategy: Name and count.
+        cores: Logical CPUs that its tasks ran on.
+        examples_per_step: Of all tasks together, counted.
+        examples_per_second: Of all tasks together, as measured.
+        cpu_micros_per_example: CPU microseconds, user and system, of all tasks together.
+        speedup: Examples/s, divided by those of the base in the same round; both without what other processes took
+            of the cores, which would else hit a cluster harder than one process.
+        efficiency: Speedup, divided by the number of cores: 1 is perfect scaling.
+        peak_rss: Sum over the tasks of the largest resident memory, in bytes; the largest of the rounds.
+        pss: The same for memory at the end, what tasks share counted once.
+        input_share: Share of the time that goes when the input costs nothing: 1 - a / b, where a and b are the
+            examples/s on the declared input and on one batch that stays in memory, one run after the other in the
+            first round, both without what other processes took. Where a process has one core (the base, and each
+            worker of a cluster), training and input take turns on it, and this is all that the input costs; where it
+            has more cores, this is what of that cost is not hidden behind training. None where it was not measured.
+            Below 0 is noise.
+        slowest: Least examples/s of the rounds.
+        fastest: Most examples/s of the rounds.
+        speedups: Of each round.
+    """
+
+    strategy: str
+    cores: int
+    examples_per_step: float
+    examples_per_second: float
+    cpu_micros_per_example: float
+    speedup: float
+    efficiency: float
+    peak_rss: int
+    pss: int
+    input_share: Optional[float]
+    slowest: float
+    fastest: float
+    speedups: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found.
+
+    Args:
+        base: Name of the strategy that efficiencies refer to.
+        measurements: All single ones.
+        failures: Why a strategy could not be measured, by its name.
+        facts: When, on which machine, what was declared.
+        ended: Why it is not whole; empty where it is.
+    """
+
+    base: str
+    measurements: Sequence[Measurement]
+    failures: Mapping[str, str]
+    facts: Mapping[str, Any]
+    ended: str = ""
+
+    def results(self) -> list[Result]:
+        """Sums up the strategies that did not fail, in the order of the measurements."""
+        names = dict.fromkeys(each.strategy for each in self.measurements)
+        return [self._result(name) for name in names if name not in self.failures]
+
+    def answer(self) -> str:
+        """Returns which strategy pays, in one line."""
+        results = self.results()
+        fastest = max(results, key=lambda result: result.speedup)
+        least = min(results, key=lambda result: result.cpu_micros_per_example)
+        # Rounds that overlap do not tell two strategies apart.
+        least_speedup = min(fastest.speedups)
+        near = [each.strategy for each in results if each is not fastest and max(each.speedups) >= least_speedup]
+        times = f"{fastest.speedup:.2f}x {self.base}"
+        doubt = f", not told apart from {', '.join(near)}" if near else ""
+        return (
+            f"Most examples/s: {fastest.strategy}, {fastest.examples_per_second:,.0f} ({times}{doubt});"
+            f" least CPU per example: {least.strategy}, {least.cpu_micros_per_example:,.1f} µs."
+        )
+
+    def doubts(self) -> list[str]:
+        """Returns what the reader must know before trusting the numbers."""
+        doubts = [self.ended] if self.ended else []
+        base, *others = self.results()
+        for other in others:
+            if abs(other.examples_per_step / base.examples_per_step - 1) <= _MOST_APART:
+                continue
+            doubts.append(
+                f"A step of {other.strategy} trains with {other.examples_per_step:,.1f} examples, one of"
+                f" {base.strategy} with {base.examples_per_step:,.1f}: the speedup compares different batches."
+            )
+        if (shortest := min(each.wall for each in self.measurements)) < _LEAST_SECONDS:
+            doubts.append(f"The shortest window lasted {shortest:.2f} s: raise --steps for numbers that come again.")
+        busiest = max(self.measurements, key=lambda each: each.others)
+        if busiest.others > _MOST_OTHERS:
+            doubts.append(
+                f"Other processes took up to {busiest.others:.0%} of the cores (round {busiest.round},"
+                f" {busiest.strategy}): examples/s are too low by as much; speedup and efficiency allow for it roughly."
+            )
+        if len({each.round for each in self.measurements}) < 2:
+            doubts.append("One round says nothing of the noise: raise --rounds.")
+        return doubts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        return {
+            **self.facts,
+            "base": self.base,
+            "answer": self.answer(),
+            "doubts": self.doubts(),
+            "strategies": {result.strategy: asdict(result) for result in self.results()},
+            "failures": dict(self.failures),
+            "measurements": [each.to_dict() for each in self.measurements],
+        }
+
+    def real(self, strategy: str) -> list[Measurement]:
+        """The measurements of a strategy on the declared input.
+
+        Args:
+            strategy: Name and count.
+        """
+        return [each for each in self.measurements if each.strategy == strategy and not each.constant_input]
+
+    def _result(self, strategy: str) -> Result:
+        rounds = self.real(strategy)
+        base = {each.round: each.undisturbed_examples_per_second for each in self.real(self.base)}
+        speedups = tuple(each.undisturbed_examples_per_second / base[each.round] for each in rounds)
+        rates = [each.examples_per_second for each in rounds]
+        constant = [each for each in self.measurements if each.strategy == strategy and each.constant_input]
+        return Result(
+            strategy=strategy,
+            cores=rounds[0].cores,
+            examples_per_step=statistics.median(each.examples_per_step for each in rounds),
+            examples_per_second=statistics.median(rates),
+            cpu_micros_per_example=statistics.median(each.cpu_micros_per_example for each in rounds),
+            speedup=statistics.median(speedups),
+            efficiency=statistics.median(speedups) / rounds[0].cores,
+            peak_rss=max(each.peak_rss for each in rounds),
+            pss=max(each.pss for each in rounds),
+            input_share=_input_share(rounds[0], constant[0]) if constant else None,
+            slowest=min(rates),
+            fastest=max(rates),
+            speedups=speedups,
+        )
+
+
+def _input_share(real: Measurement, constant: Measurement) -> float:
+    return 1 - real.undisturbed_examples_per_second / constant.undisturbed_examples_per_second

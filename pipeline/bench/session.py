@@ -1,0 +1,195 @@
+"""`tfx-estimator bench strategies`: measures, as a person sees it on the terminal, and writes the results."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+import platform
+import re
+import time
+from importlib import metadata
+from typing import Any, Optional
+
+from rich.console import Console
+
+from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
+from tfx_estimator.pipeline.bench.strategies import available_cores
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.console import View
+from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.terminal import in_order, quiet
+
+_WIDTH_OF_A_FILE = 140
+
+
+def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[str]) -> int:
+    """Compares strategies on this machine.
+
+    Args:
+        loaded: The validated declaration.
+        plan: What to measure.
+        workdir: Folder of all runs; the inputs are those of the pipeline's runs there.
+        output: Folder for the results; None is a new one under the work folder.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
+            are written all the same.
+        StoppedError: A signal ended it, or KeyboardInterrupt or SystemExit; what was measured until then is written
+            where it says anything: of the base and of another strategy.
+    """
+    folders = PipelineFolders(workdir, loaded.declaration.name)
+    with in_order(folders):
+        folder = os.path.join(folders.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+        os.makedirs(folder)
+        with quiet(os.path.join(folder, "bench.log")) as terminal:
+            width = None if terminal.isatty() else _WIDTH_OF_A_FILE
+            console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
+            console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {output or folder}")
+            _Session(loaded, plan, folders, folder, console).run(output or folder)
+    return 0
+
+
+class _Session:
+    """One comparison."""
+
+    def __init__(self, loaded: Loaded, plan: Plan, folders: PipelineFolders, folder: str, console: Console) -> None:
+        self._loaded = loaded
+        self._plan = plan
+        self._folders = folders
+        self._folder = folder
+        self._console = console
+        self._view = _BenchView(console)
+        self._facts: dict[str, Any] = {}
+        self._round = 0
+        self._measurements: list[Any] = []
+        self._failed: dict[str, TfxEstimatorError] = {}
+
+    def run(self, output: str) -> None:
+        stopped: Optional[BaseException] = None
+        try:
+            self._measure()
+        except (StoppedError, KeyboardInterrupt, SystemExit) as error:
+            stopped = error
+        except Exception as error:
+            logging.getLogger(__name__).exception("the comparison failed")  # the whole of it, into the log
+            raise explain(error, self._view.current, os.path.join(self._folder, "bench.log")) from error
+        finally:
+            self._view.close()
+        if stopped is None or self._measured() > {self._base}:
+            self._write(self._comparison(stopped is not None), output)
+        if stopped is not None:
+            raise stopped
+        if self._failed:
+            raise next(iter(self._failed.values()))
+
+    @property
+    def _base(self) -> str:
+        return str(self._plan.contenders[0])
+
+    def _measured(self) -> set[str]:
+        """The strategies that there is a result of."""
+        return {each.strategy for each in self._measurements} - set(self._failed)
+
+    def _comparison(self, stopped: bool) -> Any:
+        from tfx_estimator.pipeline.bench.results import Comparison
+
+        failures = {name: str(error) for name, error in self._failed.items()}
+        ended = self._ended_early() if stopped else ""
+        return Comparison(self._base, self._measurements, failures, self._facts, ended)
+
+    def _ended_early(self) -> str:
+        names = map(str, self._plan.contenders)
+        missing = [name for name in names if name not in self._measured() | set(self._failed)]
+        left = f"; not measured: {', '.join(missing)}" if missing else ""
+        return f"It was ended in round {self._round} of {self._plan.rounds}, before all was measured{left}."
+
+    def _measure(self) -> None:
+        with self._view.waiting("starting TensorFlow and TFX"):
+            from tfx_estimator.pipeline.bench.inputs import prepare_inputs
+            from tfx_estimator.pipeline.bench.measure import measure
+        self._facts = self._find_facts()
+        inputs = prepare_inputs(self._loaded, self._folders, self._view)
+        runs = list(self._plan.runs())
+        for index, run in enumerate(runs, 1):
+            if str(run.contender) in self._failed:
+                continue
+            self._round = run.round
+            self._view.node_started(f"{run}, round {run.round}", index, len(runs))
+            started = time.monotonic()
+            try:
+                found = measure(run, self._plan, inputs, self._loaded.declaration, self._folder)
+            except TfxEstimatorError as error:
+                # That a model cannot be trained so is a result too; but without the base there is none at all.
+                if isinstance(error, StoppedError) or str(run.contender) == self._base:
+                    raise
+                self._failed[str(run.contender)] = error
+                self._ended(run, "failed", started)
+                continue
+            self._ended(run, f"{found.examples_per_second:,.0f} examples/s" if found else "not possible", started)
+            self._measurements += [found] if found else []
+
+    def _ended(self, run: Run, what: str, started: float) -> None:
+        self._view.hide()
+        seconds = time.monotonic() - started
+        self._console.print(f"  round {run.round}  {run!s:<42} {what:>22} {seconds:7.1f} s")
+
+    def _write(self, comparison: Any, output: str) -> None:
+        from tfx_estimator.pipeline.bench.plot import to_png
+        from tfx_estimator.pipeline.bench.report import show, to_html
+
+        os.makedirs(output, exist_ok=True)
+        paths = {name: os.path.join(output, name) for name in (JSON_FILE, PNG_FILE, HTML_FILE)}
+        with open(paths[JSON_FILE], "w", encoding="utf-8") as file:
+            json.dump(comparison.to_dict(), file, indent=2, allow_nan=False)
+        png = to_png(comparison)
+        with open(paths[PNG_FILE], "wb") as file:
+            file.write(png)
+        with open(paths[HTML_FILE], "w", encoding="utf-8") as file:
+            file.write(to_html(comparison, png))
+        show(comparison, self._console)
+        self._console.print()
+        for path in paths.values():
+            self._console.print(path)
+
+    def _find_facts(self) -> dict[str, Any]:
+        """What the numbers hold for."""
+        trainer = self._loaded.declaration.trainer
+        return {
+            "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "name": self._loaded.declaration.name,
+            "source": self._loaded.source,
+            "model": trainer.model or trainer.module_file,
+            # A module file need not keep to it; what a step trained with was counted.
+            "global_batch_size": None if trainer.module_file else trainer.global_batch_size,
+            "steps": self._plan.steps,
+            "warmup": self._plan.warmup,
+            "rounds": self._plan.rounds,
+            "machine": {
+                "cpu": _cpu(),
+                "cores": len(available_cores()),
+                "load": os.getloadavg()[0],
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in ("tensorflow", "tfx")},
+            },
+        }
+
+
+class _BenchView(View):
+    """Shows how the trainings go; they have no last step, and a module file's examples/s are not the supervisor's."""
+
+    def progress(self, text: str) -> None:
+        super().progress(re.sub(r"^(step \d+)/.*", r"\1", text))
+
+
+def _cpu() -> str:
+    """The processor's name, where Linux knows it."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()

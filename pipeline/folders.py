@@ -1,0 +1,84 @@
+"""Where a pipeline keeps what it makes, and who may write there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from tfx_estimator.pipeline.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class PipelineFolders:
+    """Where a pipeline keeps what it makes.
+
+    Args:
+        workdir: Folder of all runs.
+        name: The pipeline's name.
+    """
+
+    workdir: str
+    name: str
+
+    @property
+    def home(self) -> str:
+        """Folder of this pipeline."""
+        return os.path.join(os.path.abspath(self.workdir), self.name)
+
+    @property
+    def root(self) -> str:
+        """TFX's pipeline_root: the artifacts."""
+        return os.path.join(self.home, "artifacts")
+
+    @property
+    def metadata(self) -> str:
+        """The ML Metadata database."""
+        return os.path.join(self.home, "metadata.sqlite")
+
+    @property
+    def serving(self) -> str:
+        """Where blessed models are pushed."""
+        return os.path.join(self.home, "serving")
+
+    @property
+    def logs(self) -> str:
+        """Logs of the runs."""
+        return os.path.join(self.home, "logs")
+
+
+@contextlib.contextmanager
+def only_run(folders: PipelineFolders) -> Iterator[None]:
+    """Refuses a second run of a pipeline at the same time: both would write one database and one training folder.
+
+    Args:
+        folders: Where the pipeline keeps its things.
+
+    Raises:
+        PipelineError: Another run goes on, or the folder cannot be written.
+    """
+    with _lock_file(folders) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PipelineError(
+                f"another run is using {folders.home}",
+                expected="one run at a time",
+                todo="wait for it, or name another --workdir",
+            ) from error
+        yield
+
+
+def _lock_file(folders: PipelineFolders) -> IO[str]:
+    try:
+        os.makedirs(folders.home, exist_ok=True)
+        return open(os.path.join(folders.home, ".lock"), "w", encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(
+            f"cannot write to {folders.home}: {error.strerror}",
+            expected="a folder that can be written",
+            todo="name another --workdir",
+        ) from error

@@ -1,0 +1,1 @@
+"""A run as a person sees it: console, results, joining a cluster."""

@@ -1,0 +1,142 @@
+"""`tfx-estimator run` in a task of somebody else's cluster that is not its chief: it trains with the chief."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import time
+from typing import Any, Optional
+
+from rich.console import Console
+
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.console import View
+from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
+from tfx_estimator.pipeline.run.terminal import in_order, quiet
+
+_POLL_SECONDS = 0.2
+# Without a sign of the chief's life.
+_SILENT_SECONDS = 60.0
+
+
+def join(loaded: Loaded, workdir: str, place: Any) -> int:
+    """Waits for the chief's Trainer, and trains with it.
+
+    Args:
+        loaded: The validated declaration: the chief's.
+        workdir: Folder of all runs: the chief's.
+        place: This task's place in the cluster, a `TfConfig`.
+
+    Returns:
+        The exit code, 0: the chief's run ended well, or its training did, or it had nothing to train.
+
+    Raises:
+        TfxEstimatorError: The chief did not come, its run failed, or this task did.
+    """
+    folders = PipelineFolders(workdir, loaded.declaration.name)
+    with in_order(folders, alone=False):
+        os.makedirs(folders.logs, exist_ok=True)
+        log = os.path.join(folders.logs, f"{place.task.name}.log")
+        with quiet(log) as terminal:
+            console = Console(file=terminal, highlight=False, soft_wrap=True)
+            console.print(f"[bold]{folders.name}[/bold]  {place.task.name} of the cluster  →  {folders.home}")
+            view = View(console)
+            view.current = "Trainer"
+            try:
+                said = _take_part(loaded, folders, place, view)
+            except Exception as error:
+                logging.getLogger(__name__).exception("the task failed")  # the whole of it, into the log
+                raise explain(error, view.current, log) from error
+            finally:
+                view.close()
+            console.print(said)
+    return 0
+
+
+def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View) -> str:
+    meeting = Rendezvous(folders, place.cluster.addresses)
+    with view.waiting("waiting for the chief's Trainer"):
+        job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout)
+    if job_path is None:
+        return "the chief had nothing to train"
+    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
+
+    chief = _Chief(meeting)
+    # Parameter servers do not end by themselves.
+    outcome = Supervisor(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended).run()
+    chief.check(folders)
+    return f"{place.task.name} has done its part: steps {outcome.first_step} to {outcome.last_step}"
+
+
+class _Chief:
+    """What is seen of the chief's run while this task is at work."""
+
+    def __init__(self, meeting: Rendezvous) -> None:
+        self._meeting = meeting
+        self._said: Any = None
+        self._changed = time.monotonic()
+
+    def has_ended(self) -> bool:
+        """Has it ended, or gone without a word."""
+        said = self._meeting.read()
+        if said != self._said:
+            self._said, self._changed = said, time.monotonic()
+        return said is not None and (said["state"] != RUNNING or self._is_silent())
+
+    def check(self, folders: PipelineFolders) -> None:
+        """Raises where it failed: whoever started the tasks starts all again, or none.
+
+        Raises:
+            PipelineError: It failed, or has gone.
+        """
+        if self.has_ended() and self._said["state"] == FAILED:
+            raise _chief_failed()
+        if self._is_silent():
+            raise _nothing_seen("has gone", folders, time.monotonic() - self._changed)
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._changed > _SILENT_SECONDS
+
+
+def _chief_failed() -> PipelineError:
+    return PipelineError(
+        "the chief's run of this cluster failed", expected="a run that ends", todo="see the chief's output"
+    )
+
+
+def _nothing_seen(what: str, folders: PipelineFolders, seconds: float) -> PipelineError:
+    return PipelineError(
+        f"the chief of this cluster {what}: nothing of its run was seen in {folders.home} for {seconds:.0f} s",
+        expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
+        todo="see the chief's output; or raise trainer.start_timeout",
+    )
+
+
+def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> Optional[str]:
+    """The file that the chief's supervisor writes for all tasks; None where the chief ended without one."""
+    pattern = os.path.join(glob.escape(folders.root), "Trainer", "training", "*", "logs", "job-chief-0.json")
+    first = before = meeting.read()
+    changed = time.monotonic()
+    while True:
+        said = meeting.read()
+        if said != before:
+            before, changed = said, time.monotonic()
+        waited = time.monotonic() - changed
+        # What an earlier run of this cluster left does not change any more.
+        lives = said is not None and said["state"] == RUNNING and said != first
+        if said is not None and lives and waited <= _SILENT_SECONDS:
+            found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
+            if found:
+                return max(found, key=os.path.getmtime)
+        elif said is not None and said["state"] != RUNNING and (said != first or waited > timeout):
+            if said["state"] == ENDED:
+                return None
+            raise _chief_failed()
+        elif lives or waited > timeout:
+            raise _nothing_seen("has gone" if lives else "did not come", folders, waited)
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,1 @@
+"""Finds, reads and fingerprints the user's modules, as text."""

@@ -1,0 +1,158 @@
+"""A fingerprint of the user's source code, for cache keys: TFX itself sees only the name of a dotted path."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.modules import Module, find_module, is_installed, is_source
+
+
+def fingerprint_source(target: str, search_paths: Sequence[str] = ()) -> str:
+    """Hashes the Python files behind a function or a module file, and all of the user's own that they import.
+
+    Followed are `import` and `from` statements, absolute and relative, anywhere in a file, and
+    `importlib.import_module` of a literal name. Left out are the standard library, installed packages and this
+    project's `pipeline` package. Nothing is imported or run: what code loads in other ways, data files too, is not
+    seen. The result depends on modules' names and bytes alone, not on where they lie or when they were written.
+
+    Args:
+        target: `package.module:function` (or `package.module`), or the path of a `.py` file.
+        search_paths: Folders to look for modules in before `sys.path`: the declaration's folder and the current one
+            (`Loaded.search_paths`).
+
+    Returns:
+        SHA-256, 64 hexadecimal digits.
+
+    Raises:
+        DeclarationError: There is no such module or file.
+    """
+    digest = hashlib.sha256()
+    for name, data in sorted(collect_sources(target, search_paths).items()):
+        for part in (name.encode(), data):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def collect_sources(target: str, search_paths: Sequence[str] = ()) -> dict[str, bytes]:
+    """Returns the files that `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
+    return {module.name: data for module, data in follow_imports(target, search_paths)}
+
+
+def follow_imports(target: str, search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
+    """Yields the modules that `fingerprint_source` hashes, with their bytes. Arguments and errors are the same."""
+    module, paths = _root(target, search_paths)
+    waiting = [module, *_parents(module.name, paths)]
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module.name in seen:
+            continue
+        seen.add(module.name)
+        if module.file is None:
+            continue
+        data = _read(module.file)
+        yield module, data
+        for base, names in imports(data, module) if is_source(module) else ():
+            for name in (*_with_parents(base), *(f"{base}.{name}" if base else name for name in names)):
+                found = find_module(name, paths)
+                if found is not None and found.name not in seen and _is_hashed(found):
+                    waiting.append(found)
+
+
+def imports(data: bytes, module: Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields what a module's text may import, anywhere in it.
+
+    Args:
+        data: The text.
+        module: Where it stands.
+
+    Yields:
+        A module's absolute dotted name, and the names that `from` takes out of it; none for a plain `import`.
+    """
+    try:
+        tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    package = module.name if module.folders else module.name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, package)
+            if base is not None:
+                yield base, tuple(alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and _is_import_module(node.func) and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
+                yield first.value, ()
+
+
+def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, ...]]:
+    """The module to start from, and where it finds others."""
+    if target.endswith(".py"):
+        file = Path(target).expanduser().resolve()
+        if not file.is_file():
+            raise _not_found(target, "a Python file")
+        # Inside a package, the module's full name makes relative imports work.
+        name, folder = file.stem, file.parent
+        while (folder / "__init__.py").is_file():
+            name, folder = f"{folder.name}.{name}", folder.parent
+        return Module(name, file), (str(file.parent), str(folder), *search_paths)
+    found = find_module(target.partition(":")[0], search_paths)
+    if found is None:
+        raise _not_found(target, "`package.module:function`")
+    return found, tuple(search_paths)
+
+
+def _is_hashed(module: Module) -> bool:
+    # The declaration is part of every cache key itself; the wording of an error does not change a model.
+    return not is_installed(module) and not module.name.startswith("tfx_estimator.pipeline")
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str | None:
+    """The absolute name that `from X import` means; None where it leaves the package."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".") if package else []
+    if node.level - 1 > len(parts):
+        return None
+    base = parts[: len(parts) - (node.level - 1)]
+    return ".".join([*base, node.module] if node.module else base)
+
+
+def _is_import_module(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("import_module", "__import__")
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".") if name else []
+    for length in range(1, len(parts) + 1):
+        yield ".".join(parts[:length])
+
+
+def _parents(name: str, search_paths: Sequence[str]) -> list[Module]:
+    """Importing a module runs the __init__.py of each package around it."""
+    found = (find_module(parent, search_paths) for parent in _with_parents(name.rpartition(".")[0]))
+    return [module for module in found if module is not None]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        what = f"{file} cannot be read: {error.strerror}"
+        raise DeclarationError(what, expected="a readable Python file", todo="check its permissions") from error
+
+
+def _not_found(target: str, expected: str) -> DeclarationError:
+    return DeclarationError(
+        f"there is no source of {target!r}",
+        expected=expected,
+        todo="check the name; modules are looked for in the declaration's folder, the current one and sys.path",
+    )

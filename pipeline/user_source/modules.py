@@ -1,0 +1,196 @@
+"""Finds Python modules and the names that they define, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = "tfx_estimator"
+
+_EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module that was found.
+
+    Args:
+        name: Its dotted name.
+        file: Its file; None for a namespace package.
+        folders: Where its submodules lie; empty for a module that is no package.
+    """
+
+    name: str
+    file: Path | None
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a module defines at its top level.
+
+    Args:
+        functions: What `def` defines.
+        others: Classes, assigned and imported names.
+        is_open: There may be more: `from x import *`, or a module's `__getattr__`.
+        listed: What a literal `__all__` names; None where there is none.
+    """
+
+    functions: frozenset[str]
+    others: frozenset[str]
+    is_open: bool
+    listed: frozenset[str] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return self.is_open or name in self.functions or name in self.others
+
+    @property
+    def public(self) -> list[str]:
+        """What the module offers, sorted: what `__all__` names, else the functions without an underscore."""
+        if self.listed is not None:
+            return sorted(name for name in self.listed if name in self)
+        return sorted(name for name in self.functions if not name.startswith("_"))
+
+
+def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
+    """Finds a module the way `import` would, without importing it or its parents.
+
+    This project's own package comes first, then `search_paths`, then `sys.path`.
+
+    Args:
+        name: Dotted name.
+        search_paths: Folders to look in before `sys.path`: the declaration's folder and the current one.
+
+    Returns:
+        The module, or None.
+    """
+    first = name.partition(".")[0]
+    own = [package_parent()] if first == PROJECT else []
+    module = _in_folders(first, [*own, *map(Path, search_paths), *(Path(path or os.getcwd()) for path in sys.path)])
+    return _submodule(module or _by_finders(first), name)
+
+
+def package_parent() -> Path:
+    """Returns the folder from which this project's package is imported: `src`, or site-packages."""
+    return Path(__file__).absolute().parents[3]
+
+
+def is_project(module: Module) -> bool:
+    """Tells whether a module is one of this project's own."""
+    return module.name.partition(".")[0] == PROJECT
+
+
+def is_installed(module: Module) -> bool:
+    """Tells third-party and standard modules from the user's own and this project's."""
+    if is_project(module):
+        return False
+    top = module.name.partition(".")[0]
+    places = [module.file] if module.file else list(module.folders)
+    if top in sys.stdlib_module_names:
+        return True
+    return any(part in ("site-packages", "dist-packages") for place in places for part in place.parts)
+
+
+def is_source(module: Module) -> bool:
+    """Tells whether a module's Python text can be read."""
+    return module.file is not None and module.file.suffix == ".py"
+
+
+def defined_names(tree: ast.Module) -> Names:
+    """Returns what a module's text defines at its top level, inside `if` and `try` too."""
+    functions: set[str] = set()
+    others: set[str] = set()
+    is_open = False
+    for node in _top_level(tree.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            others.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            is_open |= any(alias.name == "*" for alias in node.names)
+            others.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, _listed(tree))
+
+
+def find_arguments(tree: ast.Module, name: str) -> ast.arguments | None:
+    """Returns the arguments of a module's function; None where its text cannot tell them.
+
+    It cannot where the name is assigned or imported, is a class, has a decorator, or is defined more than once.
+    """
+    names = defined_names(tree)
+    found = [
+        node
+        for node in _top_level(tree.body)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+    ]
+    if len(found) != 1 or found[0].decorator_list or name in names.others:
+        return None
+    return found[0].args
+
+
+def _submodule(module: Module | None, name: str) -> Module | None:
+    """Goes from a top-level module to the one of a dotted name: as for `import`, the first folder counts."""
+    for part in name.split(".")[1:]:
+        if module is None:
+            return None
+        found = _in_folders(part, module.folders)
+        module = found and Module(f"{module.name}.{part}", found.file, found.folders)
+    return module
+
+
+def _in_folders(name: str, folders: Iterable[Path]) -> Module | None:
+    namespace = []
+    for folder in map(str, folders):
+        place = os.path.join(folder, name)
+        files = (os.path.join(place, "__init__.py"), f"{place}.py", *(f"{place}{suffix}" for suffix in _EXTENSIONS))
+        # os.path, as pathlib raises on a name that is too long.
+        file = next((file for file in files if os.path.isfile(file)), None)
+        if file is not None:
+            found = Path(file).resolve()
+            return Module(name, found, (found.parent,) if file == files[0] else ())
+        if os.path.isdir(place):
+            namespace.append(Path(place).resolve())
+    return Module(name, None, tuple(dict.fromkeys(namespace))) if namespace else None
+
+
+def _by_finders(name: str) -> Module | None:
+    """Built-in modules, and editable installs, whose hooks know the folder. Imports nothing: no dot in the name."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    file = Path(spec.origin) if spec.has_location and spec.origin else None
+    return Module(name, file, tuple(map(Path, spec.submodule_search_locations or ())))
+
+
+def _listed(tree: ast.Module) -> frozenset[str] | None:
+    """The names in `__all__`, where one literal list says them all."""
+    # Where it is used once more, something may be added to it.
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "__all__"]
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and node.targets == uses and isinstance(node.value, (ast.List, ast.Tuple)):
+            texts = [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
+            names = frozenset(text for text in texts if isinstance(text, str))
+            return names if names and len(texts) == len(node.value.elts) else None
+    return None
+
+
+def _top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in statements:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+            for block in ("body", "orelse", "finalbody"):
+                yield from _top_level(getattr(node, block, ()))
+            for handler in getattr(node, "handlers", ()):
+                yield from _top_level(handler.body)

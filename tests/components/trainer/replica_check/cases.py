@@ -1,0 +1,200 @@
+"""Tries pairings of a loss and an optimizer, in a process of their own; prints each one's verdict as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
+
+BATCH = 32
+train, layers, losses = tf.compat.v1.train, tf.compat.v1.layers, tf.compat.v1.losses
+keras = tf.keras.optimizers.legacy
+
+LOSSES = {
+    "mean": lambda each: tf.reduce_mean(each),
+    "global": lambda each: tf.reduce_sum(each) / BATCH,
+    # After a loss function of TensorFlow 1 that sums, `minimize` does not divide.
+    "v1-sum": lambda each: losses.compute_weighted_loss(each, reduction=losses.Reduction.SUM),
+}
+OPTIMIZERS = {
+    "adam": lambda: train.AdamOptimizer(0.01),
+    "sgd": lambda: train.GradientDescentOptimizer(0.1),
+    # Its first step changes nothing.
+    "warm-up": lambda: train.GradientDescentOptimizer(0.01 * tf.cast(train.get_global_step(), tf.float32)),
+    "keras": lambda: keras.Adam(0.01),
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=1e-3),
+    "rmsprop": lambda: train.RMSPropOptimizer(0.01, momentum=0.9),
+    "adadelta": lambda: keras.Adadelta(0.1),
+}
+
+
+def minimize(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
+    return optimizer.minimize(loss, train.get_global_step())
+
+
+def apply(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
+    variables = tf.compat.v1.trainable_variables()
+    return optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables), train.get_global_step())
+
+
+def clip(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
+    gradients, variables = zip(*optimizer.compute_gradients(loss))
+    clipped, _ = tf.clip_by_global_norm(gradients, 1e-3)
+    return optimizer.apply_gradients(zip(clipped, variables), train.get_global_step())
+
+
+def updates(optimizer: Any, loss: tf.Tensor) -> tf.Operation:
+    optimizer.iterations = train.get_global_step()
+    return optimizer.get_updates(loss, tf.compat.v1.trainable_variables())[0]
+
+
+STEPS = {"minimize": minimize, "apply": apply, "clip": clip, "updates": updates}
+
+
+def input_fn() -> tf.data.Dataset:
+    return examples(np.random.RandomState(0))
+
+
+def unseeded_input_fn() -> tf.data.Dataset:
+    return examples(np.random)
+
+
+def reordered_input_fn() -> tf.data.Dataset:
+    parts = tf.data.Dataset.range(4).interleave(
+        lambda _: examples(np.random.RandomState(0)), num_parallel_calls=2, deterministic=False
+    )
+    return parts.prefetch(1)
+
+
+def own_input_fn(input_context: Any = None) -> tf.data.Dataset:
+    return examples(
+        np.random.RandomState(0), input_context.get_per_replica_batch_size(BATCH) if input_context else BATCH
+    )
+
+
+def fixed_input_fn(input_context: Any = None) -> tf.data.Dataset:
+    return examples(np.random.RandomState(0), BATCH)
+
+
+def varied_input_fn(input_context: Any = None) -> tf.data.Dataset:
+    sizes = tf.data.Dataset.from_tensor_slices([32, 16, 48]).repeat()
+    return sizes.flat_map(lambda size: examples(np.random.RandomState(0), tf.cast(size, tf.int64)).take(1))
+
+
+def table_input_fn() -> tf.data.Dataset:
+    return input_fn().map(lambda numbers, labels: ({"x": numbers, "table": tf.ones([100, 5])}, labels))
+
+
+def examples(numbers: Any, batch: Any = BATCH) -> tf.data.Dataset:
+    drawn = numbers.rand(512, 8).astype(np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices((drawn, (drawn.sum(1) > 4).astype(np.int64)))
+    return dataset.shuffle(512).repeat().batch(batch)
+
+
+READERS = {
+    "unseeded": unseeded_input_fn,
+    "reordered": reordered_input_fn,
+    "own": own_input_fn,
+    "fixed": fixed_input_fn,
+    "varied": varied_input_fn,
+    "table": table_input_fn,
+}
+
+
+def eval_input_fn(input_context: Any = None) -> tf.data.Dataset:
+    return input_fn().take(3)
+
+
+def metrics(each: tf.Tensor, labels: tf.Tensor) -> dict[str, Any]:
+    positives = tf.reduce_sum(tf.cast(labels, tf.float32))
+    return {"average": tf.compat.v1.metrics.mean(each), "positives": tf.compat.v1.metrics.mean(positives)}
+
+
+def make_spec(loss: str, optimizer: str, step: str, *specials: str) -> dict[str, Any]:
+    # As where a trainer_fn makes it.
+    made = OPTIMIZERS[optimizer]() if "outside" in specials else None
+
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
+        if "gpu" in specials:
+            # No CPU has it.
+            features = tf.raw_ops.NcclAllReduce(input=features, reduction="sum", num_devices=1, shared_name="")
+        hidden = layers.dense(features, 64, activation=tf.nn.relu)
+        if "norm" in specials:
+            hidden = tf.nn.relu(layers.batch_normalization(layers.dense(hidden, 32), training=True))
+        if "dropout" in specials:
+            if "same" in specials:
+                tf.compat.v1.set_random_seed(3)
+            hidden = layers.dropout(layers.batch_normalization(hidden, training=True), 0.5, training=True)
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=layers.dense(hidden, 2))
+        if "weights" in specials:
+            # A mean over weights, of which the replicas' parts have not the same.
+            total = losses.compute_weighted_loss(each, features[:, 0], reduction=losses.Reduction.MEAN)
+        else:
+            total = LOSSES[loss](each)
+        if "l2" in specials:
+            total += 1e-3 * tf.add_n([tf.nn.l2_loss(each) for each in tf.compat.v1.trainable_variables()])
+        if mode == tf.estimator.ModeKeys.EVAL:
+            found = metrics(each, labels) if "positives" in specials else {}
+            return tf.estimator.EstimatorSpec(mode, loss=total, eval_metric_ops=found)
+        train_op = STEPS[step](made or OPTIMIZERS[optimizer](), total)
+        return tf.estimator.EstimatorSpec(mode, loss=total, train_op=train_op)
+
+    estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
+    if "canned" in specials:
+        estimator = CANNED[loss]()
+    named = [READERS[name] for name in specials if name in READERS]
+    reader = named[0] if named else input_fn
+    if "canned" in specials:
+        reader, evaluated = canned_input_fn, canned_input_fn
+    else:
+        evaluated = eval_input_fn
+    return {
+        "estimator": estimator,
+        "train_spec": tf.estimator.TrainSpec(reader),
+        "eval_spec": tf.estimator.EvalSpec(evaluated),
+    }
+
+
+def canned_input_fn() -> tf.data.Dataset:
+    return input_fn().map(lambda numbers, labels: ({"x": numbers}, labels))
+
+
+COLUMNS = [tf.feature_column.numeric_column("x", [8])]
+CANNED = {
+    "v1-sum": lambda: tf.compat.v1.estimator.LinearClassifier(COLUMNS, tempfile.mkdtemp()),
+    "mean": lambda: tf.estimator.LinearClassifier(COLUMNS, tempfile.mkdtemp()),
+}
+
+
+def main(strategy: str, cases: list[str]) -> None:
+    """Tries the cases, for example `mean adam minimize`, under two replicas of a strategy, or `evaluation` alone."""
+    devices = {} if strategy == "multi_worker_mirrored" else {"cpu": 2}
+    alone = strategy == "evaluation"
+    declared = {"strategy": "mirrored" if alone else strategy, "devices": devices}
+    distribution = Distribution.parse_obj({"eval" if alone else "train": declared})
+    section = replica_check.section(distribution)
+    configure_devices(section)
+    made = make_strategy(section)
+    for case in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                replica_check.run(functools.partial(make_spec, *case.split()), distribution, made, folder)
+                verdict = "; ".join(["right", *replica_check.read_notes(folder)])
+            except UserCodeError as error:
+                verdict = str(error)
+        print(json.dumps([case, verdict]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

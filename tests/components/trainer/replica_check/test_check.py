@@ -1,0 +1,177 @@
+"""Whether a user's loss and optimizer fit together under several replicas is found out by a step of training."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.root import ROOT
+
+CASES = Path(__file__).with_name("scaling_cases.py")
+MODULE = {"module_path": "user_module@user.whl"}
+MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
+WORKERS = {"strategy": "multi_worker_mirrored"}
+
+
+def try_cases(strategy: str, *cases: str) -> dict[str, str]:
+    done = subprocess.run(
+        [sys.executable, str(CASES), strategy, *cases],
+        capture_output=True,
+        text=True,
+        timeout=230,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
+    for case, told in right.items():
+        assert verdicts[case].startswith(told), (case, verdicts[case])
+        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
+    for case, told in wrong.items():
+        assert told in verdicts[case], (case, verdicts[case])
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
+    right = {
+        "mean adam minimize": "right",
+        "global keras updates": "right",
+        "mean sgd minimize dropout": "right; the update under several replicas is that of one device as far as",
+        # Each worker makes an optimizer of its own.
+        "mean keras updates outside": "right; whether its loss is scaled right is not known: it is tried in one",
+    }
+    # The weights of Adam do not show a wrong scale; its slots do.
+    wrong = {
+        "global adam minimize": "is 0.50 times that of one device: the loss is a sum, or divided by the global batch",
+        "mean sgd apply": "the loss is a mean over each replica's own examples",
+        # Twice the regularisation, whose part of the update is less than a hundredth.
+        "global sgd apply l2": "% from that of one device: a part of the loss is counted once for each replica",
+    }
+    inputs = {
+        "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
+        "mean sgd minimize reordered": "leaves to chance (ParallelInterleaveDatasetV4 with deterministic=False)",
+        "mean sgd minimize fixed": "makes batches of 32 examples for one replica and of 32 for each of 2",
+        "mean sgd minimize table": "differ in their first dimension: `features/table` has 100, `features/x` has 32",
+    }
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong, *inputs)
+    check(verdicts, right, {**wrong, **inputs})
+    assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
+    assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
+    assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_so_are_further_pairings():
+    right = {
+        "mean warm-up minimize": "right",
+        "v1-sum sgd minimize own": "right",
+        "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
+        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
+    }
+    wrong = {
+        "mean sgd clip": "or each replica clips its gradients before they are added up",
+        "global adam minimize dropout": "is 0.",
+    }
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
+    check(verdicts, right, wrong)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_an_evaluation_that_would_report_something_else_is_refused():
+    wrong = {
+        "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",
+        "mean sgd minimize positives": "the evaluation's `positives` is 0.50 times that of one device",
+    }
+    # TensorFlow's own would report half of the `accuracy_baseline`.
+    verdicts = try_cases("evaluation", "mean sgd minimize canned", "mean sgd minimize gpu", *wrong)
+    assert verdicts["mean sgd minimize canned"] == "right"
+    assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
+    for case, told in wrong.items():
+        assert told in verdicts[case], (case, verdicts[case])
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
+    verdicts = try_cases("central_storage", "global adam minimize", "global keras updates")
+    assert "is 0.50 times" in verdicts["global adam minimize"]
+    told = verdicts["global keras updates"]
+    assert "trains on one device, but not under CentralStorageStrategy" in told
+    assert "At least two variables have the same name" in told
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("train", "needed"),
+    [
+        (MIRRORED, True),
+        (WORKERS, True),
+        ({"strategy": "central_storage", "devices": {"cpu": 2}}, True),
+        ({**WORKERS, "workers": 1}, False),
+        ({"strategy": "mirrored", "devices": {"cpu": 1}}, False),
+        ({"strategy": "one_device"}, False),
+        ({"strategy": "parameter_server"}, False),
+    ],
+)
+def test_only_replicas_that_train_in_step_need_a_probe(tmp_path, train, needed):
+    assert is_needed(tmp_path, {"train": train}, MODULE) is needed
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("evaluation", "needed"), [(MIRRORED, True), ({"strategy": "mirrored"}, False)])
+def test_so_do_those_that_evaluate(tmp_path, evaluation, needed):
+    assert is_needed(tmp_path, {"eval": evaluation}, MODULE) is needed
+
+
+@pytest.mark.unit
+def test_a_run_fn_needs_no_probe_and_a_verdict_holds_for_the_training_folder(tmp_path):
+    from tfx_estimator.components.trainer.replica_check.check import MARKER
+
+    assert is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
+    assert not is_needed(tmp_path, {"train": MIRRORED}, {"run_fn": "user.run_fn"})
+    (tmp_path / MARKER).write_text("{}")
+    assert not is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
+
+
+@pytest.mark.unit
+def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_path, monkeypatch, declaration):
+    from tfx_estimator.components.trainer.replica_check.check import BUILT_IN
+
+    (tmp_path / "own_networks.py").write_text(
+        "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    asked = {}
+    for name in (
+        "own_networks:model_fn",
+        "own_networks:network",
+        "own_networks:unknown",
+        "mnist_cnn",
+    ):
+        declared = declaration(model=name, distribution={"train": MIRRORED})
+        asked[name.split(":")[-1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN}, declared)
+    assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
+
+
+def is_needed(
+    folder: Path, distribution: dict[str, Any] | None, functions: dict[str, str], declared: Any = None
+) -> bool:
+    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.replica_check.check import is_needed
+    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+
+    settings = Settings(distribution_section=distribution, declaration=declared)
+    config = json.dumps({SETTINGS_KEY: settings.to_dict()})
+    return is_needed(Job("", "", {**functions, "custom_config": config}, str(folder)))

@@ -1,0 +1,147 @@
+"""When the tasks of an attempt are done, late or failed, with tasks that do what the test says."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Optional
+
+import pytest
+
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor import group as group_module
+from tfx_estimator.components.trainer.supervisor.group import Group
+
+pytestmark = pytest.mark.unit
+
+
+@dataclasses.dataclass
+class Task:
+    """Stands in for a process."""
+
+    task_spec: TaskSpec
+    code: Optional[int] = None
+    done: int = -1
+    quiet: float = 0.0
+    started: float = dataclasses.field(default_factory=time.monotonic)
+    said: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.task_spec.name
+
+    def events(self) -> list[dict[str, Any]]:
+        said, self.said = self.said, []
+        return said
+
+    def say(self, event: str) -> None:
+        self.said.append({"event": event})
+
+    def step(self) -> int:
+        return self.done
+
+    def silent(self) -> float:
+        return self.quiet
+
+    def log_size(self) -> int:
+        return 0
+
+    def tail(self) -> str:
+        return ""
+
+    def error(self) -> None:
+        return None
+
+    def kill(self) -> None:
+        self.code = -9
+
+    @property
+    def files(self) -> Any:
+        return self
+
+
+Task.log = "the log"  # type: ignore[attr-defined]
+
+
+def start(*kinds: str, stall_timeout: float = 0.3) -> tuple[Group, dict[str, Task]]:
+    tasks: dict[str, Task] = {}
+
+    def run(task_spec: TaskSpec) -> Task:
+        return tasks.setdefault(task_spec.name, Task(task_spec))
+
+    made = Group(run, 10.0, stall_timeout, lambda task_spec, event: None)  # type: ignore[arg-type]
+    made.start([TaskSpec(kind, kinds[:index].count(kind), 1) for index, kind in enumerate(kinds)])
+    return made, tasks
+
+
+def test_a_parameter_server_alone_serves_until_it_is_ended():
+    group, tasks = start("ps")
+    tasks["ps-0"].say("serving")
+    assert group.look() is None
+    assert not group.done()
+
+
+def test_a_cluster_is_done_without_its_parameter_servers():
+    group, tasks = start("chief", "worker", "ps")
+    tasks["chief-0"].code = tasks["worker-0"].code = 0
+    assert group.look() is None
+    assert group.done()
+
+
+def test_an_evaluator_that_waits_for_a_checkpoint_that_never_comes_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(group_module, "_END_SECONDS", 0.1)
+    group, tasks = start("chief", "worker", "evaluator", stall_timeout=5.0)
+    for name, task in tasks.items():
+        task.say("evaluating" if name == "evaluator-0" else "step")
+    tasks["chief-0"].code = tasks["worker-0"].code = 0
+    group.look()
+    time.sleep(0.2)
+    group.look()
+    assert not group.done()
+    tasks["evaluator-0"].say("evaluated")
+    group.look()
+    assert not group.done()
+    time.sleep(0.2)
+    group.look()
+    assert group.done()
+
+
+def test_one_that_exports_is_waited_for(monkeypatch):
+    monkeypatch.setattr(group_module, "_END_SECONDS", 0.1)
+    group, tasks = start("chief", "evaluator", stall_timeout=5.0)
+    tasks["chief-0"].code = 0
+    for event in ("evaluated", "exporting"):
+        tasks["evaluator-0"].say(event)
+    group.look()
+    time.sleep(0.3)
+    group.look()
+    assert not group.done()
+
+
+def test_steps_done_again_after_a_step_back_are_progress():
+    group, tasks = start("chief", "worker", "ps")
+    for task in tasks.values():
+        task.say("step")
+    for step in (100, 10, 11, 12, 13):
+        tasks["chief-0"].done = tasks["worker-0"].done = step
+        for _ in range(2):
+            assert group.look() is None
+            time.sleep(0.1)
+        assert group.step == step
+    time.sleep(0.3)
+    failure = group.look()
+    assert failure is not None
+    assert "made no progress" in failure.cause
+
+
+def test_one_that_stands_still_is_named_and_not_those_that_wait_for_it():
+    group, tasks = start("chief", "worker")
+    for task in tasks.values():
+        task.say("started")
+        task.say("step")
+        task.done = 5
+    group.look()
+    tasks["worker-0"].quiet = 1.0
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "worker-0"

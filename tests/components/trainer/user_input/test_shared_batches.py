@@ -1,0 +1,236 @@
+"""How the batches of a user's input_fn are shared among replicas."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.user_input.shared_batches import own_parts, share
+from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+TRAIN, EVAL = tf.estimator.ModeKeys.TRAIN, tf.estimator.ModeKeys.EVAL
+WORDS = [["a"], ["b", "c"], [], ["d"], ["e"], ["f", "g"], ["h"], [], ["i"], ["j"]]
+
+
+def context(pipelines: int, pipeline: int, replicas: int) -> tf.distribute.InputContext:
+    return tf.distribute.InputContext(pipelines, pipeline, replicas)
+
+
+def batches(count: int, size: int, drop: bool = False) -> tf.data.Dataset:
+    return tf.data.Dataset.range(count).batch(size, drop_remainder=drop)
+
+
+def read(dataset: tf.data.Dataset) -> list[list[int]]:
+    return [batch.tolist() for batch in dataset.as_numpy_iterator()]
+
+
+def test_the_replicas_of_one_process_take_equal_parts_of_each_batch_in_turn():
+    assert read(own_parts(batches(8, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_the_parts_of_all_workers_are_the_batch():
+    parts = [read(own_parts(batches(16, 8), context(2, worker, 4))) for worker in range(2)]
+    assert parts == [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]]
+
+
+def test_the_last_batch_of_an_epoch_is_cut_to_equal_parts_or_left_out():
+    assert read(own_parts(batches(11, 4), context(1, 0, 4))) == [[0], [1], [2], [3], [4], [5], [6], [7]]
+    assert read(own_parts(batches(7, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4], [5]]
+
+
+def test_an_evaluation_loses_no_example_and_every_step_has_a_part_for_each_replica():
+    parts = read(own_parts(batches(11, 4), context(1, 0, 3), training=False))
+    assert [len(part) for part in parts] == [1, 1, 2, 1, 1, 2, 1, 1, 1]
+    assert [each for part in parts for each in part] == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "least", "sizes"),
+    [
+        (101, 100, 2, [99, 2]),
+        (11, 4, 3, [4, 4, 3]),
+        (11, 4, 4, [4, 7]),
+        (7, 1, 2, [2, 2, 3]),
+        (1, 4, 2, [1]),
+        (0, 4, 2, []),
+    ],
+)
+def test_a_short_batch_takes_examples_of_the_one_before_it(count, size, least, sizes):
+    filled = read(fill_short_batches(batches(count, size), least))
+    assert [len(batch) for batch in filled] == sizes
+    assert [each for batch in filled for each in batch] == list(range(count))
+
+
+def test_a_short_last_batch_of_an_evaluation_is_evaluated():
+    parts = read(own_parts(batches(101, 100), context(1, 0, 2), training=False))
+    assert [len(part) for part in parts] == [49, 50, 1, 1]
+    assert [each for part in parts for each in part] == list(range(101))
+
+
+def test_short_batches_of_sparse_ragged_and_nested_tensors_are_filled():
+    ragged = tf.ragged.constant(WORDS)
+    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
+    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(3)
+    filled = fill_short_batches(dataset.map(lambda each, labels: ({**each, "none": None}, labels)), 2)
+    seen = []
+    for element, labels in filled:
+        rows = labels.numpy().tolist()
+        words = [[word.encode() for word in WORDS[row]] for row in rows]
+        assert element["ragged"].to_list() == words
+        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
+        assert element["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
+        assert element["none"] is None
+        seen.append(rows)
+    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
+
+
+def test_workers_of_parameter_servers_take_whole_batches_in_turn():
+    workers = [read(own_parts(batches(10, 2), context(3, worker, 1), in_step=False)) for worker in range(3)]
+    assert workers == [[[0, 1], [6, 7]], [[2, 3], [8, 9]], [[4, 5]]]
+    # Two GPUs of one worker train in step.
+    assert read(own_parts(batches(16, 4), context(2, 1, 2), in_step=False)) == [[4, 5], [6, 7], [12, 13], [14, 15]]
+
+
+def test_sparse_ragged_and_nested_tensors_are_split_alike():
+    ragged = tf.ragged.constant(WORDS)
+    features = {
+        "ragged": ragged,
+        "sparse": ragged.to_sparse(),
+        "nested": {"vector": tf.reshape(tf.range(30), [10, 3]), "number": tf.range(10)},
+    }
+    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(4)
+    seen: list[int] = []
+    for element, labels in own_parts(dataset, context(1, 0, 2)):
+        rows = labels.numpy().tolist()
+        words = [[word.encode() for word in WORDS[row]] for row in rows]
+        assert element["ragged"].to_list() == words
+        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
+        assert element["sparse"].dense_shape[0] == len(rows)
+        np.testing.assert_array_equal(element["nested"]["vector"][:, 0], [3 * row for row in rows])
+        assert element["nested"]["number"].numpy().tolist() == rows
+        seen += rows
+    assert seen == list(range(10))
+
+
+def test_features_without_labels_are_split():
+    (features, labels), *_ = own_parts(batches(4, 4).map(lambda each: ({"x": each}, None)), context(1, 0, 2))
+    assert (features["x"].numpy().tolist(), labels) == ([0, 1], None)
+
+
+def test_a_known_batch_size_stays_known():
+    assert own_parts(batches(8, 4, drop=True), context(1, 0, 2)).element_spec.shape == [2]
+    assert own_parts(batches(8, 4), context(1, 0, 2)).element_spec.shape == [None]
+
+
+def test_an_input_fn_keeps_its_arguments():
+    heard: dict[str, Any] = {}
+
+    def input_fn(params, mode):
+        heard.update(params=params, mode=mode)
+        return batches(4, 2)
+
+    shared = share(input_fn)
+    assert read(shared(mode=TRAIN, params={"a": 1}, config=None, input_context=context(1, 0, 2))) == [
+        [0],
+        [1],
+        [2],
+        [3],
+    ]
+    assert heard == {"params": {"a": 1}, "mode": TRAIN}
+    # Without a strategy.
+    assert read(shared(mode=TRAIN, params={}, config=None)) == [[0, 1], [2, 3]]
+
+
+def test_an_input_fn_that_takes_the_context_shares_by_itself_in_training_alone():
+    def input_fn(mode, input_context=None):
+        size = input_context.get_per_replica_batch_size(100)
+        return batches(403, 100 if mode == TRAIN else size).shard(
+            input_context.num_input_pipelines, input_context.input_pipeline_id
+        )
+
+    assert share(input_fn) is input_fn
+    # Five batches for two replicas: TensorFlow would leave out the last one.
+    parts = read(share(input_fn, training=False)(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2)))
+    assert [each for part in parts for each in part] == list(range(403))
+    assert (len(parts), len(parts[-1])) == (10, 2)
+
+
+def test_the_built_in_input_fn_shares_its_evaluation_itself():
+    reader = ExampleReader([], [], {}, lambda each: each, 4, 4, shuffle_buffer=4, seed=1)
+    assert share(reader.input_fn, training=False) == reader.input_fn
+
+
+def test_where_there_is_one_replica_an_input_fn_may_return_anything():
+    shared = share(tensors)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 1))
+    assert shared[1].numpy().tolist() == [1] * 4
+    # Workers of parameter servers take elements, whatever they are.
+    worker = share(lambda: tf.data.Dataset.range(4), in_step=False)
+    taken = worker(mode=TRAIN, params={}, config=None, input_context=context(2, 1, 1))
+    assert list(taken.as_numpy_iterator()) == [1, 3]
+
+
+def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    return {"x": tf.ones([4])}, tf.ones([4])
+
+
+def unbatched() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(({"x": tf.ones([4, 2])}, tf.ones([4])))
+
+
+def without_batch() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(({"x": tf.ones([784])}, tf.ones([1])))
+
+
+@pytest.mark.parametrize(
+    ("input_fn", "told"),
+    [
+        (tensors, "TrainSpec.input_fn returns (dict, EagerTensor), and trainer.distribution declares a strategy"),
+        (lambda: None, "TrainSpec.input_fn returns NoneType"),
+        (unbatched, "`labels` is a scalar in each element"),
+        (without_batch, "differ in their first dimension: `features/x` has 784, `labels` has 1"),
+        (lambda: batches(9, 3, drop=True), "makes batches of 3 examples, which do not divide evenly among 2 replicas"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(input_fn, told):
+    with pytest.raises(UserCodeError, match=re.escape(told)):
+        share(input_fn)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 2))
+
+
+def test_an_eval_spec_is_named_as_such():
+    with pytest.raises(UserCodeError, match=re.escape("EvalSpec.input_fn returns")):
+        share(tensors, training=False)(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "training", "told"),
+    [
+        (
+            lambda: batches(10, 5),
+            True,
+            "the first batch of TrainSpec.input_fn does not divide evenly among the 2 replicas",
+        ),
+        (lambda: batches(1, 4), False, "EvalSpec.input_fn makes fewer examples than the 2 replicas"),
+        (
+            lambda: tf.data.Dataset.zip((batches(8, 4), batches(6, 2))),
+            True,
+            "`features` and `labels` differ in their first dimension",
+        ),
+        # A known first dimension need not be the batch's: of a table, or of the steps of a sequence.
+        (
+            lambda: batches(8, 4).map(lambda each: {"table": tf.ones([6, 5]), "x": each}),
+            True,
+            "`table` and `x` differ in their first dimension",
+        ),
+    ],
+)
+def test_what_shows_only_in_the_data_is_told_as_it_is(make, training, told):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(told)):
+        list(own_parts(make(), context(1, 0, 2), training=training))

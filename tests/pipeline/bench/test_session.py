@@ -1,0 +1,130 @@
+"""What becomes of a comparison that a strategy or a signal cuts short."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.bench import inputs, measure, session
+from tfx_estimator.pipeline.bench.measure import Measurement
+from tfx_estimator.pipeline.bench.plan import Plan, Run
+from tfx_estimator.pipeline.bench.strategies import parse_contenders
+from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+# What stands in for a training: it may do anything first.
+Before = Callable[[Run], None]
+
+
+@pytest.fixture
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], int]:
+    """Compares `one_core`, `one_device` and `mirrored:2` in two rounds, without a training."""
+    monkeypatch.setattr(inputs, "prepare_inputs", lambda *_: None)
+
+    @contextlib.contextmanager
+    def terminal(log: str) -> Iterator[io.StringIO]:
+        Path(log).touch()
+        yield io.StringIO()
+
+    monkeypatch.setattr(session, "quiet", terminal)
+
+    def run(before: Before) -> int:
+        def trained(run: Run, *_: Any) -> Optional[Measurement]:
+            before(run)
+            return Measurement(str(run.contender), run.round, False, 1, 100, 6400.0, 5.0, 5.0, 500, 300, 0.0, [])
+
+        monkeypatch.setattr(measure, "measure", trained)
+        plan = Plan(parse_contenders("one_device,mirrored:2"), steps=100, warmup=5, rounds=2, input_share=False)
+        return session.bench_strategies(load("digits", []), plan, str(tmp_path / "runs"), str(tmp_path / "results"))
+
+    return run
+
+
+def at(strategy: str, number: int, what: Callable[[], Any]) -> Before:
+    """Does something in place of one training."""
+
+    def before(run: Run) -> None:
+        if (str(run), run.round) == (strategy, number):
+            what()
+
+    return before
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """Raises."""
+
+    def what() -> None:
+        raise error
+
+    return what
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The results, where all three files of them are there."""
+    assert sorted(path.name for path in folder.iterdir()) == ["strategies.html", "strategies.json", "strategies.png"]
+    return json.loads((folder / "strategies.json").read_text())
+
+
+@pytest.mark.parametrize("kind", [errors.DeclarationError, errors.DataNotFoundError])
+def test_a_strategy_that_fails_in_any_way_does_not_hide_the_others(tmp_path, compare, kind):
+    with pytest.raises(kind, match="no such device"):
+        compare(at("one_device", 1, raising(kind("no such device"))))
+    found = read(tmp_path / "results")
+    assert list(found["strategies"]) == ["one_core", "mirrored:2"]
+    assert [each["round"] for each in found["measurements"]] == [1, 1, 2, 2]
+    assert found["failures"] == {"one_device": "no such device"}
+
+
+def test_without_the_base_there_is_no_comparison(tmp_path, compare):
+    with pytest.raises(errors.DataError, match="no images"):
+        compare(at("one_core", 2, raising(errors.DataError("no images"))))
+    assert not (tmp_path / "results").exists()
+
+
+def end(number: int) -> Callable[[], None]:
+    """A signal that nobody but the command itself hears."""
+    return lambda: os.kill(os.getpid(), number)
+
+
+STOPPED = errors.StoppedError("the comparison was ended while one_device was trained", exit_code=130)
+
+
+@pytest.mark.parametrize(
+    ("what", "raised"),
+    [(end(signal.SIGTERM), SystemExit), (end(signal.SIGINT), KeyboardInterrupt), (raising(STOPPED), type(STOPPED))],
+    ids=["SIGTERM", "SIGINT", "while training"],
+)
+def test_a_signal_leaves_what_was_measured(tmp_path, compare, what, raised):
+    with pytest.raises(raised) as error:
+        compare(at("one_device", 2, what))
+    codes = {"SystemExit": 143, "KeyboardInterrupt": None, "StoppedError": 130}
+    assert getattr(error.value, "exit_code", getattr(error.value, "code", None)) == codes[raised.__name__]
+    found = read(tmp_path / "results")
+    assert list(found["strategies"]) == ["one_core", "one_device", "mirrored:2"]
+    assert len(found["measurements"]) == 4
+    assert found["doubts"][0] == "It was ended in round 2 of 2, before all was measured."
+
+
+def test_a_signal_names_what_was_not_measured(tmp_path, compare):
+    with pytest.raises(errors.StoppedError):
+        compare(at("mirrored:2", 1, raising(STOPPED)))
+    found = read(tmp_path / "results")
+    assert list(found["strategies"]) == ["one_core", "one_device"]
+    assert found["doubts"][0] == "It was ended in round 1 of 2, before all was measured; not measured: mirrored:2."
+    assert found["doubts"][0] in (tmp_path / "results" / "strategies.html").read_text()
+
+
+def test_a_signal_before_there_is_anything_to_compare_leaves_nothing(tmp_path, compare):
+    with pytest.raises(errors.StoppedError):
+        compare(at("one_device", 1, raising(STOPPED)))
+    assert not (tmp_path / "results").exists()

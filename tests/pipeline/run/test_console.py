@@ -1,0 +1,82 @@
+"""What a person sees of a run."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from tfx_estimator.pipeline import errors
+
+pytestmark = pytest.mark.unit
+
+
+def test_labels_are_named_and_in_order():
+    from tfx_estimator.pipeline.run.console import _by_slice
+
+    values = {"10": (0.5, 1), "9": (1.0, 2), "0": (0.25, 3)}
+    names = tuple(f"class{index}" for index in range(11))
+    assert _by_slice("label", values, names) == "class0 0.250, class9 1.000, class10 0.500"
+    assert _by_slice("size", {"small": (0.5, 1), "2": (0.75, 1)}, ()) == "2 0.750, small 0.500"
+
+
+def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from tfx_estimator.pipeline.run.terminal import quiet\n"
+        "with quiet(sys.argv[1]) as terminal:\n"
+        "    print('from python')\n"
+        "    os.write(2, b'from c\\n')\n"
+        "    print('for the person', file=terminal)\n"
+        "print('after')\n"
+    )
+    log = tmp_path / "run.log"
+    done = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=True)
+    assert done.stdout == "for the person\nafter\n"
+    assert done.stderr == ""
+    assert log.read_text() == "from python\nfrom c\n" or log.read_text() == "from c\nfrom python\n"
+
+
+def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
+    from rich.console import Console
+
+    from tfx_estimator.pipeline.run import console
+    from tfx_estimator.pipeline.runners.local import NodeRun
+
+    monkeypatch.setattr(console, "_PROGRESS_SECONDS", 0.0)
+    with (tmp_path / "out").open("w+") as file:
+        view = console.View(Console(file=file, width=200))
+        try:
+            view.node_started("Trainer", 6, 9)
+            logging.getLogger("tfx_estimator.trainer").info("step 5/10, loss 0.5000")
+            view.node_ended(NodeRun("Trainer", "ran", 1.25, 4))
+        finally:
+            view.close()
+        file.seek(0)
+        shown = file.read().split("\n")
+    assert shown[0].split() == ["Trainer:", "step", "5/10,", "loss", "0.5000"]
+    assert shown[1].split() == ["ran", "Trainer", "1.2", "s"]
+
+
+def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.run import console
+
+    def no_room(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "declaration.yaml")
+
+    monkeypatch.setattr(console, "_make_logs", no_room)
+    with pytest.raises(errors.PipelineError, match=r"declaration\.yaml: No space left on device"):
+        console.run_declaration(load("digits"), str(tmp_path / "runs"))
+
+
+def test_a_file_in_the_place_of_the_work_folder_is_an_error(tmp_path):
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.run.console import run_declaration
+
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(errors.PipelineError, match="cannot write"):
+        run_declaration(load("digits"), str(tmp_path / "runs"))

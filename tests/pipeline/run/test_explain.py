@@ -1,0 +1,52 @@
+"""Foreign errors in the project's words."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.run.explain import explain
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_projects_own_error_is_found_behind_what_others_made_of_it():
+    ours = errors.DamagedDataError("train.gz is truncated")
+    beams = RuntimeError("[while running 'Write']")
+    beams.__cause__ = ours
+    assert explain(beams, "TfdsExampleGen", "run.log") is ours
+
+
+def test_a_library_error_names_the_component_and_the_log():
+    told = explain(KeyError("x"), "Transform", "run.log")
+    assert isinstance(told, errors.PipelineError)
+    assert str(told).startswith("component Transform failed: KeyError: 'x'\n  expected:")
+    assert str(told).endswith("see run.log")
+
+
+def test_long_and_binary_texts_are_shortened():
+    told = str(explain(ValueError("\x00\x01" * 5000), "Evaluator", "run.log"))
+    assert len(told) < 900
+    assert "\x00" not in told
+    assert "the log has all" in told
+
+
+def test_an_error_in_the_users_code_is_told_with_its_line(tmp_path: Path):
+    path = tmp_path / "own_preprocessing.py"
+    path.write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
+    spec = importlib.util.spec_from_file_location("own_preprocessing", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(ValueError, match="my own mistake") as raised:
+        module.preprocessing_fn({})
+    # Without this test's own frame, which is not a library's either.
+    error = raised.value.with_traceback(raised.value.__traceback__.tb_next)
+    told = explain(error, "Transform", "run.log")
+    assert isinstance(told, errors.UserCodeError)
+    assert "my own mistake" in str(told)
+    assert f'File "{path}", line 2, in preprocessing_fn' in str(told)

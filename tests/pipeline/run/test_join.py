@@ -1,0 +1,90 @@
+"""How a task finds the training of its cluster's chief."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run import join, rendezvous
+from tfx_estimator.pipeline.run.rendezvous import Rendezvous
+
+pytestmark = pytest.mark.unit
+
+TASKS = {"chief": ("a:1",), "worker": ("b:1",)}
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
+    """A work folder, with short deadlines."""
+    monkeypatch.setattr(rendezvous, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(join, "_SILENT_SECONDS", 0.4)
+    return PipelineFolders(str(tmp_path), "digits")
+
+
+def write_job(folders: PipelineFolders, training: str) -> str:
+    logs = Path(folders.root, "Trainer", "training", training, "logs")
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "job-chief-0.json").write_text("{}")
+    return str(logs / "job-chief-0.json")
+
+
+def find(folders: PipelineFolders, timeout: float = 5.0) -> str | None:
+    return join._find_job(Rendezvous(folders, TASKS), folders, timeout)
+
+
+def test_the_job_of_this_run_is_found_and_not_that_of_an_earlier_one(folders):
+    os.utime(write_job(folders, "earlier"), (1, 1))
+    with Rendezvous(folders, TASKS).led():
+        threading.Timer(0.2, write_job, [folders, "this"]).start()
+        assert Path(find(folders)).parents[1].name == "this"
+        with pytest.raises(PipelineError, match="did not come"):
+            join._find_job(Rendezvous(folders, {**TASKS, "ps": ("c:1",)}), folders, 0.2)
+
+
+def test_what_a_killed_chief_left_is_not_joined(folders):
+    meeting = Rendezvous(folders, TASKS)
+    with meeting.led():
+        write_job(folders, "this")
+        left = Path(meeting._path).read_bytes()
+    Path(meeting._path).write_bytes(left)
+    with pytest.raises(PipelineError, match="did not come"):
+        find(folders, 0.5)
+
+
+def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
+    meeting = Rendezvous(folders, TASKS)
+
+    def begin() -> None:
+        monkeypatch.setattr(meeting, "_beat", lambda over: None)
+        context.enter_context(meeting.led())
+
+    import contextlib
+
+    with contextlib.ExitStack() as context:
+        threading.Timer(0.1, begin).start()
+        with pytest.raises(PipelineError, match="the chief of this cluster has gone"):
+            find(folders)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(folders, fails):
+    def lead() -> None:
+        try:
+            with Rendezvous(folders, TASKS).led():
+                if fails:
+                    raise ValueError
+        except ValueError:
+            pass
+
+    threading.Timer(0.1, lead).start()
+    if fails:
+        with pytest.raises(PipelineError, match="the chief's run of this cluster failed"):
+            find(folders)
+    else:
+        assert find(folders) is None

@@ -1,0 +1,138 @@
+"""The fingerprint of source code: changes with every byte that matters, and with nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
+
+pytestmark = pytest.mark.unit
+
+TREE = {
+    "fpnets/__init__.py": "",
+    "fpnets/small.py": "import os, json\nimport yaml\nfrom fpnets.parts import block\ndef net(n): return block(n)\n",
+    "fpnets/parts/__init__.py": "from .block import block\n",
+    "fpnets/parts/block.py": "def block(n):\n    from .. import late\n    import fphelp.deep\n    return n\n",
+    "fpnets/late.py": "import importlib\nplugin = importlib.import_module('fpplugin')\n",
+    "fpnets/unused.py": "x = 1\n",
+    "fphelp/deep.py": "from fpnets import small\ntry:\n    import fpnowhere\nexcept ImportError: pass\n",
+    "fpplugin.py": "VALUE = 1\n",
+    "fpstray.py": "x = 1\n",
+}
+FOLLOWED = [name for name in TREE if name not in ("fpnets/unused.py", "fpstray.py")]
+TARGET = "fpnets.small:net"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A user's package, with a helper two imports away, a cycle, late and missing imports."""
+    for name, text in TREE.items():
+        file = tmp_path / "tree" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path / "tree"
+
+
+def test_follows_the_users_own_imports_and_ends_on_cycles(tree):
+    found = collect_sources(TARGET, [str(tree)])
+    parts = ("fpnets", "fpnets.late", "fpnets.parts", "fpnets.parts.block", "fpnets.small")
+    assert set(found) == {*parts, "fphelp.deep", "fpplugin"}
+    assert found["fpplugin"] == b"VALUE = 1\n"
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_change_in_any_file_that_is_imported_changes_it(tree, name):
+    before = fingerprint_source(TARGET, [str(tree)])
+    with open(tree / name, "a") as file:
+        file.write("# one comment\n")
+    assert fingerprint_source(TARGET, [str(tree)]) != before
+
+
+@pytest.mark.parametrize("name", ["fpnets/unused.py", "fpstray.py", "fpnets/data.json"])
+def test_a_change_in_another_file_does_not(tree, name):
+    before = fingerprint_source(TARGET, [str(tree)])
+    with open(tree / name, "a") as file:
+        file.write("# one comment\n")
+    assert fingerprint_source(TARGET, [str(tree)]) == before
+
+
+def test_neither_time_nor_place_counts(tree, tmp_path, monkeypatch):
+    before = fingerprint_source(TARGET, [str(tree)])
+    for file in tree.rglob("*.py"):
+        os.utime(file, (1, 1))
+    assert fingerprint_source(TARGET, [str(tree)]) == before
+    shutil.move(tree, tmp_path / "elsewhere")
+    monkeypatch.chdir("/")
+    assert fingerprint_source(TARGET, [str(tmp_path / "elsewhere")]) == before
+
+
+def test_where_bytes_stand_counts(tree):
+    before = fingerprint_source(TARGET, [str(tree)])
+    plugin, late = (tree / "fpplugin.py").read_text(), (tree / "fpnets/late.py").read_text()
+    (tree / "fpplugin.py").write_text(plugin + "import importlib\n")
+    (tree / "fpnets/late.py").write_text(late.replace("import importlib\n", "", 1))
+    assert fingerprint_source(TARGET, [str(tree)]) != before
+
+
+def test_other_processes_agree_and_import_nothing_of_the_users(tree):
+    (tree / "fpplugin.py").write_text("raise RuntimeError('imported')\n")
+    here = fingerprint_source(TARGET, [str(tree)])
+    code = (
+        "import sys; from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source as f;"
+        f"print(f({TARGET!r}, [{str(tree)!r}])); assert not any(m.startswith('fp') for m in sys.modules), sys.modules"
+    )
+    root = str(Path(__file__).resolve().parents[3] / "src")
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": root}
+        there = subprocess.run(
+            [sys.executable, "-c", code], env=environment, cwd="/", capture_output=True, text=True, check=True
+        )
+        assert there.stdout.strip() == here
+
+
+def test_a_module_file_and_its_neighbours(tree):
+    (tree / "module.py").write_text("import fpplugin\ndef run_fn(a): pass\n")
+    file = str(tree / "module.py")
+    assert set(collect_sources(file)) == {"module", "fpplugin"}
+    before = fingerprint_source(file)
+    (tree / "fpplugin.py").write_text("VALUE = 2\n")
+    assert fingerprint_source(file) != before
+
+
+def test_a_module_file_inside_a_package_has_relative_imports(tree):
+    found = collect_sources(str(tree / "fpnets" / "parts" / "block.py"))
+    assert {"fpnets.parts.block", "fpnets.late", "fphelp.deep"} <= set(found)
+
+
+def test_a_relative_import_that_leaves_its_package_is_left_out(tree):
+    with open(tree / "fpplugin.py", "a") as file:
+        file.write("from ....far import away\n")
+    assert "fpplugin" in collect_sources(TARGET, [str(tree)])
+
+
+def test_a_file_that_does_not_parse_still_counts(tree):
+    before = fingerprint_source(TARGET, [str(tree)])
+    (tree / "fpplugin.py").write_text("def (\n")
+    damaged = fingerprint_source(TARGET, [str(tree)])
+    (tree / "fpplugin.py").write_text("def ((\n")
+    assert len({before, damaged, fingerprint_source(TARGET, [str(tree)])}) == 3
+
+
+def test_the_shipped_code_includes_its_own_packages_and_nothing_installed():
+    found = set(collect_sources("tfx_estimator.model_fn.networks:mnist_cnn"))
+    assert {"tfx_estimator.model_fn", "tfx_estimator.model_fn.networks"} <= found
+    found |= set(collect_sources("tfx_estimator.data.preprocessing:preprocessing_fn"))
+    assert {name.partition(".")[0] for name in found} == {"tfx_estimator"}
+
+
+@pytest.mark.parametrize("target", ["fpnowhere.net:f", "no/such/file.py", "fpnowhere"])
+def test_what_is_not_there_is_refused(target):
+    with pytest.raises(DeclarationError, match="there is no source of"):
+        fingerprint_source(target)
