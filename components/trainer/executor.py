@@ -17,7 +17,9 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.task import paths
 
 
 class Executor(base_executor.BaseExecutor):
@@ -45,19 +47,22 @@ class Executor(base_executor.BaseExecutor):
         model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
         training_dir = training_folder.locate(model_run.uri, input_dict, exec_properties)
         fileio.makedirs(training_dir)
+        settings = Settings.of(exec_properties).resolved()
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),
             outputs=artifact_utils.jsonify_artifact_dict(output_dict),
             exec_properties=exec_properties,
             training_dir=training_dir,
-        ).resolved()
-        _write_declaration(job)
+            settings=settings.to_dict(),
+            path=paths.name_of(exec_properties, settings),
+        )
+        _write_declaration(job.training_dir, settings)
         with _logs_folder(training_dir) as logs:
-            outcome = Supervisor(job, logs).run()
+            outcome = supervise(job, logs)
         if not outcome.publishes:
             # A worker in somebody else's cluster: the chief publishes.
             return
-        outputs = export.publish(training_dir, model.uri)
+        outputs = export.publish(job.exports_dir, model.uri)
         write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
         training_folder.publish(training_dir, model_run.uri)
         for name, value in outcome.properties().items():
@@ -65,12 +70,11 @@ class Executor(base_executor.BaseExecutor):
         model_run.set_string_custom_property("history", outcome.history())
 
 
-def _write_declaration(job: Job) -> None:
+def _write_declaration(training_dir: str, settings: Settings) -> None:
     """Stores the resolved declaration beside the checkpoints."""
-    declaration = job.settings.declaration
-    if declaration is not None:
-        with fileio.open(os.path.join(job.training_dir, "declaration.json"), "w") as file:
-            file.write(json.dumps(declaration, indent=2, sort_keys=True) + "\n")
+    if settings.declaration is not None:
+        with fileio.open(os.path.join(training_dir, "declaration.json"), "w") as file:
+            file.write(json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n")
 
 
 @contextlib.contextmanager

@@ -10,14 +10,8 @@ from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.pipeline.errors import ExportError
 
-_EXPORTS = "exported"
 _DEFAULT = "serving_default"
 _ALTERNATIVE = f":{_DEFAULT}"
-
-
-def exports_dir(training_dir: str) -> str:
-    """Where a task leaves what it exports, laid out as TFX's model artifact."""
-    return os.path.join(training_dir, _EXPORTS)
 
 
 def adopt(saved_model: str, target: str) -> None:
@@ -89,11 +83,11 @@ def check(saved_model: str) -> list[str]:
     return sorted({name for meta_graph in proto.meta_graphs for name in meta_graph.signature_def[_DEFAULT].outputs})
 
 
-def publish(training_dir: str, model_uri: str) -> list[str]:
+def publish(exports: str, model_uri: str) -> list[str]:
     """Moves what a training exported into the model artifact.
 
     Args:
-        training_dir: The training folder.
+        exports: The job's `exports_dir`.
         model_uri: The model artifact's folder.
 
     Returns:
@@ -102,7 +96,6 @@ def publish(training_dir: str, model_uri: str) -> list[str]:
     Raises:
         ExportError: The serving model is missing or damaged.
     """
-    exports = exports_dir(training_dir)
     outputs = check(path_utils.serving_model_dir(exports))
     fileio.makedirs(model_uri)
     for locate in (path_utils.serving_model_dir, path_utils.eval_model_dir):

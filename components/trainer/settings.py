@@ -42,6 +42,7 @@ class Settings:
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the trained source code. TFX's own cache key sees only the name of a dotted path.
+        path: The way of training: `estimator`, `run_fn`; empty leaves it to the functions that there are.
     """
 
     start_timeout: float = 300.0
@@ -51,6 +52,7 @@ class Settings:
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
+    path: str = ""
 
     @property
     def trainer(self) -> Optional[TrainerSection]:
@@ -73,6 +75,12 @@ class Settings:
         """Reads what `to_dict` wrote."""
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
+
+    @classmethod
+    def of(cls, exec_properties: dict[str, Any]) -> Settings:
+        """Reads the settings of an execution."""
+        config = json.loads(exec_properties.get("custom_config") or "null") or {}
+        return cls.from_dict(config.get(SETTINGS_KEY, {}))
 
     def resolved(self) -> Settings:
         """Returns the settings with the whole declaration, where the environment holds the one they come from."""

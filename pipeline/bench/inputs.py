@@ -15,7 +15,8 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
 
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.local import Listener, LocalRunner, prepare
@@ -45,9 +46,8 @@ class TrainerInputs:
         Returns:
             The job, as the Trainer's executor makes it.
         """
-        config = json.loads(self.exec_properties[standard_component_specs.CUSTOM_CONFIG_KEY])
         settings = dataclasses.replace(
-            Settings.from_dict(config[SETTINGS_KEY]),
+            Settings.of(self.exec_properties),
             declaration=declaration.dict(),
             start_timeout=declaration.trainer.start_timeout,
             stall_timeout=declaration.trainer.stall_timeout,
@@ -55,7 +55,6 @@ class TrainerInputs:
         train_args = json.loads(self.exec_properties[standard_component_specs.TRAIN_ARGS_KEY])
         properties = {
             **self.exec_properties,
-            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps({**config, SETTINGS_KEY: settings.to_dict()}),
             standard_component_specs.TRAIN_ARGS_KEY: json.dumps(
                 {**train_args, "num_steps": declaration.trainer.train_steps}
             ),
@@ -71,6 +70,8 @@ class TrainerInputs:
             outputs=artifact_utils.jsonify_artifact_dict({name: [each] for name, each in outputs.items()}),
             exec_properties=properties,
             training_dir=os.path.join(folder, "training"),
+            settings=settings.to_dict(),
+            path=paths.name_of(properties, settings),
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
-from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
+from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.pipeline.bench.inputs import TrainerInputs
 from tfx_estimator.pipeline.bench.plan import Plan, Run
 from tfx_estimator.pipeline.bench.strategies import available_cores
@@ -116,7 +116,7 @@ def measure(
             os.mkdir(os.path.join(training, name))
         job = inputs.job(declared, training)
         with _told(cores, window), _explained(run, logs):
-            Supervisor(job, logs, enough=lambda: len(TaskMeasurement.load_all(window.folder)) == expected).run()
+            supervise(job, logs, enough=lambda: len(TaskMeasurement.load_all(window.folder)) == expected)
         tasks = TaskMeasurement.load_all(window.folder)
     if len(tasks) != expected:
         raise UserCodeError(

@@ -64,11 +64,11 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
     if job_path is None:
         return "the chief had nothing to train"
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
+    from tfx_estimator.components.trainer.supervise import supervise
 
     chief = _Chief(meeting)
     # Parameter servers do not end by themselves.
-    outcome = Supervisor(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended).run()
+    outcome = supervise(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended)
     chief.check(folders)
     return f"{place.task.name} has done its part: steps {outcome.first_step} to {outcome.last_step}"
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
+from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
 from tfx_estimator.components.trainer.protocol.task_spec import (
@@ -17,7 +18,6 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     PS,
     WORKER,
     TaskSpec,
-    allotted_gpus,
 )
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.errors import DeclarationError

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
-from tfx_estimator.components.trainer.protocol.task_spec import asked_to_stop
+from tfx_estimator.components.trainer.protocol.stop import asked_to_stop
 
 # Of the interval, until the first save has shown how far the others get.
 _FIRST_MARGIN = 0.2
@@ -55,7 +55,7 @@ def cell(stop_file: str) -> StepCell:
     """Where the chief of a cluster on this machine notes its last checkpoint.
 
     Args:
-        stop_file: The task_spec' file, which all tasks share.
+        stop_file: The task's stop file, which all tasks share.
     """
     return StepCell(f"{stop_file}.saved")
 
@@ -81,7 +81,7 @@ def wait_hook(
     """Makes a worker's hook.
 
     Args:
-        stop_file: The task_spec' file, which all tasks share.
+        stop_file: The task's stop file, which all tasks share.
         interval: Declared steps between checkpoints; None where they come by the clock.
         trainers: Tasks that do steps.
         max_steps: Of the training.
@@ -103,7 +103,7 @@ class WaitForSaveHook(tf.estimator.SessionRunHook):
         saved: Of the chief.
         interval: Declared steps between checkpoints.
         trainers: Tasks that do steps; each may be in the middle of one.
-        stop_file: The task_spec' file, which ends the wait.
+        stop_file: The task's stop file, which ends the wait.
         max_steps: Of the training, after which the chief saves no more; None where it is not known.
     """
 

@@ -22,6 +22,25 @@ _OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "ti
 logger = logging.getLogger("tfx_estimator.trainer")
 
 
+class TrainingCheckpoints:
+    """What the supervisor asks of them: see `protocol.checkpoints`.
+
+    Args:
+        training_dir: The training folder.
+    """
+
+    def __init__(self, training_dir: str) -> None:
+        self._training_dir = training_dir
+
+    def drop_damaged(self) -> Optional[int]:
+        """See Checkpoints."""
+        return drop_damaged(self._training_dir)
+
+    def tidy(self) -> None:
+        """See Checkpoints."""
+        remove_worker_copies(self._training_dir)
+
+
 def folder_of(training_dir: str) -> str:
     """Finds the folder that an Estimator keeps its checkpoints in.
 

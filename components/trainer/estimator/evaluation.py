@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.pipeline.errors import ExportError
 
 
@@ -52,7 +52,7 @@ class MetricsReporter(tf.estimator.Exporter):
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
         values = {name: float(value) for name, value in scalars.items()}
         self.reported = True
-        self._progress.write("evaluated", step=int(eval_result["global_step"]), metrics=values)
+        self._progress.write(Event.EVALUATED, step=int(eval_result["global_step"]), metrics=values)
 
 
 def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:

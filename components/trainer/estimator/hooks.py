@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 
 _EVERY_SECONDS = 0.5
 
@@ -35,7 +35,7 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Reports the step that training starts from."""
-        self._progress.write("step", step=int(session.run(self._fetches["step"])))
+        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])))
 
     def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
         """Asks for the tensors when a report is due."""
@@ -50,11 +50,11 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
         self._last = time.monotonic()
         values = run_values.results
         # The step was read beside the update, so it may be the one before.
-        self._progress.write("step", **{key: value.item() for key, value in values.items()})
+        self._progress.write(Event.STEP, **{key: value.item() for key, value in values.items()})
 
     def end(self, session: Any) -> None:
         """Reports the last step."""
-        self._progress.write("step", step=int(session.run(self._fetches["step"])))
+        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])))
 
 
 class EvaluationProgressHook(tf.estimator.SessionRunHook):
@@ -74,7 +74,7 @@ class EvaluationProgressHook(tf.estimator.SessionRunHook):
         self._batches += 1
         if time.monotonic() - self._last >= _EVERY_SECONDS:
             self._last = time.monotonic()
-            self._progress.write("evaluating", batches=self._batches)
+            self._progress.write(Event.EVALUATING, batches=self._batches)
 
 
 def _loss_tensor() -> Optional[tf.Tensor]:

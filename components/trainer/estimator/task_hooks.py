@@ -9,17 +9,9 @@ import tensorflow as tf
 from tensorflow.python.training import training_util
 
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
-from tfx_estimator.components.trainer.protocol.task_spec import asked_to_stop
+from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
 
 _LOOK_SECONDS = 0.1
-
-
-class PeerLostError(Exception):
-    """A task of the same cluster has gone; all are restarted."""
-
-
-class StoppedByRequestError(Exception):
-    """Training stopped at the step that the supervisor asked for, and the checkpoint is written."""
 
 
 class FailFastHook(tf.estimator.SessionRunHook):
@@ -44,7 +36,7 @@ class StopHook(tf.estimator.SessionRunHook):
     Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
 
     Args:
-        path: The task_spec' `stop_file`.
+        path: The task's `stop_file`.
         progress: Where to show the step.
         alone: Is each step of this process one global step; asynchronous workers do some of each other's.
     """

@@ -10,11 +10,11 @@ from typing import Any, Optional
 import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
-from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 
 from tfx_estimator.components.trainer.estimator import receivers
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.classifier import make_model_fn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import pathlib
@@ -12,6 +13,31 @@ from typing import Any
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
 
 _BEAT_SECONDS = 1.0
+
+
+class Event(str, enum.Enum):
+    """What a task reports; with it come the time and the fields that are named here."""
+
+    STARTED = "started"  # the strategy is made: the cluster is complete
+    RUNNING = "running"  # code of the user's that reports nothing of its own
+    STEP = "step"  # step, loss
+    TRAINED = "trained"  # this task's part of the training is done
+    WAITING = "waiting"  # an evaluator, for checkpoints
+    SERVING = "serving"  # a parameter server
+    EVALUATING = "evaluating"  # batches
+    EVALUATED = "evaluated"  # step, metrics
+    EXPORTING = "exporting"
+    EXPORTED = "exported"
+    STOPPED = "stopped"  # by request, at a checkpoint
+
+    @property
+    def is_progress(self) -> bool:
+        """Is it progress in itself; a step is if it has grown."""
+        return self not in (Event.STEP, Event.STOPPED)
+
+
+# Before these a task has not got to its work.
+NOT_AT_WORK = (None, Event.STARTED)
 
 
 class ProgressWriter:
@@ -25,14 +51,9 @@ class ProgressWriter:
         self._path = path
         self._step = _step_cell(path)
 
-    def write(self, event: str, **fields: Any) -> None:
-        """Appends one event.
-
-        Args:
-            event: `started`, `step`, `evaluating`, `evaluated`, `exported`, `stopped` and the like.
-            **fields: What belongs to it.
-        """
-        line = json.dumps({"event": event, "time": time.time(), **fields}) + "\n"
+    def write(self, event: Event, **fields: Any) -> None:
+        """Appends one event, with what belongs to it."""
+        line = json.dumps({"event": event.value, "time": time.time(), **fields}) + "\n"
         # One write of a whole line: a reader never sees half an event of a living task.
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line)
@@ -67,7 +88,8 @@ class ProgressReader:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        events = [json.loads(line) for line in whole.splitlines()]
+        return [{**each, "event": Event(each["event"])} for each in events]
 
     def step(self) -> int:
         """Returns the global step that was done last; -1 before the first."""

@@ -7,7 +7,8 @@ import json
 import os
 from typing import Any
 
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+# What trains a declaration's own network or model_fn.
+BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,25 +20,21 @@ class Job:
         outputs: The same for its outputs.
         exec_properties: The execution's properties.
         training_dir: Folder of checkpoints, events and logs.
+        settings: The Trainer's settings, as `Settings.to_dict` writes them.
+        path: The way of training: see `task.paths`.
     """
 
     inputs: str
     outputs: str
     exec_properties: dict[str, Any]
     training_dir: str
-
-    def resolved(self) -> Job:
-        """Returns the job with the whole declaration of the process that starts it."""
-        config = json.loads(self.exec_properties.get("custom_config") or "null") or {}
-        config[SETTINGS_KEY] = self.settings.resolved().to_dict()
-        properties = {**self.exec_properties, "custom_config": json.dumps(config)}
-        return dataclasses.replace(self, exec_properties=properties)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    path: str = ""
 
     @property
-    def settings(self) -> Settings:
-        """The Trainer's settings."""
-        config = json.loads(self.exec_properties.get("custom_config") or "null") or {}
-        return Settings.from_dict(config.get(SETTINGS_KEY, {}))
+    def exports_dir(self) -> str:
+        """Where a task leaves what it exports, laid out as TFX's model artifact."""
+        return os.path.join(self.training_dir, "exported")
 
     def save(self, path: str) -> None:
         """Writes the job."""

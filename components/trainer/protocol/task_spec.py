@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
 import json
-import os
-import re
-from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
@@ -16,11 +11,6 @@ CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 EXPORTER = "exporter"
 # Tries the user's loss under several replicas, before anything is trained.
 PROBE = "probe"
-# sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
-STOPPED = 75
-# Which GPUs a process sees, and in which order.
-VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,71 +75,3 @@ class TaskSpec:
             values: dict[str, Any] = json.load(file)
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
-
-
-def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
-    """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
-
-    Args:
-        environment: Of the process.
-
-    Returns:
-        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None where the variable
-        is not set: all that there are.
-    """
-    text = environment.get(VISIBLE_GPUS)
-    if text is None:
-        return None
-    return tuple(itertools.takewhile(_GPU.fullmatch, map(str.strip, text.split(","))))
-
-
-def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
-    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment.
-
-    Args:
-        gpus: As in the task_spec.
-        environment: Of the task's process, as inherited from the supervisor.
-
-    Returns:
-        The variable's value. A GPU beyond the allotment is left out.
-    """
-    allotted = allotted_gpus(environment)
-    if allotted is None:
-        return ",".join(map(str, gpus))
-    return ",".join(allotted[index] for index in gpus if index < len(allotted))
-
-
-def ask_to_stop(path: str, step: int) -> None:
-    """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
-
-    Args:
-        path: The task_spec' `stop_file`.
-        step: After which a checkpoint is written and training ends.
-    """
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(str(step))
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        os.replace(draft, path)
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(draft)
-
-
-def asked_to_stop(path: str) -> Optional[int]:
-    """The step to stop at.
-
-    Args:
-        path: The task_spec' `stop_file`.
-
-    Returns:
-        The step; None as long as nobody asked.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            return int(file.read())
-    except FileNotFoundError:
-        return None

@@ -18,19 +18,19 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
 from tfx_estimator.components.trainer.replica_check import inputs as input_probe
 from tfx_estimator.components.trainer.replica_check.changes import WEIGHTS, Change, Changes
 from tfx_estimator.components.trainer.replica_check.evaluation import try_evaluation
 from tfx_estimator.components.trainer.replica_check.inputs import Reading, Spec, read_batches
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.strategies import make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.modules import find_arguments, find_module, is_project, is_source
 
 MARKER = "replica_check.json"
-BUILT_IN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 _IN_STEP = ("mirrored", "central_storage", "multi_worker_mirrored", "tpu")
 _REPLICAS = 2
 # The same update, but for rounding.
@@ -53,16 +53,15 @@ def is_needed(job: Job) -> bool:
     Returns:
         Whether to start a task that calls `run`.
     """
-    distribution = job.settings.distribution
+    distribution = Settings.from_dict(job.settings).distribution
     if not (_trains_in_step(distribution.train) or _has_replicas(distribution.eval)):
         return False
     if tf.io.gfile.exists(_marker(job.training_dir)):
         return False
-    if job.exec_properties.get("trainer_fn") == BUILT_IN:
-        section = job.settings.trainer
+    if job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
+        section = Settings.from_dict(job.settings).trainer
         return section is not None and _may_be_model_fn(section.model or "")
-    # A module file may have either function: the task finds out.
-    return not job.exec_properties.get("run_fn")
+    return True
 
 
 def section(distribution: Distribution, replicas: int = _REPLICAS) -> TrainStrategy:

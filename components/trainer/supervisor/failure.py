@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from tfx_estimator.components.trainer.protocol.task_spec import STOPPED
+from tfx_estimator.components.trainer.protocol.stop import STOPPED
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline import errors
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, TaskSpec
+from tfx_estimator.components.trainer.protocol.events import NOT_AT_WORK, Event
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 from tfx_estimator.components.trainer.supervisor import failure
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
@@ -19,9 +20,6 @@ _END_SECONDS = 45.0
 # A task this long without a heartbeat is to blame where all stand still.
 _SILENT_SECONDS = 5.0
 CHIEF_NAME = f"{CHIEF}-0"
-_WAITING = (None, "started")
-# Events that are progress in themselves; `step` is where the step has grown.
-_PROGRESS = ("started", "evaluating", "evaluated", "exporting", "exported", "trained", "running", "waiting", "serving")
 
 
 @dataclasses.dataclass
@@ -29,7 +27,7 @@ class _Member:
     """A task and what is known of it."""
 
     process: TaskProcess
-    seen: Optional[str] = None
+    seen: Optional[Event] = None
     moved: float = 0.0
     log_size: int = 0
     silent: float = 0.0
@@ -83,7 +81,7 @@ class Group:
 
     def has_started(self, name: str) -> bool:
         """Did this task get as far as its work."""
-        return self._members[name].seen not in _WAITING
+        return self._members[name].seen not in NOT_AT_WORK
 
     def look(self) -> Optional[Failure]:
         """Passes on what the tasks report.
@@ -105,7 +103,7 @@ class Group:
         codes = {name: member.process.code for name, member in self._members.items()}
         needed = [name for name, member in self._members.items() if member.process.task_spec.type != PS]
         # A parameter server in somebody else's cluster serves until it is ended.
-        if needed and all(codes[name] == 0 for name in needed):
+        if needed and all(codes[name] == 0 or (codes[name] and self._was_done(name)) for name in needed):
             return True
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
@@ -115,7 +113,7 @@ class Group:
     def _is_idle(self, member: _Member) -> bool:
         if member.process.task_spec.type != EVALUATOR:
             return member.process.task_spec.type != CHIEF
-        waits = member.seen in ("waiting", "evaluated")
+        waits = member.seen in (Event.WAITING, Event.EVALUATED)
         return waits and time.monotonic() - max(member.moved, self._chief_ended or 0.0) > _END_SECONDS
 
     def trainers_ended(self) -> bool:
@@ -125,7 +123,7 @@ class Group:
     def trains(self) -> bool:
         """Are steps being done."""
         members = self._members.values()
-        return any(m.process.task_spec.trains and m.seen == "step" and m.process.code is None for m in members)
+        return any(m.process.task_spec.trains and m.seen is Event.STEP and m.process.code is None for m in members)
 
     def kill(self) -> None:
         """Ends all tasks, and what they started."""
@@ -138,7 +136,7 @@ class Group:
         events = member.process.events()
         for event in events:
             member.seen = event["event"]
-            if member.seen in _PROGRESS:
+            if event["event"].is_progress:
                 member.moved = now
                 self._moved = now if member.process.task_spec.trains else self._moved
             self._hear(member.process.task_spec, event)
@@ -149,13 +147,14 @@ class Group:
             self._moved = now
         size = member.process.log_size()
         # A run_fn reports nothing of its own: that its log grows counts as life.
-        if member.seen == "running" and size != member.log_size:
+        if member.seen is Event.RUNNING and size != member.log_size:
             member.moved = self._moved = now
         member.log_size = size
 
     def _failed(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure that explains the others."""
-        failures = [failure.ended(self._members[name].process, code) for name, code in codes.items() if code]
+        failed = {name: code for name, code in codes.items() if code and not self._was_done(name)}
+        failures = [failure.ended(self._members[name].process, code) for name, code in failed.items()]
         causes = [each for each in failures if not each.from_peer]
         if causes:
             # An error of the user's code above all: no restart mends it.
@@ -168,6 +167,10 @@ class Group:
         since, suspect = self._suspect
         all_ended = all(code is not None for code in codes.values())
         return suspect if all_ended or now - since > _CAUSE_SECONDS else None
+
+    def _was_done(self, name: str) -> bool:
+        """Has the training that a task took part in ended well: what becomes of it then is no failure."""
+        return self._chief_ended is not None and self._members[name].process.task_spec.type in (WORKER, PS)
 
     def _blame_silent(self, found: Failure) -> Failure:
         """Names the stopped task behind the error of one that waited for it."""
@@ -183,12 +186,12 @@ class Group:
         # A task that has not even reported its start, before those that wait for it.
         for member in sorted(running, key=lambda each: each.seen is not None):
             waited = now - member.process.started
-            if member.seen in _WAITING and waited > self._start_timeout:
+            if member.seen in NOT_AT_WORK and waited > self._start_timeout:
                 return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
         for member in running:
-            if member.seen not in _WAITING and member.silent > self._stall_timeout:
+            if member.seen not in NOT_AT_WORK and member.silent > self._stall_timeout:
                 return failure.stalled(member.process, member.silent, self._stall_timeout, "stall_timeout")
-        trainers = [member for member in running if member.process.task_spec.trains and member.seen not in _WAITING]
+        trainers = [member for member in running if member.process.task_spec.trains and member.seen not in NOT_AT_WORK]
         if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
             silent = max(trainers, key=lambda each: each.silent)
             return failure.stalled(silent.process, now - self._moved, self._stall_timeout, "stall_timeout")
@@ -201,6 +204,6 @@ class Group:
     def _works_alone(self, member: _Member) -> bool:
         """Does a task that is no trainer have something to do; an evaluator may be waiting for a checkpoint."""
         task_spec = member.process.task_spec
-        if task_spec.trains or task_spec.type == PS or member.seen in _WAITING:
+        if task_spec.trains or task_spec.type == PS or member.seen in NOT_AT_WORK:
             return False
-        return task_spec.type != EVALUATOR or member.seen == "evaluating" or self._chief_ended is not None
+        return task_spec.type != EVALUATOR or member.seen is Event.EVALUATING or self._chief_ended is not None

@@ -6,8 +6,12 @@ import logging
 import time
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+
+# What nobody waits to hear.
+_UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
 
 logger = logging.getLogger("tfx_estimator.trainer")
 
@@ -45,20 +49,20 @@ class Report:
             event: What it reports.
         """
         kind = event["event"]
-        if kind == "step":
+        if kind is Event.STEP:
             if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
                 self._step(event)
             return
-        if kind == "evaluated":
+        if kind is Event.EVALUATED:
             self._metrics = event["metrics"]
             # An earlier run may have done all steps.
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last, event["step"])
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
-        elif kind in ("evaluating", "exporting", "waiting", "serving", "trained"):
+        elif kind in _UNTOLD:
             return
         else:
-            message = str(kind) if task_spec.type == CHIEF else f"{task_spec.name} {kind}"
+            message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind}"
         logger.info(message, extra={"progress": event})
 
     def restarted(self, restart: Restart) -> None:

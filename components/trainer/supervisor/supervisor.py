@@ -23,14 +23,16 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.network import cluster_network
 from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
-from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec, ask_to_stop
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EXPORTER, TaskSpec
+from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
@@ -54,15 +56,26 @@ class Supervisor:
 
     Args:
         job: What to train.
+        traits: Of the job's path.
+        checkpoints: In the job's training folder.
         logs: Local folder for the tasks' files.
         enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
     """
 
-    def __init__(self, job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        traits: PathTraits,
+        checkpoints: Checkpoints,
+        logs: str,
+        enough: Optional[Callable[[], bool]] = None,
+    ) -> None:
         self._job = job
+        self._traits = traits
+        self._checkpoints = checkpoints
         self._logs = logs
         self._enough = enough or (lambda: False)
-        self._settings = job.settings
+        self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
         section = self._settings.trainer
         self._threads = section.intra_op_threads if section else None
@@ -100,7 +113,7 @@ class Supervisor:
             # The others of somebody else's cluster use the same folder, and may be at work already.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._stop_file)
-            checkpoints.drop_damaged(self._job.training_dir)
+            self._checkpoints.drop_damaged()
         with Signals() as signals:
             if leads:
                 self._probe(signals)
@@ -113,12 +126,12 @@ class Supervisor:
             if signals.received:
                 raise self._stopped(signals.received, "training is done, and the model is published by the next run")
         if self._distribution.train.is_cluster and self._report.publishes:
-            checkpoints.remove_worker_copies(self._job.training_dir)
+            self._checkpoints.tidy()
         return self._report.outcome()
 
     def _probe(self, signals: Signals) -> None:
         """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
-        if replica_check.is_needed(self._job):
+        if self._traits.needs_check and replica_check.is_needed(self._job):
             self._attempts(plan.probe_task, signals)
             for note in replica_check.read_notes(self._job.training_dir):
                 logger.warning(note)
@@ -128,8 +141,8 @@ class Supervisor:
             self._network = network
             self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
             self._network = ()
-        # Also where an evaluator had nothing more to do: training may end before the step that it waits for.
-        if not (self._enough() or self._has_export()):
+        # Also if an evaluator had nothing more to do: training may end before the step that it waits for.
+        if not (self._traits.exporter == CHIEF or self._enough() or self._has_export()):
             self._attempts(plan.exporter_task, signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
@@ -137,9 +150,9 @@ class Supervisor:
         self._report.publishes = place.task.type == CHIEF
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
         self._attempts(lambda attempt: plan.own_place(place, self._distribution, attempt), signals, restarts=0)
-        if place.task.type != CHIEF or self._has_export():
+        if place.task.type != CHIEF or self._traits.exporter == CHIEF or self._has_export():
             return
-        if not self._distribution.evaluator:
+        if self._traits.exporter == EXPORTER:
             self._attempts(plan.exporter_task, signals)
         else:
             self._wait_for_export(signals)
@@ -159,7 +172,7 @@ class Supervisor:
             if failure is None:
                 return
             self._note_restart(failure, group, allowed, "all tasks were started again")
-            checkpoints.drop_damaged(self._job.training_dir)
+            self._checkpoints.drop_damaged()
 
     def _watch(self, group: Group, signals: Signals, allowed: int) -> Optional[Failure]:
         """Watches tasks, and starts one of them again where that is enough.
@@ -177,7 +190,7 @@ class Supervisor:
                 continue
             # One that failed again before it got to work needs the others to start again as well.
             again = failure.task in alone and not group.has_started(failure.task)
-            if not self._can_restart_alone(failure.task) or again or not failure.retryable:
+            if not self._restarts_alone(failure.task) or again or not failure.retryable:
                 return failure
             alone.add(failure.task)
             self._note_restart(failure, group, allowed, f"{failure.task} was started again")
@@ -185,18 +198,13 @@ class Supervisor:
         group.look()
         return None
 
-    def _can_restart_alone(self, name: str) -> bool:
-        """Parameter-server clusters take a task back; a synchronous one does not, but its evaluator is not in it.
-
-        Nor is the chief taken back: the others would go on without checkpoints, and then lose what they did meanwhile.
-        """
-        asynchronous = self._distribution.train.strategy == "parameter_server" and not name.startswith(CHIEF)
-        return asynchronous or name.startswith(EVALUATOR)
+    def _restarts_alone(self, name: str) -> bool:
+        return name.rpartition("-")[0] in self._traits.alone
 
     def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
         """Records a restart, or raises the failure where none is left."""
         recent = time.monotonic() - self._cause_at <= _CONSEQUENCE_SECONDS
-        follows = failure.from_peer and recent and self._can_restart_alone(failure.task)
+        follows = failure.from_peer and recent and self._restarts_alone(failure.task)
         if not failure.retryable or (self._restarts >= allowed and not follows):
             error = failure.error
             if failure.retryable and allowed:
@@ -218,8 +226,7 @@ class Supervisor:
         if group.trains():
             name = signal.Signals(number).name
             logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
-            synchronous = self._distribution.train.strategy == "multi_worker_mirrored"
-            notice = self._steps_of_notice(group) if synchronous else 0
+            notice = self._steps_of_notice(group) if self._traits.synchronous else 0
             ask_to_stop(self._stop_file, group.step + notice)
             deadline = time.monotonic() + _STOP_SECONDS
             while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
@@ -227,7 +234,7 @@ class Supervisor:
                 time.sleep(_POLL_SECONDS)
             group.look()
         group.kill()
-        saved = checkpoints.drop_damaged(self._job.training_dir)
+        saved = self._checkpoints.drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         raise self._stopped(number, where)
 
@@ -248,12 +255,12 @@ class Supervisor:
 
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""
-        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        serving = path_utils.serving_model_dir(self._job.exports_dir)
         return fileio.exists(os.path.join(serving, "saved_model.pb"))
 
     def _wait_for_export(self, signals: Signals) -> None:
         """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""
-        serving = path_utils.serving_model_dir(export.exports_dir(self._job.training_dir))
+        serving = path_utils.serving_model_dir(self._job.exports_dir)
         deadline = time.monotonic() + self._settings.stall_timeout
         while not self._has_export():
             if signals.received:

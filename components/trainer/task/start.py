@@ -13,9 +13,11 @@ import signal
 import traceback
 from typing import Optional
 
-from tfx_estimator.components.trainer.protocol.events import ProgressWriter, beat
+from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
 from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
-from tfx_estimator.components.trainer.protocol.task_spec import STOPPED, VISIBLE_GPUS, TaskSpec, visible_gpus
+from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 _PR_SET_PDEATHSIG = 1
@@ -32,35 +34,37 @@ def main(argv: list[str]) -> int:
     """Runs the task.
 
     Args:
-        argv: Paths of the job and of the task_spec.
+        argv: Paths of the job and of the task.
 
     Returns:
         The exit code: 0, or that of the error.
     """
     job_path, spec_path = argv
-    task_spec = TaskSpec.load(spec_path)
-    files = TaskFiles(os.path.dirname(spec_path), task_spec.name, task_spec.attempt)
-    _enter_network(task_spec)
-    _die_with(task_spec.supervisor_pid)
+    task = TaskSpec.load(spec_path)
+    files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)
+    _enter_network(task)
+    _die_with(task.supervisor_pid)
     beat(files.alive)
-    if task_spec.cpus:
-        os.sched_setaffinity(0, task_spec.cpus)
-    if task_spec.gpus is not None:
-        os.environ[VISIBLE_GPUS] = visible_gpus(task_spec.gpus, os.environ)
-    if task_spec.tf_config:
-        os.environ["TF_CONFIG"] = task_spec.tf_config
+    if task.cpus:
+        os.sched_setaffinity(0, task.cpus)
+    if task.gpus is not None:
+        os.environ[VISIBLE_GPUS] = visible_gpus(task.gpus, os.environ)
+    if task.tf_config:
+        os.environ["TF_CONFIG"] = task.tf_config
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
         from tfx_estimator.components.trainer.task import light_imports
 
         light_imports.apply()
-        from tfx_estimator.components.trainer.estimator import training
+        from tfx_estimator.components.trainer.task import paths
+        from tfx_estimator.components.trainer.task.context import TaskContext
 
-        training.run(Job.load(job_path), task_spec, ProgressWriter(files.progress))
+        job = Job.load(job_path)
+        paths.path_of(job).run(TaskContext(job, task, ProgressWriter(files.progress)))
+    except StoppedByRequestError:
+        ProgressWriter(files.progress).write(Event.STOPPED)
+        return STOPPED
     except BaseException as error:
-        if type(error).__name__ == "StoppedByRequestError":
-            ProgressWriter(files.progress).write("stopped")
-            return STOPPED
         traceback.print_exc()
         error = _of_ours(error)
         _write_error(files.error, error)
@@ -69,12 +73,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _enter_network(task_spec: TaskSpec) -> None:
+def _enter_network(task: TaskSpec) -> None:
     """Joins the cluster's private network, before any thread is there."""
-    if task_spec.network:
+    if task.network:
         from tfx_estimator.components.trainer.cluster.private_network import enter
 
-        enter(task_spec.network)
+        enter(task.network)
 
 
 def _die_with(parent: int) -> None:

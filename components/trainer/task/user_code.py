@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from typing import Any
+
+from tfx.components.util import udf_utils
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -39,6 +42,26 @@ def find_function(target: str) -> Callable:
             todo="name one of them",
         )
     return function
+
+
+def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
+    """Returns the user's `trainer_fn` or `run_fn`.
+
+    Args:
+        exec_properties: Of the execution: its dotted path, or a module file that defines it.
+        name: Which of the two.
+
+    Raises:
+        UserCodeError: There is none.
+    """
+    try:
+        return udf_utils.get_fn(exec_properties, name)
+    except AttributeError as error:
+        raise UserCodeError(
+            f"the user's module defines no {name}: {error}",
+            expected="`def trainer_fn(fn_args, schema)` or `def run_fn(fn_args)`",
+            todo=f"define {name}",
+        ) from error
 
 
 def is_model_fn(function: Callable) -> bool:

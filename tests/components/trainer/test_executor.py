@@ -208,8 +208,8 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
             """
             import sys
             from tfx_estimator.components.trainer.protocol.job import Job
-            from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
-            Supervisor(Job.load(sys.argv[1]), sys.argv[2]).run()
+            from tfx_estimator.components.trainer.supervise import supervise
+            supervise(Job.load(sys.argv[1]), sys.argv[2])
             """
         )
     )
@@ -217,14 +217,12 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
 
     from tests.components.trainer.conftest import TRAINER_FN
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
     outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
     properties = {
         "train_args": "{}",
         "eval_args": "{}",
         "trainer_fn": TRAINER_FN,
-        "custom_config": json.dumps({SETTINGS_KEY: settings(**values).to_dict()}),
     }
     (tmp_path / "training").mkdir()
     (tmp_path / "logs").mkdir()
@@ -233,6 +231,8 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
         artifact_utils.jsonify_artifact_dict(outputs),
         properties,
         str(tmp_path / "training"),
+        settings(**values).to_dict(),
+        "estimator",
     )
     job.save(str(tmp_path / "job.json"))
     command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.unit
 
 
 def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
-    from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
+    from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 
     path = tmp_path / "progress.jsonl"
     reader = ProgressReader(str(path))
     assert reader.read() == []
-    ProgressWriter(str(path)).write("step", step=1, loss=0.5)
+    ProgressWriter(str(path)).write(Event.STEP, step=1, loss=0.5)
     with path.open("a") as file:
         file.write('{"event": "st')
     assert [event["step"] for event in reader.read()] == [1]
@@ -70,28 +70,30 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
 
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
 def test_steps_beyond_the_declared_ones_are_counted(last, extra):
+    from tfx_estimator.components.trainer.protocol.events import Event
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
     from tfx_estimator.components.trainer.supervisor.report import Report
 
     report = Report(batch_size=8, total_steps=50, asynchronous=True)
     for step in (0, last):
-        report.hear(TaskSpec("chief", 0, 1), {"event": "step", "step": step, "time": float(step)})
+        report.hear(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
     properties = report.outcome().properties()
     assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
     assert properties["examples_per_second"] == pytest.approx(8)
 
 
 def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
+    from tfx_estimator.components.trainer.protocol.events import Event
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
     from tfx_estimator.components.trainer.supervisor.outcome import Restart
     from tfx_estimator.components.trainer.supervisor.report import Report
 
     report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
-    report.hear(chief, {"event": "step", "step": 78, "time": 1.0})
+    report.hear(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
     report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
     report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
-    report.hear(chief, {"event": "step", "step": 50, "time": 2.0})
-    report.hear(chief, {"event": "step", "step": 100, "time": 3.0})
+    report.hear(chief, {"event": Event.STEP, "step": 50, "time": 2.0})
+    report.hear(chief, {"event": Event.STEP, "step": 100, "time": 3.0})
     # One at the very end costs no step.
     report.restarted(Restart("evaluator-0 was killed", "evaluator-0 was started again", 100))
     outcome = report.outcome()
@@ -107,7 +109,7 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
-    from tfx_estimator.components.trainer.protocol.task_spec import ask_to_stop, asked_to_stop
+    from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
 
     path = str(tmp_path / "stop")
     assert asked_to_stop(path) is None
@@ -132,21 +134,20 @@ def test_a_restart_that_follows_from_another_counts_with_it():
 
 def test_a_job_survives_its_file(tmp_path):
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
-    config = json.dumps({SETTINGS_KEY: settings.to_dict(), "own": 1})
-    job = Job("{}", "{}", {"custom_config": config}, "/training")
+    job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings.to_dict(), "estimator")
     job.save(str(tmp_path / "job.json"))
-    assert Job.load(str(tmp_path / "job.json")) == job
-    assert job.settings == settings
+    read = Job.load(str(tmp_path / "job.json"))
+    assert (read.exec_properties, read.path) == (job.exec_properties, "estimator")
+    assert Settings.from_dict(read.settings) == settings
 
 
 def test_a_trainer_without_settings_has_the_defaults():
-    from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.settings import Settings
 
-    assert Job("{}", "{}", {"custom_config": "null"}, "/training").settings == Settings()
+    assert Settings.of({"custom_config": "null"}) == Settings()
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
@@ -233,7 +234,6 @@ def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
 
 def test_a_whole_model_fn_is_told_from_a_network():
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-
     from tfx_estimator.model_fn.classifier import make_model_fn
     from tfx_estimator.model_fn.networks import mnist_cnn
 

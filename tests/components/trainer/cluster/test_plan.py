@@ -11,8 +11,9 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
+from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
-from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec, visible_gpus
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -24,9 +25,9 @@ SERVED = {"strategy": "parameter_server"}
 # Says what a task finds in its environment, instead of training.
 TASK = """
 import os, sys, types
-trains = types.SimpleNamespace(run=lambda *told: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
-sys.modules["tfx_estimator.components.trainer.estimator.training"] = trains
-from tfx_estimator.components.trainer.task import start
+from tfx_estimator.components.trainer.task import paths, start
+path = types.SimpleNamespace(run=lambda context: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
+paths.path_of = lambda job: path
 sys.exit(start.main(sys.argv[1:]))
 """
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
-from tfx_estimator.components.trainer.protocol.task_spec import ask_to_stop
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
 
 pytestmark = pytest.mark.unit
 DECLARED = 20

@@ -136,18 +136,17 @@ def test_so_do_those_that_evaluate(tmp_path, evaluation, needed):
 
 
 @pytest.mark.unit
-def test_a_run_fn_needs_no_probe_and_a_verdict_holds_for_the_training_folder(tmp_path):
+def test_a_verdict_holds_for_the_training_folder(tmp_path):
     from tfx_estimator.components.trainer.replica_check.check import MARKER
 
     assert is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
-    assert not is_needed(tmp_path, {"train": MIRRORED}, {"run_fn": "user.run_fn"})
     (tmp_path / MARKER).write_text("{}")
     assert not is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
 
 
 @pytest.mark.unit
 def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_path, monkeypatch, declaration):
-    from tfx_estimator.components.trainer.replica_check.check import BUILT_IN
+    from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 
     (tmp_path / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
@@ -161,7 +160,7 @@ def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_pa
         "mnist_cnn",
     ):
         declared = declaration(model=name, distribution={"train": MIRRORED})
-        asked[name.split(":")[-1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN}, declared)
+        asked[name.split(":")[-1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
     assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
 
 
@@ -170,8 +169,7 @@ def is_needed(
 ) -> bool:
     from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.replica_check.check import is_needed
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     settings = Settings(distribution_section=distribution, declaration=declared)
-    config = json.dumps({SETTINGS_KEY: settings.to_dict()})
-    return is_needed(Job("", "", {**functions, "custom_config": config}, str(folder)))
+    return is_needed(Job("", "", functions, str(folder), settings.to_dict()))

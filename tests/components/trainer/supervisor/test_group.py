@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
+from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor import group as group_module
 from tfx_estimator.components.trainer.supervisor.group import Group
@@ -35,7 +36,7 @@ class Task:
         return said
 
     def say(self, event: str) -> None:
-        self.said.append({"event": event})
+        self.said.append({"event": Event(event)})
 
     def step(self) -> int:
         return self.done
@@ -145,3 +146,25 @@ def test_one_that_stands_still_is_named_and_not_those_that_wait_for_it():
     failure = group.look()
     assert failure is not None
     assert failure.task == "worker-0"
+
+
+@pytest.mark.parametrize("kinds", [("chief", "worker"), ("chief", "worker", "ps"), ("chief", "worker", "worker")])
+def test_what_becomes_of_the_others_after_a_finished_training_is_no_failure(kinds):
+    group, tasks = start(*kinds)
+    for task in tasks.values():
+        task.say("step")
+        task.code = -9
+    tasks["chief-0"].code = 0
+    assert group.look() is None
+    assert group.done()
+
+
+def test_an_evaluator_that_dies_after_the_chief_is_a_failure():
+    group, tasks = start("chief", "worker", "evaluator")
+    for task in tasks.values():
+        task.code = 0
+    tasks["evaluator-0"].code = -9
+    failure = group.look()
+    assert failure is not None
+    assert (failure.task, failure.retryable) == ("evaluator-0", True)
+    assert not group.done()

@@ -24,7 +24,7 @@ def _said(code: str) -> str:
 def test_a_task_imports_what_training_needs_and_no_more():
     code = (
         START
-        + "from tfx_estimator.components.trainer.estimator import training\n"
+        + "from tfx_estimator.components.trainer.estimator import path\n"
         + f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     assert _said(code) == "[]"

@@ -1,0 +1,44 @@
+"""Which GPUs a training task sees."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+# Which GPUs a process sees, and in which order.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
+
+
+def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
+    """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
+
+    Args:
+        environment: Of the process.
+
+    Returns:
+        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None where the variable
+        is not set: all that there are.
+    """
+    text = environment.get(VISIBLE_GPUS)
+    if text is None:
+        return None
+    return tuple(itertools.takewhile(_GPU.fullmatch, map(str.strip, text.split(","))))
+
+
+def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
+    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment.
+
+    Args:
+        gpus: As in the task_spec.
+        environment: Of the task's process, as inherited from the supervisor.
+
+    Returns:
+        The variable's value. A GPU beyond the allotment is left out.
+    """
+    allotted = allotted_gpus(environment)
+    if allotted is None:
+        return ",".join(map(str, gpus))
+    return ",".join(allotted[index] for index in gpus if index < len(allotted))

@@ -1,0 +1,225 @@
+"""The Estimator path: train_and_evaluate on what the user's trainer_fn returns; then the export."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Optional
+
+import tensorflow as tf
+from tfx.components.trainer import fn_args_utils
+from tfx.utils import io_utils, path_utils
+
+from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator.distribute import distribute
+from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
+from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
+from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, NoEvaluationHook, StopHook
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
+from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
+from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR, EXPORTER, PROBE, PS, WORKER, TaskSpec
+from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.components.trainer.task.fn_args import make_fn_args
+from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.components.trainer.user_input.shared_batches import share
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.errors import UserCodeError
+
+_TF_CONFIG = "TF_CONFIG"
+# What is reported by those that wait for others.
+_QUIET = {PS: Event.SERVING, EVALUATOR: Event.WAITING}
+
+
+class EstimatorPath:
+    """Trains the Estimator that a trainer_fn returns, under the declared strategies."""
+
+    def run(self, context: TaskContext) -> None:
+        """See Path."""
+        distribution, task, progress = context.distribution, context.task, context.progress
+        train, evaluate = _sections(distribution, task)
+        tensorflow_fixes.apply()
+        if train.strategy == "parameter_server":
+            asynchronous_saves.apply(train.worker_count, asynchronous_saves.cell(task.stop_file))
+        if (section := context.settings.trainer) and section.deterministic:
+            tf.config.experimental.enable_op_determinism()
+        if task.type == PROBE:
+            tf.config.set_visible_devices([], "GPU")
+        configure_devices(train, evaluate)
+        # Before any TensorFlow op, and while TF_CONFIG is there.
+        strategies = make_strategy(train), make_strategy(evaluate)
+        progress.write(Event.STARTED)
+        # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
+        tf_config = os.environ.pop(_TF_CONFIG, None)
+        make_spec = _spec_maker(context)
+        if task.type == PROBE:
+            progress.write(Event.RUNNING)
+            replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
+            return
+        spec = make_spec()
+        if tf_config is not None:
+            os.environ[_TF_CONFIG] = tf_config
+        synchronous = task.in_cluster and distribution.train.strategy == "multi_worker_mirrored"
+        spec["estimator"] = distribute(
+            spec["estimator"],
+            *strategies,
+            in_cluster=bool(task.tf_config),
+            # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
+            step_timeout=distribution.train.timeout_seconds if synchronous else None,
+        )
+        spec.update(_shared_inputs(spec, distribution, *strategies))
+        _train_and_evaluate(spec, distribution, task, progress)
+        if task.evaluates:
+            progress.write(Event.EXPORTING)
+            _adopt_exports(spec, context.job.exports_dir)
+            progress.write(Event.EXPORTED)
+
+
+def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
+    """Calls the user's trainer_fn, as often as asked."""
+    fn_args = make_fn_args(context.job)
+    if context.job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
+        fn_args.custom_config = {**(fn_args.custom_config or {}), SETTINGS_KEY: context.job.settings}
+    trainer_fn = function_of(context.job.exec_properties, "trainer_fn")
+    return functools.partial(_call_trainer_fn, trainer_fn, fn_args)
+
+
+def _sections(distribution: Distribution, task: TaskSpec) -> tuple[Strategy, Strategy]:
+    """The strategies of this task: one that only evaluates, or only trains, has no other."""
+    if task.type == PROBE:
+        return replica_check.section(distribution), Strategy()
+    # The exporter trains no step, and evaluates as declared.
+    alone = distribution.train.is_cluster and not task.in_cluster
+    train = TrainStrategy() if alone else distribution.train
+    return train, distribution.eval if task.evaluates else Strategy()
+
+
+def _shared_inputs(
+    spec: dict[str, Any],
+    distribution: Distribution,
+    train: Optional[tf.distribute.Strategy],
+    evaluate: Optional[tf.distribute.Strategy],
+) -> dict[str, Any]:
+    """The specs, with input_fns for the strategies."""
+    train_spec, eval_spec = spec["train_spec"], spec["eval_spec"]
+    if train is not None:
+        in_step = distribution.train.strategy != "parameter_server"
+        train_spec = train_spec._replace(input_fn=share(train_spec.input_fn, in_step))
+    if evaluate is not None:
+        eval_spec = eval_spec._replace(input_fn=share(eval_spec.input_fn, training=False))
+    return {"train_spec": train_spec, "eval_spec": eval_spec}
+
+
+def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dict[str, Any]:
+    """The legacy Estimator contract.
+
+    Source: `tfx.components.trainer.executor.Executor`.
+    """
+    spec = dict(trainer_fn(fn_args, _schema(fn_args)))
+    missing = {"estimator", "train_spec", "eval_spec"} - set(spec)
+    if missing:
+        raise UserCodeError(
+            f"trainer_fn returned no {', '.join(sorted(missing))}",
+            expected="a dict with estimator, train_spec, eval_spec and, for an EvalSavedModel, eval_input_receiver_fn",
+            todo="see https://www.tensorflow.org/tfx/guide/trainer",
+        )
+    if not spec["eval_spec"].exporters:
+        raise UserCodeError(
+            "the EvalSpec that trainer_fn returned has no exporter, so no model would be exported",
+            expected="EvalSpec(..., exporters=[tf.estimator.FinalExporter(name, serving_input_receiver_fn)])",
+            todo="add one",
+        )
+    folder, own = spec["estimator"].model_dir, fn_args.model_run_dir
+    if os.path.normpath(folder) != os.path.normpath(own) and not folder.startswith(os.path.join(own, "")):
+        raise UserCodeError(
+            f"the Estimator that trainer_fn returned keeps its checkpoints in {folder}",
+            expected=f"a folder in {own}, where they are found again when training is started again",
+            todo="make it with model_dir=fn_args.serving_model_dir, as TFX has it; or in the RunConfig",
+        )
+    return spec
+
+
+def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
+
+
+def _train_and_evaluate(
+    spec: dict[str, Any], distribution: Distribution, task: TaskSpec, progress: ProgressWriter
+) -> None:
+    """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
+    spec = measured(spec, task)
+    synchronous = distribution.train.strategy == "multi_worker_mirrored" and task.in_cluster
+    if synchronous and spec["train_spec"].saving_listeners:
+        raise UserCodeError(
+            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
+            expected="a TrainSpec without saving_listeners",
+            todo="do in a SessionRunHook what they do, or train with another strategy",
+        )
+    estimator: tf.estimator.Estimator = spec["estimator"]
+    stop = StopHook(task.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
+    train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
+    interval = estimator.config.save_checkpoints_steps
+    if task.type == WORKER and task.local and distribution.train.strategy == "parameter_server":
+        hook = asynchronous_saves.wait_hook(
+            task.stop_file, interval, distribution.train.worker_count, spec["train_spec"].max_steps
+        )
+        train_hooks += [hook] if hook else []
+    if synchronous:
+        train_hooks.append(FailFastHook())
+    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
+    eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
+    eval_spec = eval_spec._replace(
+        hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)),
+        exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)),
+    )
+    if distribution.evaluator:
+        eval_spec = eval_spec._replace(
+            start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.throttle_secs
+        )
+    if task.type in _QUIET:
+        progress.write(_QUIET[task.type])
+    if task.type == EXPORTER:
+        # Whatever steps the cluster did: train_and_evaluate would do those that it thinks are missing.
+        evaluation.evaluate_if_needed(estimator, eval_spec)
+        return
+    while True:
+        try:
+            tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
+            break
+        except (ValueError, tf.errors.OpError) as error:
+            # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
+            if task.type != EVALUATOR or not evaluation.was_overtaken(estimator, error):
+                raise
+    if stop.stopped:
+        raise StoppedByRequestError
+    if task.in_cluster:
+        progress.write(Event.TRAINED)
+    else:
+        evaluation.evaluate_if_needed(estimator, eval_spec)
+
+
+def _adopt_exports(spec: dict[str, Any], exports: str) -> None:
+    """Moves what the exporters wrote to where the supervisor publishes it from."""
+    estimator: tf.estimator.Estimator = spec["estimator"]
+    saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
+    export.check(saved_model)
+    if spec.get("eval_input_receiver_fn"):
+        # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
+        from tensorflow_model_analysis.eval_saved_model import export as tfma_export
+
+        exported = tfma_export.export_eval_savedmodel(
+            estimator=estimator,
+            export_dir_base=os.path.join(estimator.model_dir, "export_eval"),
+            eval_input_receiver_fn=spec["eval_input_receiver_fn"],
+        )
+        export.adopt(tf.compat.as_str(exported), path_utils.eval_model_dir(exports))
+    # Last: that it is there says that all is.
+    export.adopt(saved_model, path_utils.serving_model_dir(exports))

@@ -1,0 +1,54 @@
+"""How the supervisor asks tasks to stop, and how a task says why it did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Optional
+
+# sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
+STOPPED = 75
+
+
+class StoppedByRequestError(Exception):
+    """Training stopped at the step that the supervisor asked for, and the checkpoint is written."""
+
+
+class PeerLostError(Exception):
+    """A task of the same cluster has gone; all are restarted."""
+
+
+def ask_to_stop(path: str, step: int) -> None:
+    """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
+
+    Args:
+        path: The task_spec' `stop_file`.
+        step: After which a checkpoint is written and training ends.
+    """
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(str(step))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(draft, path)
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(draft)
+
+
+def asked_to_stop(path: str) -> Optional[int]:
+    """The step to stop at.
+
+    Args:
+        path: The task_spec' `stop_file`.
+
+    Returns:
+        The step; None as long as nobody asked.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return None

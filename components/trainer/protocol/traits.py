@@ -1,0 +1,23 @@
+"""What the supervisor must know of a way of training, without importing it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class PathTraits:
+    """How a path behaves under a declared distribution.
+
+    Args:
+        exporter: Type of the task that exports the model: one that trains, an evaluator, or a task of its own that is
+            started after the cluster.
+        alone: Types of the tasks that are started again alone; when another one fails, all are.
+        synchronous: Do the tasks of a cluster do each step together, so that they must stop at the same one.
+        needs_check: Is the user's code tried under several replicas before it trains.
+    """
+
+    exporter: str
+    alone: frozenset[str] = frozenset()
+    synchronous: bool = False
+    needs_check: bool = False

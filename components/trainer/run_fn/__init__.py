@@ -1,0 +1,1 @@
+"""The run_fn path: TFX's generic contract, whatever the function trains with."""

@@ -1,0 +1,20 @@
+"""What the supervisor must know of the run_fn path."""
+
+from __future__ import annotations
+
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, PS, WORKER
+from tfx_estimator.components.trainer.protocol.traits import PathTraits
+from tfx_estimator.pipeline.config.distribution import Distribution
+
+
+def traits(distribution: Distribution) -> PathTraits:
+    """Returns the traits under a declared distribution: the function's own chief saves the model.
+
+    TensorFlow 2's coordinator takes a worker back; without a parameter server all start again.
+    """
+    asynchronous = distribution.train.strategy == "parameter_server"
+    return PathTraits(
+        exporter=CHIEF,
+        alone=frozenset({WORKER, PS} if asynchronous else ()),
+        synchronous=distribution.train.is_cluster and not asynchronous,
+    )

@@ -1,0 +1,53 @@
+"""What a training task is given: the same for every path."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.distribution import Distribution
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskContext:
+    """What one task works with.
+
+    Args:
+        job: What to train.
+        task: Which task of it this is.
+        progress: Where to report.
+    """
+
+    job: Job
+    task: TaskSpec
+    progress: ProgressWriter
+
+    @property
+    def settings(self) -> Settings:
+        """The Trainer's settings."""
+        return Settings.from_dict(self.job.settings)
+
+    @property
+    def distribution(self) -> Distribution:
+        """Strategies and the supervisor's contract."""
+        return self.settings.distribution
+
+
+class Path(Protocol):
+    """A way of training; made without arguments, in the task's own process."""
+
+    def run(self, context: TaskContext) -> None:
+        """Trains, evaluates, exports: what of it is this task's part.
+
+        Args:
+            context: What to train, and which task this is.
+
+        Raises:
+            UserCodeError: The user's code does not keep its contract.
+            ExportError: There is no whole model at the end.
+            StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
+        """

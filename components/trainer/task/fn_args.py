@@ -1,0 +1,29 @@
+"""TFX's arguments of a trainer_fn or run_fn, with the folders that outlive one execution."""
+
+from __future__ import annotations
+
+from tfx.components.trainer import executor as tfx_executor
+from tfx.components.trainer import fn_args_utils
+from tfx.types import artifact_utils
+from tfx.utils import path_utils
+
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY
+
+
+def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
+    """Returns what TFX's own executor would give to the function, but for the folders.
+
+    Args:
+        job: What to train.
+    """
+    inputs = artifact_utils.parse_artifact_dict(job.inputs)
+    outputs = artifact_utils.parse_artifact_dict(job.outputs)
+    fn_args = tfx_executor.GenericExecutor()._GetFnArgs(inputs, outputs, job.exec_properties)
+    fn_args.model_run_dir = job.training_dir
+    fn_args.serving_model_dir = path_utils.serving_model_dir(job.training_dir)
+    fn_args.eval_model_dir = path_utils.eval_model_dir(job.training_dir)
+    if fn_args.custom_config:
+        # The user's alone.
+        fn_args.custom_config.pop(SETTINGS_KEY, None)
+    return fn_args

@@ -1,0 +1,92 @@
+"""The registry of paths: each is whole, and what the supervisor asks of it needs no TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+MWMS = {"train": {"strategy": "multi_worker_mirrored"}}
+SERVED = {"train": {"strategy": "parameter_server"}}
+
+
+@pytest.mark.parametrize("name", [paths.ESTIMATOR, paths.RUN_FN])
+def test_every_path_is_whole(name, tmp_path):
+    job = Job("{}", "{}", {}, str(tmp_path), path=name)
+    assert callable(paths.path_of(job).run)
+    assert paths.checkpoints_of(job).drop_damaged() is None
+    assert paths.traits_of(job, Distribution()).exporter == "chief"
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution", "exporter", "alone", "synchronous"),
+    [
+        ("estimator", MWMS, "exporter", {"evaluator"}, True),
+        ("estimator", {**MWMS, "evaluator": True}, "evaluator", {"evaluator"}, True),
+        ("estimator", SERVED, "exporter", {"evaluator", "worker", "ps"}, False),
+        ("run_fn", MWMS, "chief", set(), True),
+        ("run_fn", SERVED, "chief", {"worker", "ps"}, False),
+    ],
+)
+def test_who_exports_and_who_is_started_again_alone(name, distribution, exporter, alone, synchronous):
+    traits = paths.traits_of(Job("{}", "{}", {}, "/t", path=name), Distribution.parse_obj(distribution))
+    assert (traits.exporter, set(traits.alone), traits.synchronous) == (exporter, alone, synchronous)
+
+
+def test_only_an_estimator_is_tried_under_replicas():
+    assert [
+        paths.traits_of(Job("{}", "{}", {}, "/t", path=name), Distribution()).needs_check
+        for name in ("estimator", "run_fn")
+    ] == [True, False]
+
+
+def test_the_supervisor_imports_no_tensorflow():
+    code = (
+        "import sys\n"
+        "from tfx_estimator.components.trainer.estimator import traits\n"
+        "from tfx_estimator.components.trainer.run_fn import traits\n"
+        "from tfx_estimator.components.trainer.supervisor import group, process, failure, report, outcome, signals\n"
+        "print('tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("def run_fn(fn_args): pass\n", "run_fn"),
+        ("def trainer_fn(fn_args, schema): pass\n", "estimator"),
+        # TFX's own default.
+        ("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n", "run_fn"),
+    ],
+)
+def test_the_functions_of_a_module_choose_the_path(tmp_path, text, name):
+    (tmp_path / "mine.py").write_text(text)
+    with zipfile.ZipFile(tmp_path / "mine-0.whl", "w") as wheel:
+        wheel.write(tmp_path / "mine.py", "mine.py")
+    for properties in ({"module_file": f"{tmp_path}/mine.py"}, {"module_path": f"mine@{tmp_path}/mine-0.whl"}):
+        assert paths.name_of(properties, Settings()) == name
+    assert paths.name_of({"trainer_fn": "a.b"}, Settings()) == "estimator"
+    assert paths.name_of({"run_fn": "a.b"}, Settings()) == "run_fn"
+    assert paths.name_of({"run_fn": "a.b"}, Settings(path="estimator")) == "estimator"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("x = 1\n", "neither trainer_fn nor run_fn"), ("def (", "cannot be read"), (None, "cannot be")]
+)
+def test_a_module_without_them_is_refused(tmp_path, text, told):
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(UserCodeError, match=told):
+        paths.name_of({"module_file": f"{tmp_path}/mine.py"}, Settings())
