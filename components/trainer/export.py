@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Optional
 
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
@@ -28,6 +29,20 @@ def adopt(saved_model: str, target: str) -> None:
     fileio.makedirs(os.path.dirname(target))
     io_utils.copy_dir(saved_model, temporary)
     fileio.rename(temporary, target)
+
+
+def newest_version(folder: str) -> Optional[str]:
+    """Finds the newest of the SavedModels that an Estimator's exporter wrote, each in a folder named by its time.
+
+    Args:
+        folder: The exporter's folder.
+
+    Returns:
+        A SavedModel's folder; None if there is none.
+    """
+    names = [name.rstrip("/") for name in fileio.listdir(folder)] if fileio.exists(folder) else []
+    versions = [name for name in names if name.isdigit()]
+    return os.path.join(folder, max(versions, key=int)) if versions else None
 
 
 def rename_signatures(saved_model: str) -> None:

@@ -25,7 +25,7 @@ def names_of_module(exec_properties: dict[str, Any]) -> Names:
     path = exec_properties.get(MODULE_FILE_KEY) or exec_properties.get(MODULE_PATH_KEY) or ""
     try:
         return defined_names(ast.parse(_read(path)))
-    except (OSError, SyntaxError, ValueError, KeyError, zipfile.BadZipFile, fileio.NotFoundError) as error:
+    except Exception as error:  # file systems have errors of their own
         raise UserCodeError(
             f"the module {path!r} cannot be read: {error}",
             expected="a Python file that defines trainer_fn or run_fn",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tfx.dsl.io import fileio
 
+from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.pipeline.errors import ExportError
 
@@ -115,8 +115,6 @@ def newest_export(estimator: tf.estimator.Estimator, exporters: Sequence[tf.esti
         Folder of a SavedModel; where there is none, the folder that it should be in.
     """
     for exporter in exporters:
-        folder = os.path.join(estimator.model_dir, "export", exporter.name)
-        names = [name.rstrip("/") for name in fileio.listdir(folder)] if fileio.exists(folder) else []
-        if versions := [name for name in names if name.isdigit()]:
-            return os.path.join(folder, max(versions, key=int))
+        if found := export.newest_version(os.path.join(estimator.model_dir, "export", exporter.name)):
+            return found
     return os.path.join(estimator.model_dir, "export")

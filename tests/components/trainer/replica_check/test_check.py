@@ -12,7 +12,7 @@ import pytest
 
 from tests.root import ROOT
 
-CASES = Path(__file__).with_name("scaling_cases.py")
+CASES = Path(__file__).with_name("cases.py")
 MODULE = {"module_path": "user_module@user.whl"}
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored"}
