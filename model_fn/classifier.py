@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.optimizers import learning_rate, make_optimizer
+from tfx_estimator.model_fn.update import global_loss, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 IMAGE = "image"
@@ -77,18 +78,10 @@ def _train(
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
     rate = learning_rate(section, params["train_steps"], step)
-    # Divided by the global batch, so that the sum over replicas is the loss on one device. The gradients are our own:
-    # v1 `minimize` would divide by the number of replicas once more, without an error.
-    loss = tf.reduce_sum(per_example) / params["global_batch_size"]
-    if penalties := [*model.losses, *_weight_decay(model, section.weight_decay)]:
-        loss += tf.add_n(penalties) / tf.distribute.get_strategy().num_replicas_in_sync
-    variables = model.trainable_variables
-    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
-    gradients = tf.gradients(loss, variables, gate_gradients=True)
-    optimizer = make_optimizer(section, rate)
-    updates = model.get_updates_for(None) + model.get_updates_for(images)  # moving averages of batch normalisation
-    with tf.control_dependencies(updates):
-        train_op = optimizer.apply_gradients(list(zip(gradients, variables)), global_step=step)
+    penalties = [*model.losses, *_weight_decay(model, section.weight_decay)]
+    loss = global_loss(per_example, params["global_batch_size"], penalties)
+    averages = model.get_updates_for(None) + model.get_updates_for(images)  # of batch normalisation
+    train_op = update(loss, model.trainable_variables, make_optimizer(section, rate), step, before=averages)
     hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
     tf.compat.v1.summary.scalar("train_accuracy", tf.reduce_mean(hits))
     tf.compat.v1.summary.scalar("learning_rate", rate)
