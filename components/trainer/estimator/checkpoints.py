@@ -23,11 +23,7 @@ logger = logging.getLogger("tfx_estimator.trainer")
 
 
 class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.checkpoints`.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """What the supervisor asks of them: see `protocol.checkpoints`."""
 
     def __init__(self, training_dir: str) -> None:
         self._training_dir = training_dir
@@ -63,9 +59,6 @@ def folder_of(training_dir: str) -> str:
 def drop_damaged(training_dir: str) -> Optional[int]:
     """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
 
-    Args:
-        training_dir: The training folder.
-
     Returns:
         The global step of the checkpoint that training goes on from; None where there is none.
 
@@ -99,11 +92,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
 
 
 def remove_worker_copies(training_dir: str) -> None:
-    """Removes what the other tasks of a cluster leave in the training folder: whole copies of checkpoints.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """Removes what the other tasks of a cluster leave in the training folder: whole copies of checkpoints."""
     patterns = (os.path.join(training_dir, _WORKERS), os.path.join(training_dir, "*", _WORKERS))
     for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
         if "://" in folder:

@@ -16,11 +16,7 @@ from tfx_estimator.pipeline.errors import ExportError
 
 
 class MetricsReporter(tf.estimator.Exporter):
-    """Exports nothing: it reports the metrics of each evaluation to the supervisor.
-
-    Args:
-        progress: Where to report.
-    """
+    """Exports nothing: it reports the metrics of each evaluation to the supervisor."""
 
     def __init__(self, progress: ProgressWriter) -> None:
         self._progress = progress

@@ -16,9 +16,6 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
     """Reports step and loss, at most twice a second, and at the end.
 
     Other steps fetch nothing, so that the hook costs next to nothing.
-
-    Args:
-        progress: Where to report.
     """
 
     def __init__(self, progress: ProgressWriter) -> None:
@@ -58,11 +55,7 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
 
 
 class EvaluationProgressHook(tf.estimator.SessionRunHook):
-    """Reports that an evaluation is alive.
-
-    Args:
-        progress: Where to report.
-    """
+    """Reports that an evaluation is alive."""
 
     def __init__(self, progress: ProgressWriter) -> None:
         self._progress = progress
