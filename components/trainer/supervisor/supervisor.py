@@ -30,7 +30,7 @@ from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec, ask_to_stop
-from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.replica_check import verdict as replica_check
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.user_source import functions
 
 
 def find_function(target: str) -> Callable:
@@ -43,4 +44,4 @@ def find_function(target: str) -> Callable:
 
 def is_model_fn(function: Callable) -> bool:
     """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
-    return {"features", "labels"} <= set(inspect.signature(function).parameters)
+    return functions.is_model_fn(inspect.signature(function).parameters)
