@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.user_source.modules import find_arguments, find_module, is_source
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
 _SCORES = "probabilities"
 _OUTPUTS = (_SCORES, "logits", "class_ids")
@@ -28,15 +27,11 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
         The problems.
     """
     target = declaration.trainer.model
-    arguments = _arguments(expand("trainer.model", target), search_paths) if target else None
-    if arguments is None:
-        return []
-    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    # The rule of components.trainer.user_code.is_model_fn.
-    if {"features", "labels"} <= {*positional, *(argument.arg for argument in arguments.kwonlyargs)}:
+    arguments = find_arguments(expand("trainer.model", target), search_paths) if target else None
+    if arguments is None or is_model_fn(argument_names(arguments)):
         return []
     problems = []
-    if not positional and arguments.vararg is None:
+    if not (arguments.posonlyargs or arguments.args or arguments.vararg):
         problems.append(
             Problem(
                 "trainer.model",
@@ -61,15 +56,3 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
             )
         )
     return problems
-
-
-def _arguments(target: str, search_paths: Sequence[str]) -> ast.arguments | None:
-    """The arguments of `package.module:function`, where they can be told."""
-    module_name, _, name = target.partition(":")
-    module = find_module(module_name, search_paths)
-    if module is None or module.file is None or not is_source(module):
-        return None
-    try:
-        return find_arguments(ast.parse(module.file.read_bytes()), name)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

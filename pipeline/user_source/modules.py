@@ -107,7 +107,7 @@ def defined_names(tree: ast.Module) -> Names:
     functions: set[str] = set()
     others: set[str] = set()
     is_open = False
-    for node in _top_level(tree.body):
+    for node in top_level(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             functions.add(node.name)
         elif isinstance(node, ast.ClassDef):
@@ -119,22 +119,6 @@ def defined_names(tree: ast.Module) -> Names:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
     return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, _listed(tree))
-
-
-def find_arguments(tree: ast.Module, name: str) -> ast.arguments | None:
-    """Returns the arguments of a module's function; None where its text cannot tell them.
-
-    It cannot where the name is assigned or imported, is a class, has a decorator, or is defined more than once.
-    """
-    names = defined_names(tree)
-    found = [
-        node
-        for node in _top_level(tree.body)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
-    ]
-    if len(found) != 1 or found[0].decorator_list or name in names.others:
-        return None
-    return found[0].args
 
 
 def _submodule(module: Module | None, name: str) -> Module | None:
@@ -186,11 +170,12 @@ def _listed(tree: ast.Module) -> frozenset[str] | None:
     return None
 
 
-def _top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yields a module's statements, and those inside of its `if`, `try`, `with` and loops."""
     for node in statements:
         yield node
         if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
             for block in ("body", "orelse", "finalbody"):
-                yield from _top_level(getattr(node, block, ()))
+                yield from top_level(getattr(node, block, ()))
             for handler in getattr(node, "handlers", ()):
-                yield from _top_level(handler.body)
+                yield from top_level(handler.body)

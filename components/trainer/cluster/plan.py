@@ -138,7 +138,7 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
             )
     own = evaluate.devices.count if distribution.evaluator and evaluate.devices.gpu else 0
     trainers: list[_Gpus]
-    declared, there = _declared_gpus(train.devices), _gpu_count()
+    declared, there = _declared_gpus(train.devices), gpu_count()
     if declared is not None:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
     elif there:
@@ -165,7 +165,7 @@ def _declared_gpus(devices: Devices) -> _Gpus:
     return () if devices.cpu else devices.indices or None
 
 
-def _gpu_count() -> int:
+def gpu_count() -> int:
     """GPUs that there are to share out, without a library that would set them up."""
     allotted = allotted_gpus(os.environ)
     if allotted is not None:

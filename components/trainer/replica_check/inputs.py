@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.util import nest
 
 from tfx_estimator.components.trainer.estimator.distribute import SEED
-from tfx_estimator.components.trainer.user_input import shared_batches as shared_batches
+from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.rows import size_of
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -20,7 +20,9 @@ Spec = dict[str, Any]
 # What `session.run` returns for an element of a data set, flat; its structure and types are the data set's.
 Batch = list[Any]
 
-_TRAIN, _EVAL = tf.estimator.ModeKeys.TRAIN, tf.estimator.ModeKeys.EVAL
+_TRAIN = tf.estimator.ModeKeys.TRAIN
+# Of a training: the first may be as all others by chance.
+_BATCHES = 3
 # Of an op of a data set that hands on its elements in the order in which they are ready.
 _UNORDERED = b"false"
 
@@ -45,14 +47,11 @@ class Reading(NamedTuple):
         return [dict(zip(self.names, map(size_of, batch))) for batch in self.batches]
 
 
-def read_batches(
-    spec: Spec, count: int, mode: str = _TRAIN, context: Optional[tf.distribute.InputContext] = None
-) -> Reading:
-    """Reads the first batches of a training or an evaluation.
+def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute.InputContext] = None) -> Reading:
+    """Reads the first batches of a training, or the first one of an evaluation.
 
     Args:
         spec: What trainer_fn returned.
-        count: How many, at most.
         mode: Of `tf.estimator.ModeKeys`: which input_fn.
         context: What it is told where it takes `input_context`; None is the only input pipeline.
 
@@ -78,7 +77,7 @@ def read_batches(
             initializers = (tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer())
             session.run((*initializers, tf.compat.v1.tables_initializer()))
             session.run(iterator.initializer)
-            while len(batches) < count:
+            while len(batches) < (_BATCHES if mode == _TRAIN else 1):
                 try:
                     batches.append(session.run(leaves))
                 except tf.errors.OutOfRangeError:
@@ -116,7 +115,7 @@ def check_training(make_spec: Callable[[], Spec], distribution: Distribution, re
     shared_batches.check_sizes("TrainSpec", first)
     shared_batches.check_divides(next(iter(first.values())), distribution.train.replicas)
     if distribution.train.worker_count > 1:
-        _check_order(reading, read_batches(make_spec(), len(reading.batches)))
+        _check_order(reading, read_batches(make_spec()))
     return []
 
 
@@ -126,7 +125,7 @@ def _check_own_sharing(make_spec: Callable[[], Spec], distribution: Distribution
     replicas = max(distribution.train.replicas, 2)
     pipelines = distribution.train.worker_count
     context = tf.distribute.InputContext(pipelines, 0, replicas)
-    whole, part = reading.sizes(), read_batches(make_spec(), len(reading.batches), _TRAIN, context).sizes()
+    whole, part = reading.sizes(), read_batches(make_spec(), _TRAIN, context).sizes()
     largest = {name: tuple(max(sizes[name] for sizes in side) for side in (whole, part)) for name in reading.names}
     if any(one == replicas * many > 0 for one, many in largest.values()):
         return []

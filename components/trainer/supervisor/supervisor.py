@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EXPORTER, TaskSpec
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
-from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.replica_check import verdict as replica_check
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group

@@ -11,6 +11,7 @@ from tfx.components.util import udf_utils
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.user_source import functions
 
 
 def find_function(target: str) -> Callable:
@@ -66,4 +67,4 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
 def is_model_fn(function: Callable) -> bool:
     """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
-    return {"features", "labels"} <= set(inspect.signature(function).parameters)
+    return functions.is_model_fn(inspect.signature(function).parameters)

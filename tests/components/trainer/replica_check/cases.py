@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check import check as replica_check
+from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -190,10 +191,10 @@ def main(strategy: str, cases: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 replica_check.run(functools.partial(make_spec, *case.split()), distribution, made, folder)
-                verdict = "; ".join(["right", *replica_check.read_notes(folder)])
+                told = "; ".join(["right", *verdict.read_notes(folder)])
             except UserCodeError as error:
-                verdict = str(error)
-        print(json.dumps([case, verdict]), flush=True)
+                told = str(error)
+        print(json.dumps([case, told]), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.root import ROOT
 
 CASES = Path(__file__).with_name("cases.py")
 MODULE = {"module_path": "user_module@user.whl"}
+L2 = "global sgd apply l2"
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored"}
 
@@ -45,7 +47,9 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     right = {
         "mean adam minimize": "right",
         "global keras updates": "right",
-        "mean sgd minimize dropout": "right; the update under several replicas is that of one device as far as",
+        "mean sgd minimize dropout": "right; under 2 replicas the first update of `",
+        # Twice the regularisation.
+        L2: "right; under 2 replicas the first update of `dense",
         # Each worker makes an optimizer of its own.
         "mean keras updates outside": "right; whether its loss is scaled right is not known: it is tried in one",
     }
@@ -53,8 +57,6 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     wrong = {
         "global adam minimize": "is 0.50 times that of one device: the loss is a sum, or divided by the global batch",
         "mean sgd apply": "the loss is a mean over each replica's own examples",
-        # Twice the regularisation, whose part of the update is less than a hundredth.
-        "global sgd apply l2": "% from that of one device: a part of the loss is counted once for each replica",
     }
     inputs = {
         "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
@@ -64,6 +66,12 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     }
     verdicts = try_cases("multi_worker_mirrored", *right, *wrong, *inputs)
     check(verdicts, right, {**wrong, **inputs})
+    # What is neither equal nor wrong by the number of replicas is trained, with the number.
+    number = re.search(r"` is (\S+) times as large as on one device, and differs from it by (\S+) %", verdicts[L2])
+    assert number, verdicts[L2]
+    ratio, percent = map(float, number.groups())
+    assert abs(ratio - 1) <= percent / 100 < 0.1
+    assert "a part of the loss is counted once for each replica" in verdicts[L2]
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
     assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
@@ -81,7 +89,13 @@ def test_so_are_further_pairings():
     }
     wrong = {
         "mean sgd clip": "or each replica clips its gradients before they are added up",
-        "global adam minimize dropout": "is 0.",
+        # Given the same examples: of each its own, the statistics hide the factor.
+        "global adam minimize norm": "is 0.50 times that of one device",
+        # Some have slots of squares, and some hardly show a gradient's scale at all.
+        "global adagrad minimize": "is 0.50 times that of one device",
+        "global ftrl minimize": "is 0.50 times that of one device",
+        "global rmsprop minimize": "is 0.50 times that of one device",
+        "mean adadelta updates": "is 2.00 times that of one device",
     }
     verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
     check(verdicts, right, wrong)
@@ -125,7 +139,7 @@ def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
         ({"strategy": "parameter_server"}, False),
     ],
 )
-def test_only_replicas_that_train_in_step_need_a_probe(tmp_path, train, needed):
+def test_only_replicas_that_train_in_step_need_a_check(tmp_path, train, needed):
     assert is_needed(tmp_path, {"train": train}, MODULE) is needed
 
 
@@ -137,11 +151,29 @@ def test_so_do_those_that_evaluate(tmp_path, evaluation, needed):
 
 @pytest.mark.unit
 def test_a_verdict_holds_for_the_training_folder(tmp_path):
-    from tfx_estimator.components.trainer.replica_check.check import MARKER
+    from tfx_estimator.components.trainer.replica_check.verdict import FILE
 
     assert is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
-    (tmp_path / MARKER).write_text("{}")
+    (tmp_path / FILE).write_text("{}")
     assert not is_needed(tmp_path, {"train": MIRRORED}, {"trainer_fn": "user.trainer_fn"})
+
+
+@pytest.mark.unit
+def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
+    unnamed = {"train": {"strategy": "mirrored"}}
+    for visible, needed in (("", False), ("0", False), ("0,1", True)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert is_needed(tmp_path, unnamed, MODULE) is needed
+
+
+@pytest.mark.unit
+def test_what_the_user_should_know_is_kept_with_the_verdict(tmp_path):
+    from tfx_estimator.components.trainer.replica_check import verdict
+
+    assert verdict.read_notes(str(tmp_path)) == []
+    verdict.write(str(tmp_path), ["a note"])
+    assert verdict.read_notes(str(tmp_path)) == ["a note"]
+    assert [path.name for path in tmp_path.iterdir()] == [verdict.FILE]
 
 
 @pytest.mark.unit

@@ -1,0 +1,91 @@
+"""Whether a training must be checked under several replicas first, and what the check found; imports no TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.trainer.cluster.plan import gpu_count
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+from tfx_estimator.pipeline.user_source.modules import find_module, is_project
+
+FILE = "replica_check.json"
+_IN_STEP = ("mirrored", "central_storage", "multi_worker_mirrored", "tpu")
+
+
+def is_needed(job: Job) -> bool:
+    """Tells whether a training has code of the user's, several replicas in step, and no verdict yet.
+
+    Args:
+        job: What to train.
+
+    Returns:
+        Whether to start a task that calls `check.run`.
+    """
+    settings = Settings.from_dict(job.settings)
+    distribution = settings.distribution
+    if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
+        return False
+    if fileio.exists(_path(job.training_dir)):
+        return False
+    if job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
+        return settings.trainer is not None and _may_be_model_fn(settings.trainer.model or "")
+    return True
+
+
+def trains_in_step(train: TrainStrategy) -> bool:
+    """Tells whether several replicas add up their gradients in each step."""
+    return train.strategy in _IN_STEP and (train.replicas > 1 or train.strategy == "tpu" or has_replicas(train))
+
+
+def has_replicas(strategy: Strategy) -> bool:
+    """Tells whether there are several replicas in one process; no declared devices are all GPUs."""
+    if strategy.strategy == "one_device":
+        return False
+    return (strategy.devices.count if strategy.devices.indices else gpu_count()) > 1
+
+
+def write(training_dir: str, notes: list[str]) -> None:
+    """Keeps the verdict on a training that is not refused: a restart finds it.
+
+    Args:
+        training_dir: The training folder.
+        notes: What the user should know.
+    """
+    path = _path(training_dir)
+    with fileio.open(f"{path}.tmp", "w") as file:
+        file.write(json.dumps({"notes": notes}, indent=2))
+    fileio.rename(f"{path}.tmp", path, overwrite=True)
+
+
+def read_notes(training_dir: str) -> list[str]:
+    """Reads what the user should know of a training that is not refused.
+
+    Args:
+        training_dir: The training folder.
+    """
+    if not fileio.exists(_path(training_dir)):
+        return []
+    with fileio.open(_path(training_dir)) as file:
+        return json.loads(file.read())["notes"]
+
+
+def _path(training_dir: str) -> str:
+    return os.path.join(training_dir, FILE)
+
+
+def _may_be_model_fn(target: str) -> bool:
+    """Whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one."""
+    target = expand("trainer.model", target)
+    module = find_module(target.partition(":")[0])
+    if module is None or is_project(module):
+        return False
+    arguments = find_arguments(target)
+    # What the text cannot tell is tried.
+    return arguments is None or is_model_fn(argument_names(arguments))

@@ -1,0 +1,58 @@
+"""The arguments of a user's function: read as text, never imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Sequence
+
+from tfx_estimator.pipeline.user_source.modules import Module, defined_names, find_module, is_source, top_level
+
+_MODEL_FN = {"features", "labels"}
+
+
+def is_model_fn(names: Collection[str]) -> bool:
+    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function.
+
+    Args:
+        names: Of the function's arguments.
+    """
+    return set(names) >= _MODEL_FN
+
+
+def argument_names(arguments: ast.arguments) -> list[str]:
+    """Names the arguments that a caller can name."""
+    return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.arguments | None:
+    """Returns the arguments of `package.module:function`; None if the text cannot tell them.
+
+    It cannot if the name is assigned or imported, is a class, has a decorator, or is defined more than once; or if the
+    module is not there, or is no Python source.
+
+    Args:
+        target: The function.
+        search_paths: Folders that are searched before `sys.path`.
+    """
+    module_name, _, name = target.partition(":")
+    module = find_module(module_name, search_paths)
+    tree = _parse(module) if module is not None else None
+    if tree is None:
+        return None
+    found = [
+        node
+        for node in top_level(tree.body)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+    ]
+    if len(found) != 1 or found[0].decorator_list or name in defined_names(tree).others:
+        return None
+    return found[0].args
+
+
+def _parse(module: Module) -> ast.Module | None:
+    if module.file is None or not is_source(module):
+        return None
+    try:
+        return ast.parse(module.file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
