@@ -102,7 +102,7 @@ def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> lis
     wrong = []
     if not train.is_cluster:
         wrong.append(f"trainer.distribution.train.strategy is {train.strategy}")
-    elif (PS in config.cluster.addresses) != (train.strategy == "parameter_server"):
+    elif (PS in config.cluster.addresses) != train.asynchronous:
         wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
     if train.workers and train.workers != there[CHIEF] + there[WORKER]:
         wrong.append(f"workers is {train.workers}, and the cluster trains with {there[CHIEF] + there[WORKER]}")
