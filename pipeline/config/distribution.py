@@ -210,3 +210,17 @@ class Distribution(Section):
         description="where a cluster on this machine listens: in a network of its own, or, without authentication, on "
         "every address of this machine",
     )
+
+    def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:
+        """Returns the section with the sizes of the cluster that is there; those that are left out as declared.
+
+        Args:
+            workers: Processes that train, the chief among them.
+            ps: Parameter servers.
+        """
+        train, sizes = self.train, {}
+        if train.takes("workers"):
+            sizes["workers"] = workers or train.worker_count
+        if train.takes("ps"):
+            sizes["ps"] = ps or train.ps_count
+        return self.copy(update={"train": train.copy(update=sizes)})

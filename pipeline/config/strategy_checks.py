@@ -140,10 +140,20 @@ def _cluster(path: str, section: TrainStrategy) -> Iterator[Problem]:
         yield Problem(f"{path}.tpu", what, expected, f"set {path}.tpu", depends=(f"{path}.strategy",))
 
 
+def _others_start_it() -> bool:
+    """Does somebody else start the cluster that this process is part of."""
+    return any(os.environ.get(name, "").strip() for name in _OF_OTHERS)
+
+
+def _is_open(section: Strategy) -> bool:
+    """Will the number of workers be known only when somebody else's cluster is: see `Loaded.check_cluster`."""
+    return isinstance(section, TrainStrategy) and section.takes("workers") and not section.workers and _others_start_it()
+
+
 def _lists(distribution: Distribution) -> Iterator[Problem]:
     """Lists of GPUs for one process, where several share this machine."""
     train = distribution.train
-    if not train.is_cluster or any(os.environ.get(name, "").strip() for name in _OF_OTHERS):
+    if not train.is_cluster or _others_start_it():
         return
     workers = _count(train.worker_count, "worker")
     for which, section, several in (
@@ -168,7 +178,7 @@ def _lists(distribution: Distribution) -> Iterator[Problem]:
 def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Problem]:
     workers, devices = _replicas(section)
     replicas, path = workers * devices, f"{_PATH}.{which}"
-    if batch % replicas == 0 or _wrong_devices(path, section):
+    if batch % replicas == 0 or _is_open(section) or _wrong_devices(path, section):
         return
     parts = [f"{count} {name}" for count, name in ((workers, "workers"), (devices, "devices")) if count > 1]
     lower = batch - batch % replicas
@@ -193,7 +203,7 @@ def _replicas(section: Strategy) -> tuple[int, int]:
 def _shards(declaration: Declaration) -> Iterator[Problem]:
     distribution, shards = declaration.trainer.distribution, declaration.data.shards
     workers = distribution.train.worker_count
-    if distribution.sharding != "file" or shards >= workers:
+    if distribution.sharding != "file" or shards >= workers or _is_open(distribution.train):
         return
     yield Problem(
         "data.shards",
