@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tfx_estimator.pipeline.config.paths import reject_address
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 
@@ -20,6 +21,7 @@ def write_file(name: str, text: str, *, force: bool) -> None:
         DeclarationError: The name cannot be used.
         TfxEstimatorError: The file cannot be written.
     """
+    reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
     if not name or "\0" in name:
         raise DeclarationError(f"{name!r} is no file's name", expected="a file's name", todo="name one")

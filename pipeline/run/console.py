@@ -18,6 +18,7 @@ from rich.table import Table
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.explain import explain
@@ -202,8 +203,9 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
             facts[f"by {name}"] = _by_slice(name, values, results.label_names)
     if results.blessed is not None:
         facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
-    gone = "" if not results.pushed or os.path.exists(results.pushed) else " (deleted since)"
-    facts["pushed model"] = f"{results.pushed or 'none'}{gone}"
+    pushed = results.pushed or "none"
+    gone = results.pushed and not is_address(results.pushed) and not os.path.exists(results.pushed)
+    facts["pushed model"] = f"{pushed} (deleted since)" if gone else pushed
     facts["TensorBoard"] = f"tensorboard --logdir {results.model_run}" if results.model_run else "none"
     facts["logs"] = logs
     for title, text in facts.items():

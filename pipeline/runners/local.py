@@ -161,7 +161,7 @@ def main() -> int:
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
         workdir = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
-        check_workdir(workdir)
+        check_workdir(workdir, "TFX_ESTIMATOR_WORKDIR")
         loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
         folders = PipelineFolders(workdir, loaded.declaration.name)
         with only_run(folders):

@@ -108,6 +108,8 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
         wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
     if train.workers and train.workers != workers:
         wrong.append(f"workers is {train.workers}, and the cluster trains with {workers}")
+    if max(there.values()) > (most := train.__fields__["workers"].type_.le):
+        wrong.append(f"at most {most} tasks of a kind can be declared, and the cluster has {max(there.values())}")
     if train.ps and train.ps != there[PS]:
         wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
     if place.task.type == EVALUATOR and not distribution.evaluator:

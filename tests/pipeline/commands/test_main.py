@@ -170,3 +170,23 @@ def test_ctrl_c_ends_with_130(tmp_path):
         _, text = child.communicate(timeout=30)
     assert child.returncode == 130
     assert text == "tfx-estimator: interrupted\n"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs", "file"])
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["run", "digits", "--workdir"], "--workdir"),
+        (["bench", "strategies", "digits", "--workdir"], "--workdir"),
+        (["bench", "strategies", "digits", "--output"], "--output"),
+        (["copy", "digits"], "FILE"),
+        (["schema"], "FILE"),
+    ],
+)
+def test_object_storage_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, arguments, option, scheme):
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, f"{scheme}://bucket/x.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert f"{option} {scheme}://bucket/x.yaml: this is an address" in said
+    assert f"name a path for {option}" in said
+    assert list(tmp_path.iterdir()) == []
