@@ -30,6 +30,13 @@ def start(*arguments: str, cwd: Path = ROOT, **options) -> subprocess.CompletedP
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, **options)
 
 
+def start_shell(command: str) -> subprocess.CompletedProcess:
+    """Runs a line of a shell."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    options = {"capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, **options)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["validate", "mnist"], ["run", "--help"], ["show", "digits"]])
 def test_light_verbs_answer_at_once(arguments):
     best = float("inf")
@@ -142,6 +149,25 @@ def test_a_reader_that_goes_away_is_no_error():
     os.close(writer)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("closed", "code"), [((1,), 0), ((2,), 0), ((0, 1, 2), 0), ((1, 2), 2)])
+def test_a_stream_that_is_closed_from_the_start_is_no_error(closed, code):
+    arguments = ["validate", "mnist" if code == 0 else "nothing"]
+    redirections = " ".join(f"{fd}>&-" for fd in closed)
+    done = start_shell(f"{sys.executable} -m tfx_estimator {' '.join(arguments)} {redirections}")
+    assert done.returncode == code
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stdout.startswith("ok: mnist") is (1 not in closed)
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tfx_estimator", "show", "nothing"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=writer, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
