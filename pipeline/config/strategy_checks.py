@@ -147,7 +147,9 @@ def _others_start_it() -> bool:
 
 def _is_open(section: Strategy) -> bool:
     """Will the number of workers be known only when somebody else's cluster is: see `Loaded.check_cluster`."""
-    return isinstance(section, TrainStrategy) and section.takes("workers") and not section.workers and _others_start_it()
+    return (
+        isinstance(section, TrainStrategy) and section.takes("workers") and not section.workers and _others_start_it()
+    )
 
 
 def _lists(distribution: Distribution) -> Iterator[Problem]:

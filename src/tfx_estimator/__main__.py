@@ -75,7 +75,7 @@ def _open_streams() -> None:
             os.dup2(null := os.open(os.devnull, os.O_RDWR), fd)
             if null != fd:
                 os.close(null)
-            setattr(sys, name, open(fd, "r" if name == "stdin" else "w", encoding="utf-8"))
+            setattr(sys, name, os.fdopen(fd, "r" if name == "stdin" else "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 must not turn a message into a traceback.
         if hasattr(stream, "reconfigure"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import Optional
@@ -21,12 +20,13 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
 )
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.log import get_logger
 
 # Of NVIDIA's driver: an entry for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 _Gpus = Optional[tuple[int, ...]]
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 def single_task(attempt: int) -> list[TaskSpec]:

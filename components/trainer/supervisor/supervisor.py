@@ -82,9 +82,7 @@ class Supervisor:
         # A module file has batches of its own, and may have steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(
-            built_in.global_batch_size if built_in else 0,
-            section.train_steps if section else _num_steps(job),
-            asynchronous=built_in is not None and self._distribution.train.strategy == "parameter_server",
+            built_in.global_batch_size if built_in else None, section.train_steps if section else _num_steps(job)
         )
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")

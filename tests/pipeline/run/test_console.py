@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import logging
 import subprocess
 import sys
 
 import pytest
 
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.log import get_logger
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeyp
         view = console.View(Console(file=file, width=200))
         try:
             view.node_started("Trainer", 6, 9)
-            logging.getLogger("tfx_estimator.trainer").info("step 5/10, loss 0.5000")
+            get_logger("trainer").info("step 5/10, loss 0.5000")
             view.node_ended(NodeRun("Trainer", "ran", 1.25, 4))
         finally:
             view.close()
