@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import logging
 import os
 import shutil
 from typing import Optional
@@ -13,13 +12,14 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
 from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
 _INDEX = "model.ckpt-*.index"
 # A checkpoint that cannot be reached is not damaged.
 _OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "timed out", "cancelled")
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 class TrainingCheckpoints:

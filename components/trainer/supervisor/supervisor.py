@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 import math
 import os
 import signal
@@ -40,6 +39,7 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
@@ -48,7 +48,7 @@ _PACE_SECONDS = 0.5
 _STOP_SECONDS = 60.0
 _CONSEQUENCE_SECONDS = 60.0
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 class Supervisor:
