@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 import os
 import time
@@ -21,6 +20,7 @@ from tfx_estimator.pipeline import log
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
@@ -56,8 +56,7 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     """Makes the folder for the logs of this run, with the resolved declaration in it."""
     logs = os.path.join(folders.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
     os.makedirs(logs, exist_ok=True)
-    with open(os.path.join(logs, "declaration.yaml"), "w", encoding="utf-8") as file:
-        file.write(render(loaded.declaration.dict(), loaded.origins))
+    write_whole(os.path.join(logs, "declaration.yaml"), render(loaded.declaration.dict(), loaded.origins))
     return logs
 
 
@@ -81,8 +80,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) 
         raise explain(error, view.current, log) from error
     finally:
         view.close()
-    with open(os.path.join(logs, "summary.json"), "w", encoding="utf-8") as file:
-        json.dump(results.to_dict(), file, indent=2, allow_nan=False)
+    write_json(os.path.join(logs, "summary.json"), results.to_dict(), indent=2, allow_nan=False)
     _print_summary(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
 
 

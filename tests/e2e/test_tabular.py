@@ -67,7 +67,14 @@ def test_a_canned_estimator_is_trained_alike_by_one_device_and_by(tmp_path: Path
 
     # As TFX's own components tell theirs, and each line once.
     assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", done.stderr)) == 2
-    assert len(re.findall(rf"training begins; the logs of its tasks: {re.escape(str(tmp_path))}\S+/training/\S+/logs", done.stderr)) == 2
+    assert (
+        len(
+            re.findall(
+                rf"training begins; the logs of its tasks: {re.escape(str(tmp_path))}\S+/training/\S+/logs", done.stderr
+            )
+        )
+        == 2
+    )
 
     assert _logs(models["alone"]) == ["chief-0"]
     assert _logs(models[name]) == tasks

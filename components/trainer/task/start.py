@@ -7,7 +7,6 @@ long since run some.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import traceback
@@ -19,6 +18,7 @@ from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 _PR_SET_PDEATHSIG = 1
@@ -110,9 +110,7 @@ def _write_error(path: str, error: BaseException) -> None:
         "where": "" if ours else _where(error),
         "peer": peer,
     }
-    with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-        json.dump(said, file)
-    os.replace(f"{path}.tmp", path)
+    write_json(path, said)
 
 
 def _where(error: BaseException) -> str:
