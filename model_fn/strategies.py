@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Optional
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -41,25 +42,28 @@ def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     Raises:
         DeclarationError: The machine has not the declared devices, or the TPU does not answer.
     """
-    if section.strategy == "one_device" and section.devices.cpu is None and section.devices.gpu is None:
+    return _MAKERS[section.strategy](section)
+
+
+def _one_device(section: Strategy) -> Optional[tf.distribute.Strategy]:
+    if section.devices.cpu is None and section.devices.gpu is None:
         return None
-    if isinstance(section, TrainStrategy) and section.strategy == "tpu":
-        return _tpu(section)
-    if isinstance(section, TrainStrategy) and section.strategy == "multi_worker_mirrored":
-        _check_gpus(section)
-        # Before the logical devices are listed: that would be an op already.
-        return _multi_worker(section)
-    if section.strategy == "parameter_server":
-        _check_gpus(section)
-        # The class of TensorFlow 1 is the one that an Estimator accepts.
-        return tf.compat.v1.distribute.experimental.ParameterServerStrategy()
-    devices = _devices(section)
-    if section.strategy == "one_device":
-        return tf.distribute.OneDeviceStrategy(devices[0])
-    if section.strategy == "central_storage":
-        return tf.compat.v1.distribute.experimental.CentralStorageStrategy(devices, "/cpu:0")
+    return tf.distribute.OneDeviceStrategy(_devices(section)[0])
+
+
+def _mirrored(section: Strategy) -> tf.distribute.Strategy:
     # Named explicitly: TensorFlow's own default hangs in an Estimator on CPU.
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(section))
+    return tf.distribute.MirroredStrategy(_devices(section), cross_device_ops=_cross_device_ops(section))
+
+
+def _central_storage(section: Strategy) -> tf.distribute.Strategy:
+    return tf.compat.v1.distribute.experimental.CentralStorageStrategy(_devices(section), "/cpu:0")
+
+
+def _parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
+    _check_gpus(section)
+    # The class of TensorFlow 1 is the one that an Estimator accepts.
+    return tf.compat.v1.distribute.experimental.ParameterServerStrategy()
 
 
 def _cross_device_ops(section: Strategy) -> tf.distribute.CrossDeviceOps:
@@ -72,6 +76,8 @@ def _cross_device_ops(section: Strategy) -> tf.distribute.CrossDeviceOps:
 
 
 def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
+    # Before the logical devices are listed: that would be an op already.
+    _check_gpus(section)
     implementation = tf.distribute.experimental.CommunicationImplementation[section.communication.upper()]
     options = tf.distribute.experimental.CommunicationOptions(
         bytes_per_pack=section.bytes_per_pack, implementation=implementation
@@ -159,3 +165,13 @@ def _too_few(asked: str, there: int, devices: Devices) -> DeclarationError:
         expected=f"at most {there}{', counted from 0' if listed else ''}, which this process finds on this machine",
         todo=f"{'change' if listed else 'lower'} or remove `devices: {{{devices.text}}}`",
     )
+
+
+_MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
+    "one_device": _one_device,
+    "mirrored": _mirrored,
+    "central_storage": _central_storage,
+    "multi_worker_mirrored": _multi_worker,
+    "parameter_server": _parameter_server,
+    "tpu": _tpu,
+}

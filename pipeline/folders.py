@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import PipelineError
 
 
@@ -27,7 +28,7 @@ class PipelineFolders:
     @property
     def home(self) -> str:
         """Folder of this pipeline."""
-        return os.path.join(os.path.abspath(self.workdir), self.name)
+        return os.path.join(self.workdir if is_address(self.workdir) else os.path.abspath(self.workdir), self.name)
 
     @property
     def root(self) -> str:

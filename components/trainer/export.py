@@ -9,6 +9,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.errors import ExportError
 
 _DEFAULT = "serving_default"
@@ -62,9 +63,7 @@ def rename_signatures(saved_model: str) -> None:
         for name in [name for name in signatures if name.endswith(_ALTERNATIVE)]:
             signatures[name.removesuffix(_ALTERNATIVE)].CopyFrom(signatures[name])
             del signatures[name]
-    with fileio.open(f"{path}.tmp", "wb") as file:
-        file.write(proto.SerializeToString(deterministic=True))
-    fileio.rename(f"{path}.tmp", path, overwrite=True)
+    write_whole(path, proto.SerializeToString(deterministic=True))
 
 
 def check(saved_model: str) -> list[str]:

@@ -66,6 +66,13 @@ class Settings:
             return section.distribution
         return Distribution.parse_obj(self.distribution_section or {})
 
+    def with_distribution(self, distribution: Distribution) -> Settings:
+        """Returns the settings with another distribution."""
+        if self.declaration is None:
+            return dataclasses.replace(self, distribution_section=distribution.dict())
+        trainer = {**self.declaration["trainer"], "distribution": distribution.dict()}
+        return dataclasses.replace(self, declaration={**self.declaration, "trainer": trainer})
+
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold."""
         return dataclasses.asdict(self)

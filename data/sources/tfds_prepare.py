@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import io
-import logging
 import os
 import stat
 import tempfile
@@ -18,13 +17,14 @@ from typing import IO, Any
 from tfx_estimator.data.sources.tfds_lookup import is_prepared
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
+from tfx_estimator.pipeline.log import get_logger
 
 _CONNECT_SECONDS = 5.0
 # For the other process's download and conversion; beyond, it rather hangs.
 _LOCK_SECONDS = 1800.0
 _LOCK_POLL_SECONDS = 0.5
 
-_log = logging.getLogger("tfx_estimator.data")
+_log = get_logger("data")
 
 
 def prepare_builder(builder: Any, section: DataSection) -> None:

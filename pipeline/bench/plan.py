@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.bench.strategies import Contender
-from tfx_estimator.pipeline.config.paths import reject_folder
+from tfx_estimator.pipeline.config.paths import reject_address, reject_folder
 from tfx_estimator.pipeline.errors import DeclarationError
 
 JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
@@ -100,7 +100,8 @@ def check_output(folder: str) -> str:
     Raises:
         DeclarationError: They cannot, or results of before are there.
     """
-    path = os.path.abspath(folder)
+    reject_address(folder, "--output")
+    path = os.path.abspath(os.path.expanduser(folder))
     if reason := "it names no folder" if not folder else reject_folder(path):
         raise DeclarationError(
             f"--output {folder}: {reason}",

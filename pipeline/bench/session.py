@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import os
 import platform
@@ -18,6 +17,7 @@ from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Pl
 from tfx_estimator.pipeline.bench.strategies import available_cores
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.console import View
 from tfx_estimator.pipeline.run.explain import explain
@@ -146,13 +146,10 @@ class _Session:
 
         os.makedirs(output, exist_ok=True)
         paths = {name: os.path.join(output, name) for name in (JSON_FILE, PNG_FILE, HTML_FILE)}
-        with open(paths[JSON_FILE], "w", encoding="utf-8") as file:
-            json.dump(comparison.to_dict(), file, indent=2, allow_nan=False)
+        write_json(paths[JSON_FILE], comparison.to_dict(), indent=2, allow_nan=False)
         png = to_png(comparison)
-        with open(paths[PNG_FILE], "wb") as file:
-            file.write(png)
-        with open(paths[HTML_FILE], "w", encoding="utf-8") as file:
-            file.write(to_html(comparison, png))
+        write_whole(paths[PNG_FILE], png)
+        write_whole(paths[HTML_FILE], to_html(comparison, png))
         show(comparison, self._console)
         self._console.print()
         for path in paths.values():

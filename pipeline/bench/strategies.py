@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.code_checks import check_module_file
-from tfx_estimator.pipeline.config.distribution import CLUSTER_STRATEGIES
 from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
 # Of several devices in one process, and of several processes.
-_COUNTED = ("mirrored", "central_storage", *CLUSTER_STRATEGIES)
+_COUNTED = tuple(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
 NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
 ALL = "all"
 _DEFAULT_COUNT = 2
@@ -39,11 +39,6 @@ class Contender:
 
     def __str__(self) -> str:
         return f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
-
-    @property
-    def is_cluster(self) -> bool:
-        """Are there several processes."""
-        return self.name in CLUSTER_STRATEGIES
 
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
         """Chooses the logical CPUs that its tasks run on.
@@ -72,10 +67,11 @@ class Contender:
         trainer = values["trainer"]
         distribution = trainer["distribution"]
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
+        nature = NATURES[name]
         train = distribution["train"] if distribution["train"]["strategy"] == name else {}
-        sizes = {"workers": self.count} if self.is_cluster else {"devices": {"cpu": self.count}}
+        sizes = {"workers": self.count} if nature.is_cluster else {"devices": {"cpu": self.count}}
         train = {**train, "strategy": name, "devices": {}, **(sizes if name in _COUNTED else {})}
-        if self.name == "parameter_server":
+        if nature.asynchronous:
             train["ps"] = train.get("ps") or 1
         trainer["distribution"] = {
             **{key: distribution[key] for key in ("sharding", "network")},

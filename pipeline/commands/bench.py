@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
 
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides)
     check_contenders(contenders, loaded)
     check_workdir(args.workdir)
-    output = check_output(os.path.expanduser(args.output)) if args.output is not None else None
+    output = check_output(args.output) if args.output is not None else None
 
     from tfx_estimator.pipeline.bench.session import bench_strategies
 

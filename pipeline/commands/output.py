@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tfx_estimator.pipeline.config.paths import reject_address
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.files import write_whole
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:
@@ -20,6 +22,7 @@ def write_file(name: str, text: str, *, force: bool) -> None:
         DeclarationError: The name cannot be used.
         TfxEstimatorError: The file cannot be written.
     """
+    reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
     if not name or "\0" in name:
         raise DeclarationError(f"{name!r} is no file's name", expected="a file's name", todo="name one")
@@ -31,12 +34,8 @@ def write_file(name: str, text: str, *, force: bool) -> None:
     if os.path.exists(file) and not force:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
+        write_whole(file, text)
     except OSError as error:
-        if os.path.exists(partial):
-            partial.unlink()
         what = f"{name} cannot be written: {error.strerror}"
         raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

@@ -24,13 +24,12 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides)
     check_workdir(args.workdir)
 
-    from tfx_estimator.components.trainer.cluster.plan import own_place
+    from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
     from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 
     place = resolve(os.environ)
-    if place is not None:
-        # That it is the declared cluster, before anything starts.
-        own_place(place, loaded.declaration.trainer.distribution, attempt=1)
+    # That it is the declared cluster, and can share the batch, before anything starts.
+    loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, place))
     if place is not None and place.task.type != CHIEF:
         from tfx_estimator.pipeline.run.join import join
 

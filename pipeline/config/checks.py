@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.network_checks import check_network
-from tfx_estimator.pipeline.config.paths import looks_like_folder, reject_folder
+from tfx_estimator.pipeline.config.paths import is_address, looks_like_folder, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
 from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names
@@ -42,7 +42,7 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
     data = declaration.data
     if not data.dataset.strip():
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
-    elif looks_like_folder(data.dataset) and "://" not in data.dataset and not os.path.isdir(data.dataset):
+    elif looks_like_folder(data.dataset) and not is_address(data.dataset) and not os.path.isdir(data.dataset):
         what = "this is a file" if os.path.exists(data.dataset) else "there is no such folder"
         todo = "check the path: it is relative to the declaration's folder"
         yield Problem("data.dataset", what, "a folder, or a data set's name", todo, value=data.dataset)
@@ -59,7 +59,7 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
 
 def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
     data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
-    if ":" in data.dataset and "://" not in data.dataset and not looks_like_folder(data.dataset):
+    if ":" in data.dataset and not looks_like_folder(data.dataset):
         # `mnist:3.0.1` is TFDS's way to name a version.
         yield from check_target("data.dataset", data.dataset, search_paths, "class")
     both = ("trainer.model", "trainer.module_file")
@@ -123,7 +123,7 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
 
 def _pusher(declaration: Declaration) -> Iterator[Problem]:
     destination = declaration.pusher.destination
-    if destination is None or "://" in destination:
+    if destination is None or is_address(destination):
         return
     if reason := reject_folder(destination) if destination else "it is empty":
         expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"

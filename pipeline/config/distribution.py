@@ -9,13 +9,10 @@ from pydantic.v1 import ConstrainedInt, Field, confloat, conint, validator
 
 from tfx_estimator.pipeline.config.kinds import reject
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.strategies import NATURES, AnyStrategy, Nature
 
-# Strategies whose tasks are several processes.
-CLUSTER_STRATEGIES = ("multi_worker_mirrored", "parameter_server")
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
-
-AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
 
 
 if TYPE_CHECKING:
@@ -108,6 +105,40 @@ class Strategy(Section):
         default=None, description="packs of gradients of `hierarchical_copy` and `nccl`; null is TensorFlow's own"
     )
 
+    @property
+    def nature(self) -> Nature:
+        """What is true of this strategy, whatever else is declared."""
+        return NATURES[self.strategy]
+
+    @property
+    def distributes(self) -> bool:
+        """May there be several replicas."""
+        return self.nature.distributes
+
+    @property
+    def in_step(self) -> bool:
+        """Do all replicas take part in each step, which updates the weights once."""
+        return self.nature.in_step
+
+    @property
+    def asynchronous(self) -> bool:
+        """Does each worker update the weights at its own pace."""
+        return self.nature.asynchronous
+
+    @property
+    def is_cluster(self) -> bool:
+        """Are there several processes."""
+        return self.nature.is_cluster
+
+    @property
+    def is_collective(self) -> bool:
+        """Do several processes add up their gradients in each step."""
+        return self.is_cluster and self.in_step
+
+    def takes(self, option: str) -> bool:
+        """Is an option that not every strategy takes one of this strategy's."""
+        return option in self.nature.options
+
 
 class TrainStrategy(Strategy):
     """The strategy of training: of one process, or of a cluster of them."""
@@ -135,11 +166,6 @@ class TrainStrategy(Strategy):
     tpu: Optional[str] = Field(default=None, description="name or grpc:// address of the TPU of `tpu`")
 
     @property
-    def is_cluster(self) -> bool:
-        """Are there several processes."""
-        return self.strategy in CLUSTER_STRATEGIES
-
-    @property
     def worker_count(self) -> int:
         """Processes that train, the chief among them."""
         return (self.workers or _DEFAULT_WORKERS) if self.is_cluster else 1
@@ -147,14 +173,14 @@ class TrainStrategy(Strategy):
     @property
     def ps_count(self) -> int:
         """Parameter servers."""
-        return (self.ps or 1) if self.strategy == "parameter_server" else 0
+        return (self.ps or 1) if self.asynchronous else 0
 
     @property
     def replicas(self) -> int:
         """Parts that a global batch is split into; a worker of `parameter_server` splits its own among its devices."""
-        if self.strategy == "one_device":
+        if not self.distributes:
             return 1
-        return self.devices.count * (1 if self.strategy == "parameter_server" else self.worker_count)
+        return self.devices.count * (self.worker_count if self.in_step else 1)
 
 
 class Distribution(Section):
@@ -184,3 +210,17 @@ class Distribution(Section):
         description="where a cluster on this machine listens: in a network of its own, or, without authentication, on "
         "every address of this machine",
     )
+
+    def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:
+        """Returns the section with the sizes of the cluster that is there; those that are left out as declared.
+
+        Args:
+            workers: Processes that train, the chief among them.
+            ps: Parameter servers.
+        """
+        train, sizes = self.train, {}
+        if train.takes("workers"):
+            sizes["workers"] = workers or train.worker_count
+        if train.takes("ps"):
+            sizes["ps"] = ps or train.ps_count
+        return self.copy(update={"train": train.copy(update=sizes)})

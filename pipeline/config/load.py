@@ -15,11 +15,13 @@ from tfx_estimator.pipeline.config import read, render
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
@@ -55,6 +57,20 @@ class Loaded:
     file: str
     search_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def check_cluster(self, distribution: Distribution) -> None:
+        """Checks the declaration once more, when it is known how many tasks there are.
+
+        Args:
+            distribution: The declared one, resolved.
+
+        Raises:
+            DeclarationError: The declaration cannot be trained by so many tasks.
+        """
+        trainer = self.declaration.trainer.copy(update={"distribution": distribution})
+        problems = check_distribution(self.declaration.copy(update={"trainer": trainer}))
+        if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
+            raise to_error(found, self.source)
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -18,6 +19,30 @@ PATHS: tuple[Path, ...] = (
 # Made by the kernel alone, whatever their permissions say.
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _GLOB_CHARACTERS = "*?["
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_address(path: str) -> bool:
+    """Tells an object store's address, such as gs://bucket/folder, from a path of this machine."""
+    return bool(_SCHEME.match(path))
+
+
+def reject_address(path: str, option: str) -> None:
+    """Refuses an address where this version needs a folder or file of this machine.
+
+    Args:
+        path: What the user named.
+        option: Where, for example `--workdir`.
+
+    Raises:
+        DeclarationError: It is an address.
+    """
+    if is_address(path):
+        raise DeclarationError(
+            f"{option} {path}: this is an address, and this version writes only into the file systems of this machine",
+            expected="a path",
+            todo=f"name a path for {option}, and copy what is there to the address afterwards",
+        )
 
 
 def looks_like_folder(dataset: str) -> bool:
@@ -39,7 +64,7 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
     for path in (*PATHS, ("data", "dataset")):
         section = values.get(path[0])
         value = section.get(path[1]) if isinstance(section, dict) else None
-        if not isinstance(value, str) or not value or "://" in value or "\0" in value:
+        if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
             continue
         if path == ("data", "dataset") and not looks_like_folder(value):
             continue
@@ -80,23 +105,25 @@ def reject_folder(path: str) -> str:
     return ""
 
 
-def check_workdir(workdir: str) -> None:
+def check_workdir(workdir: str, option: str = "--workdir") -> None:
     """Checks that a run can keep its results in a folder. Creates nothing.
 
     Args:
         workdir: The folder of all runs; relative to the current one.
+        option: Where it was named.
 
     Raises:
         DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
     """
+    reject_address(workdir, option)
     path = os.path.abspath(workdir)
-    expected, todo = "a folder that is there and can be written, or can be made", "name another --workdir"
+    expected, todo = "a folder that is there and can be written, or can be made", f"name another {option}"
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
         # TFX looks for its files by patterns made of this path.
         raise DeclarationError(
-            f"--workdir {workdir}: the path {path} holds `{found[0]}`, a wildcard where TFX looks for its files",
+            f"{option} {workdir}: the path {path} holds `{found[0]}`, a wildcard where TFX looks for its files",
             expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
             todo=todo,
         )
     if reason := reject_folder(path):
-        raise DeclarationError(f"--workdir {workdir}: {reason}", expected=expected, todo=todo)
+        raise DeclarationError(f"{option} {workdir}: {reason}", expected=expected, todo=todo)

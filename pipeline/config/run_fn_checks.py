@@ -26,7 +26,7 @@ def check_run_fn(declaration: Declaration) -> Iterator[Problem]:
         return
     distribution = trainer.distribution
     strategy, path = distribution.train.strategy, f"{_PATH}.train.strategy"
-    if strategy != "one_device" and not distribution.train.is_cluster:
+    if distribution.train.distributes and not distribution.train.is_cluster:
         yield Problem(
             path,
             "a run_fn makes its own tf.distribute strategy, so this one could not be given to it",
@@ -36,7 +36,7 @@ def check_run_fn(declaration: Declaration) -> Iterator[Problem]:
             depends=(_FILE,),
         )
     strategy, path = distribution.eval.strategy, f"{_PATH}.eval.strategy"
-    if strategy != "one_device":
+    if distribution.eval.distributes:
         yield Problem(
             path,
             "a run_fn evaluates by itself, so this strategy could not be given to it",

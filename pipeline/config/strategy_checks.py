@@ -7,23 +7,15 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.distribution import CLUSTER_STRATEGIES, Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.strategies import NATURES, taking
 
 _PATH = "trainer.distribution"
 # What tells a process that somebody else started its cluster; one of them is always set there.
 _OF_OTHERS = ("TF_CONFIG", "SLURM_PROCID")
-# Key -> the strategies that it belongs to.
-_OWNERS: dict[str, tuple[str, ...]] = {
-    "cross_device_ops": ("mirrored",),
-    "num_packs": ("mirrored",),
-    "workers": ("multi_worker_mirrored", "parameter_server"),
-    "ps": ("parameter_server",),
-    "communication": ("multi_worker_mirrored",),
-    "bytes_per_pack": ("multi_worker_mirrored",),
-    "timeout_seconds": ("multi_worker_mirrored",),
-    "tpu": ("tpu",),
-}
+# What not every strategy takes.
+_OPTIONS = tuple(dict.fromkeys(option for nature in NATURES.values() for option in nature.options))
 
 
 def check_distribution(declaration: Declaration) -> Iterator[Problem]:
@@ -86,12 +78,12 @@ def check_own_input(distribution: Distribution) -> Iterator[Problem]:
 
 def _options(path: str, section: Strategy) -> Iterator[Problem]:
     """Options of another strategy than the declared one."""
-    for key, owners in _OWNERS.items():
+    for key in _OPTIONS:
         field = section.__fields__.get(key)
         # A default may stand there: `show` writes every value.
-        if field is None or section.strategy in owners or getattr(section, key) == field.default:
+        if field is None or section.takes(key) or getattr(section, key) == field.default:
             continue
-        names = " or ".join(owners)
+        names = " or ".join(taking(key))
         yield Problem(
             f"{path}.{key}",
             f"the strategy {section.strategy} takes no {key}",
@@ -100,7 +92,7 @@ def _options(path: str, section: Strategy) -> Iterator[Problem]:
             value=str(getattr(section, key)),
             depends=(f"{path}.strategy",),
         )
-    packs_none = section.strategy == "mirrored" and section.cross_device_ops == "reduction_to_one_device"
+    packs_none = section.takes("num_packs") and section.cross_device_ops == "reduction_to_one_device"
     if packs_none and section.num_packs is not None:
         yield Problem(
             f"{path}.num_packs",
@@ -115,23 +107,23 @@ def _options(path: str, section: Strategy) -> Iterator[Problem]:
 def _devices(path: str, section: Strategy) -> Iterator[Problem]:
     if problem := _wrong_devices(path, section):
         yield problem
-    elif section.strategy == "mirrored" and section.cross_device_ops == "nccl" and not section.devices.gpu:
+    elif section.takes("cross_device_ops") and section.cross_device_ops == "nccl" and not section.devices.gpu:
         yield _needs_gpus(path, "cross_device_ops", "reduction_to_one_device")
 
 
 def _wrong_devices(path: str, section: Strategy) -> Optional[Problem]:
     strategy, devices = section.strategy, section.devices
-    if strategy == "tpu" and (devices.cpu or devices.gpu):
+    if section.takes("tpu") and (devices.cpu or devices.gpu):
         what = "the strategy tpu trains on the TPU's own cores"
         expected, todo = "no devices", "remove the devices"
     elif devices.cpu and devices.gpu:
         what = "both cpu and gpu are given"
         expected, todo = "one of the two", f"remove one: --set {path}.devices.cpu=null"
-    elif strategy == "one_device" and devices.count > 1:
+    elif not section.distributes and devices.count > 1:
         what = f"the strategy one_device uses one device, not {devices.count}"
         expected = "1, or a strategy of several devices: mirrored or central_storage"
         todo = f"remove the devices, or set {path}.strategy to mirrored"
-    elif strategy in CLUSTER_STRATEGIES and devices.cpu and devices.indices != (0,):
+    elif section.is_cluster and devices.cpu and devices.indices != (0,):
         what = f"TensorFlow uses one CPU device in each process of {strategy}, and ignores the others"
         expected = f"no devices, or cpu: 1; not {devices.text}"
         todo = f"remove the devices; for more replicas raise {path}.workers"
@@ -141,17 +133,29 @@ def _wrong_devices(path: str, section: Strategy) -> Optional[Problem]:
 
 
 def _cluster(path: str, section: TrainStrategy) -> Iterator[Problem]:
-    if section.strategy == "multi_worker_mirrored" and section.communication == "nccl" and not section.devices.gpu:
+    if section.takes("communication") and section.communication == "nccl" and not section.devices.gpu:
         yield _needs_gpus(path, "communication", "ring")
-    if section.strategy == "tpu" and not (section.tpu or "").strip():
+    if section.takes("tpu") and not (section.tpu or "").strip():
         what, expected = "the strategy tpu needs to know which TPU", "its address, grpc://HOST:8470, or its name"
         yield Problem(f"{path}.tpu", what, expected, f"set {path}.tpu", depends=(f"{path}.strategy",))
+
+
+def _others_start_it() -> bool:
+    """Does somebody else start the cluster that this process is part of."""
+    return any(os.environ.get(name, "").strip() for name in _OF_OTHERS)
+
+
+def _is_open(section: Strategy) -> bool:
+    """Will the number of workers be known only when somebody else's cluster is: see `Loaded.check_cluster`."""
+    return (
+        isinstance(section, TrainStrategy) and section.takes("workers") and not section.workers and _others_start_it()
+    )
 
 
 def _lists(distribution: Distribution) -> Iterator[Problem]:
     """Lists of GPUs for one process, where several share this machine."""
     train = distribution.train
-    if not train.is_cluster or any(os.environ.get(name, "").strip() for name in _OF_OTHERS):
+    if not train.is_cluster or _others_start_it():
         return
     workers = _count(train.worker_count, "worker")
     for which, section, several in (
@@ -176,7 +180,7 @@ def _lists(distribution: Distribution) -> Iterator[Problem]:
 def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Problem]:
     workers, devices = _replicas(section)
     replicas, path = workers * devices, f"{_PATH}.{which}"
-    if batch % replicas == 0 or _wrong_devices(path, section):
+    if batch % replicas == 0 or _is_open(section) or _wrong_devices(path, section):
         return
     parts = [f"{count} {name}" for count, name in ((workers, "workers"), (devices, "devices")) if count > 1]
     lower = batch - batch % replicas
@@ -193,18 +197,15 @@ def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Prob
 
 def _replicas(section: Strategy) -> tuple[int, int]:
     """The workers that share a batch, and the declared devices of each that do."""
-    if isinstance(section, TrainStrategy) and section.is_cluster:
-        # Each worker of parameter servers takes a whole batch.
-        workers = section.worker_count if section.strategy == "multi_worker_mirrored" else 1
-        return workers, section.devices.count
-    # How many cores a TPU has is not known here.
-    return 1, section.devices.count if section.strategy in ("mirrored", "central_storage") else 1
+    # An asynchronous worker takes a whole batch. How many cores a TPU has is not known here.
+    workers = section.worker_count if isinstance(section, TrainStrategy) and section.in_step else 1
+    return workers, section.devices.count
 
 
 def _shards(declaration: Declaration) -> Iterator[Problem]:
     distribution, shards = declaration.trainer.distribution, declaration.data.shards
     workers = distribution.train.worker_count
-    if distribution.sharding != "file" or shards >= workers:
+    if distribution.sharding != "file" or shards >= workers or _is_open(distribution.train):
         return
     yield Problem(
         "data.shards",
@@ -244,7 +245,7 @@ def _evaluator(distribution: Distribution) -> Iterator[Problem]:
 
 def _deterministic(declaration: Declaration) -> Iterator[Problem]:
     train = declaration.trainer.distribution.train
-    if declaration.trainer.deterministic and train.strategy == "parameter_server":
+    if declaration.trainer.deterministic and train.asynchronous:
         yield Problem(
             "trainer.deterministic",
             "the workers of parameter_server update the weights each at its own pace: no two runs end with equal bits",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 import os
 import time
@@ -17,8 +16,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline import log
 from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
@@ -54,8 +56,7 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     """Makes the folder for the logs of this run, with the resolved declaration in it."""
     logs = os.path.join(folders.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
     os.makedirs(logs, exist_ok=True)
-    with open(os.path.join(logs, "declaration.yaml"), "w", encoding="utf-8") as file:
-        file.write(render(loaded.declaration.dict(), loaded.origins))
+    write_whole(os.path.join(logs, "declaration.yaml"), render(loaded.declaration.dict(), loaded.origins))
     return logs
 
 
@@ -79,9 +80,8 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) 
         raise explain(error, view.current, log) from error
     finally:
         view.close()
-    with open(os.path.join(logs, "summary.json"), "w", encoding="utf-8") as file:
-        json.dump(results.to_dict(), file, indent=2, allow_nan=False)
-    _print_summary(console, results, logs)
+    write_json(os.path.join(logs, "summary.json"), results.to_dict(), indent=2, allow_nan=False)
+    _print_summary(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
 
 
 class View:
@@ -96,7 +96,7 @@ class View:
         self.current = ""
         self.runs: list[Any] = []
         handler = _ProgressHandler(self)
-        self._logger = logging.getLogger("tfx_estimator")
+        self._logger = logging.getLogger(log.ROOT)
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(handler)
         self._handler = handler
@@ -171,7 +171,7 @@ class _ProgressHandler(logging.Handler):
             self._view.progress(record.getMessage())
 
 
-def _print_summary(console: Console, results: Any, logs: str) -> None:
+def _print_summary(console: Console, results: Any, logs: str, asynchronous: bool) -> None:
     table = Table(title=None, box=None, pad_edge=False)
     for title, justify in (("component", "left"), ("state", "left"), ("time", "right")):
         table.add_column(title, justify=justify)  # type: ignore[arg-type]
@@ -185,15 +185,7 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
         "data": f"{results.dataset}: " + ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
     }
     if results.training:
-        done = results.training
-        extra = done.get("extra_steps", 0)
-        more = f", {extra:.0f} more than declared: asynchronous workers end the step that they are in;" if extra else ""
-        facts["training"] = (
-            f"steps {done['first_step']:.0f} to {done['last_step']:.0f}{more} in {done['train_seconds']:.0f} s"
-            " (process start and export included)"
-        )
-        if done["examples_per_second"]:
-            facts["training"] += f", {done['examples_per_second']:,.0f} examples/s"
+        facts["training"] = _training(results.training, asynchronous)
     if results.restarts:
         facts["restarts"] = "; ".join(results.restarts)
     if results.accuracy is not None:
@@ -202,12 +194,25 @@ def _print_summary(console: Console, results: Any, logs: str) -> None:
             facts[f"by {name}"] = _by_slice(name, values, results.label_names)
     if results.blessed is not None:
         facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
-    gone = "" if not results.pushed or os.path.exists(results.pushed) else " (deleted since)"
-    facts["pushed model"] = f"{results.pushed or 'none'}{gone}"
+    pushed = results.pushed or "none"
+    gone = results.pushed and not is_address(results.pushed) and not os.path.exists(results.pushed)
+    facts["pushed model"] = f"{pushed} (deleted since)" if gone else pushed
     facts["TensorBoard"] = f"tensorboard --logdir {results.model_run}" if results.model_run else "none"
     facts["logs"] = logs
     for title, text in facts.items():
         console.print(f"{title:<13} {text}")
+
+
+def _training(facts: dict[str, float], asynchronous: bool) -> str:
+    """Steps, time and pace, as far as they are known."""
+    steps, rate, extra = "", "", facts.get("extra_steps")
+    if "last_step" in facts:
+        reason = ": asynchronous workers end the step that they are in" if asynchronous else ""
+        more = f" ({extra:.0f} more than declared{reason})" if extra else ""
+        steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{more} in "
+    if "examples_per_second" in facts:
+        rate = f", {facts['examples_per_second']:,.0f} examples/s"
+    return f"{steps}{facts['train_seconds']:.0f} s (process start and export included){rate}"
 
 
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:

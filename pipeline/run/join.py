@@ -70,7 +70,8 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
     # Parameter servers do not end by themselves.
     outcome = supervise(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended)
     chief.check(folders)
-    return f"{place.task.name} has done its part: steps {outcome.first_step} to {outcome.last_step}"
+    steps = "" if outcome.last_step is None else f": steps {outcome.first_step} to {outcome.last_step}"
+    return f"{place.task.name} has done its part{steps}"
 
 
 class _Chief:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
@@ -65,6 +66,4 @@ class Rendezvous:
                 os.utime(self._path)
 
     def _write(self, state: str, begun: float) -> None:
-        with open(f"{self._path}.tmp", "w", encoding="utf-8") as file:
-            json.dump({"state": state, "begun": begun}, file)
-        os.replace(f"{self._path}.tmp", self._path)
+        write_json(self._path, {"state": state, "begun": begun})

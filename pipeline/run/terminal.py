@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
+import io
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+
+# A pipe whose reader has left; a terminal that was closed; a descriptor that was never open.
+_GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 
 @contextlib.contextmanager
@@ -41,25 +46,52 @@ def quiet(log: str) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
 
     Yields:
-        What is left for us: the terminal.
+        What is left for us: the terminal. When nobody reads it any more, the work goes on, and the rest of what it
+        is told goes to the file.
     """
     atexit.register(_hide_teardown)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     out, err = os.dup(1), os.dup(2)
-    with open(log, "ab", buffering=0) as file, os.fdopen(os.dup(out), "w", encoding="utf-8") as terminal:
+    with open(log, "ab", buffering=0) as file, _open_terminal(os.dup(out), file.fileno()) as terminal:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
             yield terminal
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush()
             terminal.flush()
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
+
+
+class _Terminal(io.FileIO):
+    """The terminal as long as it is there; then the log."""
+
+    def __init__(self, fd: int, log: int) -> None:
+        super().__init__(fd, "wb")
+        self._log = log
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            os.dup2(self._log, self.fileno())
+            return super().write(data)
+
+
+def _open_terminal(fd: int, log: int) -> IO[str]:
+    return io.TextIOWrapper(io.BufferedWriter(_Terminal(fd, log)), encoding="utf-8", line_buffering=os.isatty(fd))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Nobody may read what was printed before.
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
 
 
 @contextlib.contextmanager
@@ -78,5 +110,5 @@ def _terminated_as_exit() -> Iterator[None]:
 
 def _hide_teardown() -> None:
     """TensorFlow prints ignored exceptions while the interpreter shuts down."""
-    sys.stderr.flush()
+    _flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -25,6 +25,8 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
+from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
@@ -159,7 +161,8 @@ def main() -> int:
     try:
         loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
         workdir = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
-        check_workdir(workdir)
+        check_workdir(workdir, "TFX_ESTIMATOR_WORKDIR")
+        loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
         folders = PipelineFolders(workdir, loaded.declaration.name)
         with only_run(folders):
             LocalRunner().run(prepare(loaded, folders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -50,24 +51,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tfx_estimator.pipeline.errors import TfxEstimatorError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except TfxEstimatorError as error:
+        _say(f"{PROG}: {error}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        _say(f"{PROG}: interrupted")
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        # The reader, `head` for example, has gone.
+        code = _BROKEN_PIPE
+    _drop_what_nobody_reads()
+    return code
+
+
+def _open_streams() -> None:
+    """Makes stdout and stderr fit to print to, whatever this process was started with."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # it was closed: the next file that is opened would take its number
+            os.dup2(null := os.open(os.devnull, os.O_RDWR), fd)
+            if null != fd:
+                os.close(null)
+            setattr(sys, name, os.fdopen(fd, "r" if name == "stdin" else "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 must not turn a message into a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    try:
-        code = _dispatch(arguments)
-        sys.stdout.flush()
-        return code
-    except TfxEstimatorError as error:
-        print(f"{PROG}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"{PROG}: interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader, `head` for example, has gone. What is still buffered must not fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+
+
+def _say(text: str) -> None:
+    # Nobody may be there to read it; the exit code says it as well.
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _drop_what_nobody_reads() -> None:
+    """What a closed pipe has left in a buffer must not fail again when Python ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -44,6 +44,24 @@ class Workdir:
         assert "Traceback" not in said
         return said
 
+    def run_unread(self, *args: str, seconds: float = 280) -> str:
+        """The same, with a reader that leaves after the first line, as `head -1` does.
+
+        Returns:
+            What the run printed to stderr.
+        """
+        command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
+            assert run.stdout
+            assert run.stdout.readline()
+            run.stdout.close()
+            try:
+                _, said = run.communicate(timeout=seconds)
+            finally:
+                run.kill()
+        assert run.returncode == 0, said
+        return said
+
     def summary(self, name: str) -> dict[str, Any]:
         """The results of the latest run that ended."""
         path = sorted((self.path / name / "logs").glob("*/summary.json"))[-1]

@@ -44,8 +44,10 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, numbe
     gone, alive = psutil.wait_procs(task, timeout=10)
     assert len(gone) == len(task), alive
 
-    # Fewer steps than are done would be another training; so the same number.
-    workdir.run("digits", *STEPS)
+    # Fewer steps than are done would be another training; so the same number. Whoever reads may leave meanwhile.
+    assert workdir.run_unread("digits", *STEPS) == ""
+    log = sorted((workdir.path / "digits" / "logs").glob("*/pipeline.log"))[-1].read_text()
+    assert f"TensorBoard   tensorboard --logdir {workdir.path}" in log
     results = workdir.summary("digits")
     assert results["training"]["first_step"] >= step
     assert results["training"]["last_step"] == 1000

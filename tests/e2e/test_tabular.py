@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,9 @@ def test_a_canned_estimator_is_trained_alike_by_one_device_and_by(tmp_path: Path
     for each, served in scores.items():
         assert measured[each]["last_step"] == 200, each
         assert measured[each]["restarts"] == 0, each
+        assert measured[each]["extra_steps"] == 0, each
+        # Nobody knows how many examples the batches of this input_fn hold.
+        assert "examples_per_second" not in measured[each], each
         assert measured[each]["eval_accuracy"] >= 0.9, each
         # Each example was evaluated, and once.
         assert measured[each]["eval_label/mean"] == pytest.approx(labels.mean(), abs=1e-6), each
@@ -60,6 +64,17 @@ def test_a_canned_estimator_is_trained_alike_by_one_device_and_by(tmp_path: Path
     alone = measured["alone"]["eval_average_loss"]
     assert measured[name]["eval_average_loss"] == pytest.approx(alone, abs=TOLERANCE)
     np.testing.assert_allclose(scores[name], scores["alone"], atol=TOLERANCE)
+
+    # As TFX's own components tell theirs, and each line once.
+    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", done.stderr)) == 2
+    assert (
+        len(
+            re.findall(
+                rf"training begins; the logs of its tasks: {re.escape(str(tmp_path))}\S+/training/\S+/logs", done.stderr
+            )
+        )
+        == 2
+    )
 
     assert _logs(models["alone"]) == ["chief-0"]
     assert _logs(models[name]) == tasks

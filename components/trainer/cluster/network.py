@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.log import get_logger
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 _OPEN = (
     "the ports of the training cluster are open, without authentication, to all who reach this machine: TensorFlow "

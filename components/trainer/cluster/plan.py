@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import Optional
@@ -21,12 +20,13 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
 )
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.log import get_logger
 
 # Of NVIDIA's driver: an entry for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 _Gpus = Optional[tuple[int, ...]]
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 def single_task(attempt: int) -> list[TaskSpec]:
@@ -83,11 +83,51 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
     return task_spec
 
 
-def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
+def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) -> Distribution:
+    """Finds out how many tasks train: those of somebody else's cluster, else those that are declared, or the default.
+
+    Args:
+        distribution: What was declared; `workers` and `ps` may be left out.
+        place: The cluster that TF_CONFIG describes; None where the tasks are started on this machine.
+
+    Returns:
+        The section, with `workers` and `ps`.
+
+    Raises:
+        DeclarationError: The cluster is not the declared one.
+    """
+    if place is None:
+        return distribution.resolved()
+    train = distribution.train
+    there = {kind: len(place.cluster.addresses.get(kind, ())) for kind in (CHIEF, WORKER, PS)}
+    workers = there[CHIEF] + there[WORKER]
+    wrong = []
+    if not train.is_cluster:
+        wrong.append(f"trainer.distribution.train.strategy is {train.strategy}")
+    elif bool(there[PS]) != train.takes("ps"):
+        wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
+    if train.workers and train.workers != workers:
+        wrong.append(f"workers is {train.workers}, and the cluster trains with {workers}")
+    if max(there.values()) > (most := train.__fields__["workers"].type_.le):
+        wrong.append(f"at most {most} tasks of a kind can be declared, and the cluster has {max(there.values())}")
+    if train.ps and train.ps != there[PS]:
+        wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
+    if place.task.type == EVALUATOR and not distribution.evaluator:
+        wrong.append("evaluator is false, and this task is one")
+    if wrong:
+        raise DeclarationError(
+            f"TF_CONFIG describes another cluster than trainer.distribution: {'; '.join(wrong)}",
+            expected="the same cluster in both",
+            todo="correct trainer.distribution, leave workers and ps out, or unset TF_CONFIG to start a cluster here",
+        )
+    return distribution.resolved(workers, there[PS])
+
+
+def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
     """This process's task in a cluster that somebody else started, and that TF_CONFIG describes.
 
     Args:
-        config: The cluster, and this task of it.
+        place: The cluster, and this task of it.
         distribution: What was declared.
         attempt: From 1.
 
@@ -97,28 +137,10 @@ def own_place(config: TfConfig, distribution: Distribution, attempt: int) -> lis
     Raises:
         DeclarationError: The cluster is not the declared one.
     """
-    train = distribution.train
-    there = {kind: len(config.cluster.addresses.get(kind, ())) for kind in (CHIEF, WORKER, PS)}
-    wrong = []
-    if not train.is_cluster:
-        wrong.append(f"trainer.distribution.train.strategy is {train.strategy}")
-    elif (PS in config.cluster.addresses) != (train.strategy == "parameter_server"):
-        wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
-    if train.workers and train.workers != there[CHIEF] + there[WORKER]:
-        wrong.append(f"workers is {train.workers}, and the cluster trains with {there[CHIEF] + there[WORKER]}")
-    if train.ps and train.ps != there[PS]:
-        wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
-    if config.task.type == EVALUATOR and not distribution.evaluator:
-        wrong.append("evaluator is false, and this task is one")
-    if wrong:
-        raise DeclarationError(
-            f"TF_CONFIG describes another cluster than trainer.distribution: {'; '.join(wrong)}",
-            expected="the same cluster in both",
-            todo="correct trainer.distribution, leave workers and ps out, or unset TF_CONFIG to start a cluster here",
-        )
-    gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(train.devices), WORKER: _declared_gpus(train.devices), PS: ()}
-    task = config.task
-    return [TaskSpec(task.type, task.index, attempt, tf_config=config.to_json(), gpus=gpus.get(task.type))]
+    devices = resolve_distribution(distribution, place).train.devices
+    gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(devices), WORKER: _declared_gpus(devices), PS: ()}
+    task = place.task
+    return [TaskSpec(task.type, task.index, attempt, tf_config=place.to_json(), gpus=gpus.get(task.type))]
 
 
 def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import logging
 import os
 import shutil
 from typing import Optional
@@ -12,14 +11,16 @@ import tensorflow as tf
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
 _INDEX = "model.ckpt-*.index"
 # A checkpoint that cannot be reached is not damaged.
 _OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "timed out", "cancelled")
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 class TrainingCheckpoints:
@@ -105,10 +106,7 @@ def _write_state(training_dir: str, paths: list[str]) -> None:
     """Names the checkpoints, newest last; relative to the folder, which is moved when training is done."""
     names = [os.path.basename(path) for path in paths]
     state = CheckpointState(model_checkpoint_path=names[-1], all_model_checkpoint_paths=names)
-    path = os.path.join(training_dir, "checkpoint")
-    with tf.io.gfile.GFile(f"{path}.tmp", "w") as file:
-        file.write(str(state))
-    tf.io.gfile.rename(f"{path}.tmp", path, overwrite=True)
+    write_whole(os.path.join(training_dir, "checkpoint"), str(state))
 
 
 def _state_is_readable(training_dir: str) -> bool:

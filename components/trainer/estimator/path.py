@@ -45,8 +45,8 @@ class EstimatorPath:
         distribution, task, progress = context.distribution, context.task, context.progress
         train, evaluate = _sections(distribution, task)
         tensorflow_fixes.apply()
-        if train.strategy == "parameter_server":
-            asynchronous_saves.apply(train.worker_count, asynchronous_saves.cell(task.stop_file))
+        if train.asynchronous:
+            asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.cell(task.stop_file))
         if (section := context.settings.trainer) and section.deterministic:
             tf.config.experimental.enable_op_determinism()
         if task.type == PROBE:
@@ -65,7 +65,7 @@ class EstimatorPath:
         spec = make_spec()
         if tf_config is not None:
             os.environ[_TF_CONFIG] = tf_config
-        synchronous = task.in_cluster and distribution.train.strategy == "multi_worker_mirrored"
+        synchronous = task.in_cluster and distribution.train.is_collective
         spec["estimator"] = distribute(
             spec["estimator"],
             *strategies,
@@ -109,8 +109,7 @@ def _shared_inputs(
     """The specs, with input_fns for the strategies."""
     train_spec, eval_spec = spec["train_spec"], spec["eval_spec"]
     if train is not None:
-        in_step = distribution.train.strategy != "parameter_server"
-        train_spec = train_spec._replace(input_fn=share(train_spec.input_fn, in_step))
+        train_spec = train_spec._replace(input_fn=share(train_spec.input_fn, not distribution.train.asynchronous))
     if evaluate is not None:
         eval_spec = eval_spec._replace(input_fn=share(eval_spec.input_fn, training=False))
     return {"train_spec": train_spec, "eval_spec": eval_spec}
@@ -156,7 +155,7 @@ def _train_and_evaluate(
 ) -> None:
     """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
     spec = measured(spec, task)
-    synchronous = distribution.train.strategy == "multi_worker_mirrored" and task.in_cluster
+    synchronous = distribution.train.is_collective and task.in_cluster
     if synchronous and spec["train_spec"].saving_listeners:
         raise UserCodeError(
             "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
@@ -164,10 +163,10 @@ def _train_and_evaluate(
             todo="do in a SessionRunHook what they do, or train with another strategy",
         )
     estimator: tf.estimator.Estimator = spec["estimator"]
-    stop = StopHook(task.stop_file, progress, alone=distribution.train.strategy != "parameter_server")
+    stop = StopHook(task.stop_file, progress, alone=not distribution.train.asynchronous)
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
     interval = estimator.config.save_checkpoints_steps
-    if task.type == WORKER and task.local and distribution.train.strategy == "parameter_server":
+    if task.type == WORKER and task.local and distribution.train.asynchronous:
         hook = asynchronous_saves.wait_hook(
             task.stop_file, interval, distribution.train.worker_count, spec["train_spec"].max_steps
         )

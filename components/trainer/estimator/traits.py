@@ -18,10 +18,9 @@ def traits(distribution: Distribution) -> PathTraits:
     train = distribution.train
     if not train.is_cluster:
         return PathTraits(exporter=CHIEF, needs_check=True)
-    asynchronous = train.strategy == "parameter_server"
     return PathTraits(
         exporter=EVALUATOR if distribution.evaluator else EXPORTER,
-        alone=frozenset({EVALUATOR, WORKER, PS} if asynchronous else {EVALUATOR}),
-        synchronous=not asynchronous,
+        alone=frozenset({EVALUATOR, WORKER, PS} if train.asynchronous else {EVALUATOR}),
+        synchronous=train.is_collective,
         needs_check=True,
     )

@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any
 
+from tfx_estimator.pipeline.files import write_json
+
 # What trains a declaration's own network or model_fn.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
@@ -38,9 +40,7 @@ class Job:
 
     def save(self, path: str) -> None:
         """Writes the job."""
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(self), file)
-        os.replace(f"{path}.tmp", path)
+        write_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str) -> Job:

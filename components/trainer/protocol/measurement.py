@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Optional
 
+from tfx_estimator.pipeline.files import write_json
+
 # The window, as JSON.
 MEASURE = "TFX_ESTIMATOR_MEASURE"
 _STARTED = ".started"
@@ -95,10 +97,7 @@ class TaskMeasurement:
 
     def save(self, folder: str) -> None:
         """Writes it, whole or not at all."""
-        path = os.path.join(folder, f"{self.task}.json")
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(self), file)
-        os.replace(f"{path}.tmp", path)
+        write_json(os.path.join(folder, f"{self.task}.json"), dataclasses.asdict(self))
 
     @classmethod
     def load_all(cls, folder: str) -> list[TaskMeasurement]:

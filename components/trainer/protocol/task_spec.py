@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.files import write_json
+
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 # Evaluates the last checkpoint and exports it, after a cluster that has no evaluator.
 EXPORTER = "exporter"
@@ -65,8 +67,7 @@ class TaskSpec:
 
     def save(self, path: str) -> None:
         """Writes the task_spec."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(self), file)
+        write_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str) -> TaskSpec:

@@ -12,9 +12,9 @@ def traits(distribution: Distribution) -> PathTraits:
 
     TensorFlow 2's coordinator takes a worker back; without a parameter server all start again.
     """
-    asynchronous = distribution.train.strategy == "parameter_server"
+    train = distribution.train
     return PathTraits(
         exporter=CHIEF,
-        alone=frozenset({WORKER, PS} if asynchronous else ()),
-        synchronous=distribution.train.is_cluster and not asynchronous,
+        alone=frozenset({WORKER, PS} if train.asynchronous else ()),
+        synchronous=train.is_collective,
     )

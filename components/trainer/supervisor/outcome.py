@@ -38,37 +38,39 @@ class Outcome:
     """What a supervised training came to.
 
     Args:
-        first_step: Global step that training started from; not 0 where it resumed.
-        last_step: Global step that it ended at.
+        first_step: Global step that training started from, 0 unless it resumed; None if no step was reported, as a
+            run_fn reports none.
+        last_step: Global step that it ended at; None if no step was reported.
         seconds: Wall time, start of the processes included.
-        examples_per_second: While steps were done; 0 where the batch size is not known.
+        examples_per_second: While steps were done; None if the batch size or the pace is not known.
         metrics: Of the last evaluation, by name.
         restarts: What went wrong on the way.
-        extra_steps: Beyond the declared ones: asynchronous workers end the step that they are in.
+        extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
     """
 
-    first_step: int
-    last_step: int
+    first_step: Optional[int]
+    last_step: Optional[int]
     seconds: float
-    examples_per_second: float
+    examples_per_second: Optional[float]
     metrics: dict[str, float]
     restarts: tuple[Restart, ...] = ()
-    extra_steps: int = 0
+    extra_steps: Optional[int] = None
     publishes: bool = True
 
     def properties(self) -> dict[str, float]:
-        """Returns the numbers that the model run's artifact carries."""
+        """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
         facts = {
-            "first_step": float(self.first_step),
-            "last_step": float(self.last_step),
-            "extra_steps": float(self.extra_steps),
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "extra_steps": self.extra_steps,
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
-            "restarts": float(sum(not restart.follows for restart in self.restarts)),
-            "lost_steps": float(sum(restart.lost_steps or 0 for restart in self.restarts)),
+            "restarts": sum(not restart.follows for restart in self.restarts),
+            "lost_steps": sum(restart.lost_steps or 0 for restart in self.restarts),
+            **{f"eval_{name}": value for name, value in self.metrics.items()},
         }
-        return {**facts, **{f"eval_{name}": value for name, value in self.metrics.items()}}
+        return {name: float(value) for name, value in facts.items() if value is not None}
 
     def history(self) -> str:
         """Returns the restarts as JSON, for the model run's artifact."""

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.pipeline.log import get_logger
 
 # What nobody waits to hear.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 class Report:
     """Sums up the events of all tasks and attempts.
 
     Args:
-        batch_size: Global, in examples; 0 where it is not known.
-        total_steps: To train; None where it is not known.
-        asynchronous: May tasks do more steps than that.
+        batch_size: Global, in examples; None if it is not known, as of another input_fn than the built-in one.
+        total_steps: To train; None if it is not known.
     """
 
-    def __init__(self, batch_size: int, total_steps: Optional[int], asynchronous: bool = False) -> None:
+    def __init__(self, batch_size: Optional[int], total_steps: Optional[int]) -> None:
         self._batch = batch_size
-        self._asynchronous = asynchronous
         self._total = total_steps
         self._started = time.monotonic()
         self._first: Optional[int] = None
-        self._last = 0
+        self._last: Optional[int] = None
         # Of the present attempt.
         self._steps: list[tuple[float, int]] = []
         self._rates: list[tuple[float, float]] = []
@@ -57,13 +55,13 @@ class Report:
             self._metrics = event["metrics"]
             # An earlier run may have done all steps.
             self._first = event["step"] if self._first is None else self._first
-            self._last = max(self._last, event["step"])
+            self._last = max(self._last or 0, event["step"])
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
         elif kind in _UNTOLD:
             return
         else:
             message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind}"
-        logger.info(message, extra={"progress": event})
+        logger.info(message)
 
     def restarted(self, restart: Restart) -> None:
         """Takes note of a restart.
@@ -87,17 +85,17 @@ class Report:
         """Sums up."""
         self._close_attempt()
         # Training had been done when this happened, and no step came after it.
-        self._resumed(self._last)
+        self._resumed(self._last or 0)
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)
         return Outcome(
-            self._first or 0,
+            self._first,
             self._last,
             time.monotonic() - self._started,
-            steps * self._batch / seconds if seconds > 0 else 0.0,
+            steps * self._batch / seconds if self._batch and seconds > 0 else None,
             self._metrics,
             tuple(self._restarts),
-            max(self._last - self._total, 0) if self._total and self._asynchronous else 0,
+            max(self._last - self._total, 0) if self._last is not None and self._total is not None else None,
             self.publishes,
         )
 
@@ -108,11 +106,10 @@ class Report:
         self._resumed(step)
         self._last = step
         self._steps.append((event["time"], step))
-        rate = self.steps_per_second() * self._batch
+        pace = self.steps_per_second()
         loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
-        speed = f", {rate:,.0f} examples/s" if rate else ""
-        told = {**event, "total": self._total, "examples_per_second": rate}
-        logger.info(f"step {step}/{self._total or '?'}{loss}{speed}", extra={"progress": told})
+        rate = f"{pace * self._batch:,.0f} examples/s" if self._batch else f"{pace:,.1f} steps/s"
+        logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}")
 
     def _resumed(self, step: int) -> None:
         """Notes what the restarts since the last step cost, at the last of them."""

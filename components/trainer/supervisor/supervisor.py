@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 import math
 import os
 import signal
@@ -40,6 +39,7 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
@@ -48,7 +48,7 @@ _PACE_SECONDS = 0.5
 _STOP_SECONDS = 60.0
 _CONSEQUENCE_SECONDS = 60.0
 
-logger = logging.getLogger("tfx_estimator.trainer")
+logger = get_logger("trainer")
 
 
 class Supervisor:
@@ -82,9 +82,7 @@ class Supervisor:
         # A module file has batches of its own, and may have steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(
-            built_in.global_batch_size if built_in else 0,
-            section.train_steps if section else _num_steps(job),
-            asynchronous=built_in is not None and self._distribution.train.strategy == "parameter_server",
+            built_in.global_batch_size if built_in else None, section.train_steps if section else _num_steps(job)
         )
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")

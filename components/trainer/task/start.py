@@ -7,7 +7,6 @@ long since run some.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import traceback
@@ -19,6 +18,8 @@ from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.user_source.frames import user_lines
 
 _PR_SET_PDEATHSIG = 1
 # What TensorFlow raises where another task has gone, or a port was taken.
@@ -109,13 +110,10 @@ def _write_error(path: str, error: BaseException) -> None:
         "where": "" if ours else _where(error),
         "peer": peer,
     }
-    with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-        json.dump(said, file)
-    os.replace(f"{path}.tmp", path)
+    write_json(path, said)
 
 
 def _where(error: BaseException) -> str:
-    """The last lines of the traceback that are neither TensorFlow's nor a library's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename] or list(frames)
-    return "".join(traceback.format_list(own[-3:])).rstrip()
+    """The last lines of the user's code; if it took no part, of all code."""
+    lines = user_lines(error) or traceback.format_tb(error.__traceback__)
+    return "".join(lines[-3:]).rstrip()

@@ -68,18 +68,42 @@ def test_an_error_of_ours_under_several_replicas_stays_one():
     assert _of_ours(theirs.value) is theirs.value
 
 
+@pytest.mark.parametrize("batch_size", [8, None])
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
-def test_steps_beyond_the_declared_ones_are_counted(last, extra):
+def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
     from tfx_estimator.components.trainer.protocol.events import Event
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
     from tfx_estimator.components.trainer.supervisor.report import Report
 
-    report = Report(batch_size=8, total_steps=50, asynchronous=True)
+    report = Report(batch_size, total_steps=50)
     for step in (0, last):
         report.hear(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
     properties = report.outcome().properties()
     assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
-    assert properties["examples_per_second"] == pytest.approx(8)
+    assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
+
+
+def test_what_is_not_known_of_a_training_is_not_told():
+    from tfx_estimator.components.trainer.protocol.events import Event
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.report import Report
+
+    chief = TaskSpec("chief", 0, 1)
+    # A run_fn reports no step.
+    run_fn = Report(batch_size=None, total_steps=50)
+    run_fn.hear(chief, {"event": Event.RUNNING})
+    assert set(run_fn.outcome().properties()) == {"train_seconds", "restarts", "lost_steps"}
+    # Nobody said how many steps to train.
+    endless = Report(batch_size=8, total_steps=None)
+    for step in (0, 10):
+        endless.hear(chief, {"event": Event.STEP, "step": step, "time": float(step)})
+    assert "extra_steps" not in endless.outcome().properties()
+    # One report is no pace.
+    short = Report(batch_size=8, total_steps=1)
+    short.hear(chief, {"event": Event.STEP, "step": 1, "time": 1.0})
+    properties = short.outcome().properties()
+    assert properties["last_step"] == 1
+    assert "examples_per_second" not in properties
 
 
 def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():

@@ -136,7 +136,7 @@ def _hold(source):
 
 def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
     source = _open(make_builder(), data_dir)
-    caplog.set_level("INFO", "tfx_estimator.data")
+    caplog.set_level("INFO", "absl.tfx_estimator.data")
     with _hold(source):
         other = threading.Thread(target=source.prepare)
         other.start()

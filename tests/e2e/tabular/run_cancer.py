@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from absl import logging
 from sklearn.datasets import load_breast_cancer
 from tfx.components import CsvExampleGen, SchemaGen, StatisticsGen, Transform
 from tfx.orchestration import metadata, pipeline
@@ -83,4 +84,6 @@ def main(folder: str, module_file: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
+    # As the local_runner.py of TFX's templates does.
+    logging.set_verbosity(logging.INFO)
     main(*sys.argv[1:])

@@ -30,6 +30,13 @@ def start(*arguments: str, cwd: Path = ROOT, **options) -> subprocess.CompletedP
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, **options)
 
 
+def start_shell(command: str) -> subprocess.CompletedProcess:
+    """Runs a line of a shell."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    options = {"capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, **options)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["validate", "mnist"], ["run", "--help"], ["show", "digits"]])
 def test_light_verbs_answer_at_once(arguments):
     best = float("inf")
@@ -144,6 +151,25 @@ def test_a_reader_that_goes_away_is_no_error():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(("closed", "code"), [((1,), 0), ((2,), 0), ((0, 1, 2), 0), ((1, 2), 2)])
+def test_a_stream_that_is_closed_from_the_start_is_no_error(closed, code):
+    arguments = ["validate", "mnist" if code == 0 else "nothing"]
+    redirections = " ".join(f"{fd}>&-" for fd in closed)
+    done = start_shell(f"{sys.executable} -m tfx_estimator {' '.join(arguments)} {redirections}")
+    assert done.returncode == code
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stdout.startswith("ok: mnist") is (1 not in closed)
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tfx_estimator", "show", "nothing"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=writer, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: größe\n", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "ascii"}
@@ -170,3 +196,23 @@ def test_ctrl_c_ends_with_130(tmp_path):
         _, text = child.communicate(timeout=30)
     assert child.returncode == 130
     assert text == "tfx-estimator: interrupted\n"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs", "file"])
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["run", "digits", "--workdir"], "--workdir"),
+        (["bench", "strategies", "digits", "--workdir"], "--workdir"),
+        (["bench", "strategies", "digits", "--output"], "--output"),
+        (["copy", "digits"], "FILE"),
+        (["schema"], "FILE"),
+    ],
+)
+def test_object_storage_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, arguments, option, scheme):
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, f"{scheme}://bucket/x.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert f"{option} {scheme}://bucket/x.yaml: this is an address" in said
+    assert f"name a path for {option}" in said
+    assert list(tmp_path.iterdir()) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 import pytest
 
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -25,3 +28,37 @@ def test_a_workdir_that_cannot_hold_a_run_is_refused_at_once(tmp_path, monkeypat
     assert text in said
     assert not {name for name in set(sys.modules) - loaded if name.startswith("tensorflow")}
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+CLUSTER = ["--set", "trainer.distribution.train={strategy: multi_worker_mirrored}"]
+
+
+def _as_worker(monkeypatch, count: int) -> None:
+    addresses = [f"localhost:{port}" for port in range(1, count + 1)]
+    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+def test_workers_that_are_left_out_are_counted_in_the_cluster_that_is_there(tmp_path, monkeypatch, capsys):
+    _as_worker(monkeypatch, 3)
+    batch = ["--set", "trainer.global_batch_size=128"]
+    assert main(["run", "digits", *CLUSTER, *batch, "--workdir", str(tmp_path / "runs")]) == 2
+    said = capsys.readouterr().err
+    assert "128 examples do not divide evenly among 3 workers" in said
+    assert "set it to 126 or 129" in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_batch_for_the_workers_that_are_there_is_no_mistake(monkeypatch):
+    from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
+    from tfx_estimator.components.trainer.cluster.tf_config import resolve
+    from tfx_estimator.pipeline.config import load
+
+    _as_worker(monkeypatch, 3)
+    # Odd: the two workers that are the default could not share it.
+    loaded = load("digits", [*CLUSTER[1:], "trainer.global_batch_size=129"])
+    resolved = resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ))
+    assert resolved.train.worker_count == 3
+    loaded.check_cluster(resolved)
+    with pytest.raises(DeclarationError, match="129 examples do not divide evenly among 2 workers"):
+        loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, None))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import logging
 import subprocess
 import sys
 
 import pytest
 
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.log import get_logger
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +40,36 @@ def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_p
     assert log.read_text() == "from python\nfrom c\n" or log.read_text() == "from c\nfrom python\n"
 
 
+def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
+    code = (
+        "import sys\n"
+        "from rich.console import Console\n"
+        "from tfx_estimator.pipeline.run.console import View\n"
+        "from tfx_estimator.pipeline.run.terminal import quiet\n"
+        "with quiet(sys.argv[1]) as terminal:\n"
+        "    view = View(Console(file=terminal, width=200))\n"
+        "    view.warn('read')\n"
+        "    sys.stdin.readline()\n"
+        "    for number in range(1000):\n"
+        "        view.warn(f'unread {number}')\n"
+        "    view.close()\n"
+        "print('done', file=sys.stderr)\n"
+    )
+    log = tmp_path / "run.log"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout.readline().split() == ["warning", ":", "read"]
+        child.stdout.close()
+        _, said = child.communicate("go on\n", timeout=30)
+    assert (child.returncode, said) == (0, "done\n")
+    assert [line.split()[-1] for line in log.read_text().splitlines()] == [str(number) for number in range(1000)]
+
+
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 
@@ -51,7 +81,7 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeyp
         view = console.View(Console(file=file, width=200))
         try:
             view.node_started("Trainer", 6, 9)
-            logging.getLogger("tfx_estimator.trainer").info("step 5/10, loss 0.5000")
+            get_logger("trainer").info("step 5/10, loss 0.5000")
             view.node_ended(NodeRun("Trainer", "ran", 1.25, 4))
         finally:
             view.close()

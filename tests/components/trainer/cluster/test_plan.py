@@ -188,3 +188,24 @@ def test_a_task_sees_what_it_is_ordered_to(tmp_path, gpus, allotted, expected):
     )
     assert told.returncode == 0, told.stderr
     assert told.stdout == f"visible: {expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("train", "cluster", "workers", "servers"),
+    [
+        (MWMS, {"worker": ["a:1", "b:1", "c:1"]}, 3, 0),
+        (SERVED, {"chief": ["a:1"], "worker": ["b:1", "c:1", "d:1"], "ps": ["e:1", "f:1", "g:1"]}, 4, 3),
+        (MWMS, None, 2, 0),
+        (SERVED, None, 2, 1),
+        ({"strategy": "mirrored"}, None, 1, 0),
+    ],
+)
+def test_how_many_tasks_train_is_read_from_the_cluster_that_is_there(train, cluster, workers, servers):
+    task = {"type": "worker", "index": 1}
+    place = read(json.dumps({"cluster": cluster, "task": task})) if cluster else None
+    declared = Distribution.parse_obj({"train": train})
+    resolved = plan.resolve_distribution(declared, place)
+    assert (resolved.train.worker_count, resolved.train.ps_count) == (workers, servers)
+    # A declaration of its own, that says the same again.
+    again = Distribution.parse_obj(json.loads(resolved.json()))
+    assert plan.resolve_distribution(again, place) == resolved

@@ -1,0 +1,49 @@
+"""What each tf.distribute strategy is. Nowhere else is a strategy told by its name: ask the declaration's section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
+
+
+@dataclass(frozen=True)
+class Nature:
+    """What is true of one strategy, whatever is declared of it.
+
+    Args:
+        in_step: All replicas take part in each step, which updates the weights once.
+        asynchronous: Each worker updates the weights at its own pace, on parameter servers.
+        is_cluster: Its tasks are several processes.
+        on_devices: Its replicas are devices of one process.
+        options: Keys of the section that not every strategy takes, and this one does.
+    """
+
+    in_step: bool = False
+    asynchronous: bool = False
+    is_cluster: bool = False
+    on_devices: bool = False
+    options: tuple[str, ...] = ()
+
+    @property
+    def distributes(self) -> bool:
+        """May there be several replicas."""
+        return self.in_step or self.asynchronous
+
+
+NATURES: dict[str, Nature] = {
+    "one_device": Nature(),
+    "mirrored": Nature(in_step=True, on_devices=True, options=("cross_device_ops", "num_packs")),
+    "central_storage": Nature(in_step=True, on_devices=True),
+    "multi_worker_mirrored": Nature(
+        in_step=True, is_cluster=True, options=("workers", "communication", "bytes_per_pack", "timeout_seconds")
+    ),
+    "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps")),
+    "tpu": Nature(in_step=True, options=("tpu",)),
+}
+
+
+def taking(option: str) -> tuple[str, ...]:
+    """The strategies that take an option; none for one that all of them take."""
+    return tuple(name for name, nature in NATURES.items() if option in nature.options)

@@ -1,0 +1,46 @@
+"""The lines of the user's own code in the traceback of an error."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from typing import Optional
+
+from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
+
+_INSTALLED = ("site-packages", "dist-packages")
+# Made of the user's functions by TensorFlow, which tells of their own lines in the error's text.
+_GENERATED = "__autograph_generated"
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An error and what caused it, latest first."""
+    chain: list[BaseException] = []
+    cause: Optional[BaseException] = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return chain
+
+
+def user_lines(error: BaseException) -> list[str]:
+    """Finds the lines that are neither a library's nor this project's, behind an error and what caused it.
+
+    Args:
+        error: With its traceback.
+
+    Returns:
+        As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
+    """
+    frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
+    return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+
+
+def _is_users(file: str) -> bool:
+    libraries = (sysconfig.get_paths()["stdlib"], str(package_parent() / PROJECT))
+    return (
+        not any(file.startswith(os.path.join(folder, "")) for folder in libraries)
+        and not any(name in file for name in (*_INSTALLED, _GENERATED))
+        and os.path.exists(file)
+    )

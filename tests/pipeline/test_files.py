@@ -1,0 +1,51 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.pipeline.files import write_json, write_whole
+
+pytestmark = pytest.mark.unit
+
+PRODUCT = ("pipeline", "components", "model_fn", "data")
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "größe.json"
+    write_json(file, {"size": "ß"}, indent=2)
+    write_whole(str(file), "ü")
+    assert file.read_bytes() == "ü".encode()
+    write_whole(file, b"\x00\xff")
+    assert file.read_bytes() == b"\x00\xff"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+    file = tmp_path / "file"
+    write_whole(file, "before")
+    code = (
+        "import resource, signal, sys\n"
+        "from tfx_estimator.pipeline.files import write_whole\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "write_whole(sys.argv[1], b'x' * 5000)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", code, str(file)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "File too large" in done.stderr
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_no_part_of_the_product_renames_a_file_into_place_by_itself():
+    allowed = {"pipeline/files.py", "components/trainer/protocol/stop.py"}  # there the first word counts
+    files = [file for folder in PRODUCT for file in (ROOT / folder).glob("**/*.py")]
+    found = {str(file.relative_to(ROOT)) for file in files if "os.replace(" in file.read_text(encoding="utf-8")}
+    assert found <= allowed

@@ -1,0 +1,45 @@
+"""The project's log, where nobody but TFX has set up logging."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.root import ROOT
+
+pytestmark = pytest.mark.unit
+
+# TFX's components say something through absl before any of ours does.
+SCRIPT = """
+from absl import logging
+{setup}
+logging.info("Running pipeline")
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor.report import Report
+report = Report(None, 10)
+for step in (0, 10):
+    report.hear(TaskSpec("chief", 0, 1), {{"event": Event.STEP, "step": step, "time": float(step)}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "shown"),
+    [
+        ("logging.set_verbosity(logging.INFO)", True),
+        ("logging.use_absl_handler(); logging.set_verbosity(logging.INFO)", True),
+        ("logging.set_verbosity(logging.WARNING)", False),
+    ],
+)
+def test_training_is_told_as_tfx_tells_its_own(setup, shown):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    code = SCRIPT.format(setup=setup)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if "before flag parsing" not in line]
+    # Each once.
+    told = ["Running pipeline", "step 0/10", "step 10/10, 1.0 steps/s"] * shown
+    assert len(lines) == len(told)
+    assert all(line.endswith(end) for line, end in zip(lines, told))

@@ -1,0 +1,92 @@
+"""Which lines of a traceback are the user's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.user_source.frames import user_lines
+
+pytestmark = pytest.mark.unit
+
+# A library, and then this project, lie between the user's code and the error.
+MODULE = """
+import json
+
+from tfx_estimator.pipeline.config import load
+
+
+def read():
+    return json.loads("{")
+
+
+def declare():
+    return load("nothing")
+
+
+def again():
+    try:
+        read()
+    except ValueError as error:
+        raise RuntimeError("not read") from error
+"""
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> ModuleType:
+    """A module of the user's."""
+    path = tmp_path / "users.py"
+    path.write_text(MODULE)
+    spec = importlib.util.spec_from_file_location("users", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _raised(function) -> Exception:
+    try:
+        function()
+    except Exception as error:
+        # Without this file's own frame, which is not a library's either.
+        return error.with_traceback(error.__traceback__.tb_next)
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"), [("read", ["read"]), ("declare", ["declare"]), ("again", ["again", "read", "again"])]
+)
+def test_only_lines_of_the_users_files_are_told(users, name, lines):
+    told = user_lines(_raised(getattr(users, name)))
+    found = [line.split(", in ")[1].split("\n")[0] for line in told]
+    # The cause first: `read` was called by `again`, which then raised.
+    assert found == lines
+    assert all(f'File "{users.__file__}"' in line for line in told)
+
+
+def test_an_error_of_a_library_alone_has_none():
+    assert user_lines(_raised(lambda: json.loads("{")).with_traceback(None)) == []
+
+
+def test_the_pipeline_and_a_task_tell_of_the_same_lines(users):
+    from tfx_estimator.components.trainer.task.start import _where
+
+    error = _raised(users.read)
+    where = _where(error)
+    assert where == "".join(user_lines(error)).rstrip()
+    assert where in str(explain(error, "Trainer", "run.log"))
+    assert "json" not in where.replace("json.loads", "")
+
+
+def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
+    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.task.start import _where
+
+    error = _raised(lambda: Job.load(str(tmp_path / "job.json")))
+    assert "job.py" in _where(error.with_traceback(error.__traceback__.tb_next))
