@@ -200,7 +200,7 @@ def is_needed(
     folder: Path, distribution: dict[str, Any] | None, functions: dict[str, str], declared: Any = None
 ) -> bool:
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.replica_check.check import is_needed
+    from tfx_estimator.components.trainer.replica_check.verdict import is_needed
     from tfx_estimator.components.trainer.settings import Settings
 
     settings = Settings(distribution_section=distribution, declaration=declared)
