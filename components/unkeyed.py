@@ -39,7 +39,7 @@ class UnkeyedDriver(base_driver.BaseDriver):
 
 
 def unkeyed_property(node: Optional[pipeline_pb2.PipelineNode], exec_properties: Mapping[str, Any], name: str) -> str:
-    """Returns the value of a blanked property.
+    """Returns the value of a blanked property; empty if there is none.
 
     Args:
         node: `pipeline_node` of the executor's context; None where a runner has none, and so no driver either.
@@ -47,5 +47,5 @@ def unkeyed_property(node: Optional[pipeline_pb2.PipelineNode], exec_properties:
         name: Of the property.
     """
     if node is None:
-        return str(exec_properties[name])
+        return str(exec_properties.get(name) or "")
     return node.parameters.parameters[name].field_value.string_value
