@@ -10,8 +10,8 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Execution property: JSON of the settings that decide the model. Also the entry of `custom_config` by which the built-in
-# trainer_fn, and no other, is told all of them.
+# Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
+# trainer_fn alone.
 SETTINGS_KEY = "tfx_estimator"
 # JSON of the other settings. The driver blanks it, so that it is no part of TFX's cache key: see `components.unkeyed`.
 OPERATION_KEY = "tfx_estimator_operation"

@@ -51,16 +51,25 @@ def hash_sources(sources: Mapping[str, bytes]) -> str:
 
 def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
     """Returns what `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
-    targets = [target] if isinstance(target, str) else target
-    found = (item for each in targets for item in follow_imports(each, search_paths))
+    found = follow_imports(target, search_paths)
     return {module.name: _meaning(data) if is_project(module) else data for module, data in found}
 
 
-def follow_imports(target: str, search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
+def find_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> list[Module]:
+    """Returns the modules that `fingerprint_source` hashes. Arguments and errors are the same."""
+    return [module for module, _ in follow_imports(target, search_paths)]
+
+
+def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
     """Yields the modules that `fingerprint_source` hashes, with their bytes. Arguments and errors are the same."""
+    seen: set[str] = set()
+    for each in [target] if isinstance(target, str) else target:
+        yield from _follow(each, search_paths, seen)
+
+
+def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = _root(target, search_paths)
     waiting = [module, *(parent for parent in _parents(module.name, paths) if _is_followed(parent))]
-    seen: set[str] = set()
     while waiting:
         module = waiting.pop()
         if module.name in seen:

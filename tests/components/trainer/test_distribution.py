@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -160,7 +159,7 @@ def channels():
 @pytest.mark.unit
 def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config.distribution import Distribution
 
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
@@ -168,16 +167,10 @@ def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     section = {"train": WORKERS, "evaluator": True, "max_restarts": 1}
     for given in (section, Distribution.parse_obj(section)):
         trainer = Trainer(**channels(), distribution=given, settings=Settings(stall_timeout=9.0))
-        config = json.loads(trainer.exec_properties["custom_config"])
-        settings = Settings.from_dict(config[SETTINGS_KEY])
+        settings = Settings.of(trainer.exec_properties)
         assert settings.distribution == Distribution.parse_obj(section)
         assert settings.stall_timeout == 9.0
-    assert (
-        Settings.from_dict(
-            json.loads(Trainer(**channels()).exec_properties["custom_config"])[SETTINGS_KEY]
-        ).distribution
-        == Distribution()
-    )
+    assert Settings.of(Trainer(**channels()).exec_properties).distribution == Distribution()
 
 
 @pytest.mark.unit
@@ -186,13 +179,13 @@ def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     [
         ({"train": {"strategy": "mirored"}}, "did you mean `mirrored`?"),
         ({"train": {"strategy": "mirrored", "worker": 2}}, "did you mean `workers`?"),
-        ({"strategy": "mirrored"}, "did you mean `trainer.distribution.train.strategy`?"),
+        ({"strategy": "mirrored"}, "did you mean `train.strategy`?"),
         ({"train": {"strategy": "mirrored", "workers": 2}}, "the strategy mirrored takes no workers"),
-        ({"train": MIRRORED, "evaluator": True}, "trainer.distribution.evaluator"),
+        ({"train": MIRRORED, "evaluator": True}, "  evaluator: True\n"),
         ({"train": WORKERS, "sharding": "file"}, "it is for the built-in input_fn"),
-        ({"train": {"workers": "two"}}, "text is no number"),
+        ({"train": {"workers": "two"}}, "a str is no number"),
         ({1: 2}, "unknown key `1`"),
-        ("mirrored", "1 problem"),
+        ("mirrored", "Trainer(distribution=…) is 'mirrored'"),
     ],
 )
 def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told):
