@@ -17,8 +17,8 @@ from tfx.proto.orchestration import driver_output_pb2, pipeline_pb2
 class UnkeyedDriver(base_driver.BaseDriver):
     """Blanks properties before TFX looks for cached outputs; a component's own subclass names them.
 
-    The execution in ML Metadata keeps what the pipeline declared. Not every runner has drivers (Kubeflow Pipelines runs
-    TFX's own only): there the properties are part of the key.
+    An execution that ran has them blank in ML Metadata. Not every runner has drivers (Kubeflow Pipelines runs TFX's own
+    only): there the properties are part of the key.
 
         class Driver(UnkeyedDriver):
             UNKEYED = ("location",)
@@ -39,7 +39,7 @@ class UnkeyedDriver(base_driver.BaseDriver):
 
 
 def unkeyed_property(node: Optional[pipeline_pb2.PipelineNode], exec_properties: Mapping[str, Any], name: str) -> str:
-    """Returns the value of a blanked property.
+    """Returns the value of a blanked property; empty if there is none.
 
     Args:
         node: `pipeline_node` of the executor's context; None where a runner has none, and so no driver either.
@@ -47,5 +47,5 @@ def unkeyed_property(node: Optional[pipeline_pb2.PipelineNode], exec_properties:
         name: Of the property.
     """
     if node is None:
-        return str(exec_properties[name])
+        return str(exec_properties.get(name) or "")
     return node.parameters.parameters[name].field_value.string_value

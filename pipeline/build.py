@@ -20,16 +20,15 @@ from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
-from tfx_estimator.components.trainer.settings import Settings, announce, keyed
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
-
-_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn:trainer_fn"
 
 
 def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_paths: Sequence[str] = ()) -> Pipeline:
@@ -46,7 +45,6 @@ def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_p
     Raises:
         DataError: The data set cannot be opened.
     """
-    announce(declaration)
     source = open_source(declaration.data)
     image_shape = source.info.image_shape
     trainer, transform = declaration.trainer, declaration.transform
@@ -59,19 +57,18 @@ def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_p
         statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=_product(image_shape)
     )
 
-    preprocessing_fn = expand("transform.preprocessing_fn", transform.preprocessing_fn or "standardize")
     transform_graph = Transform(
         examples=examples,
         schema=schema.outputs["schema"],
         module_file=transform.module_file,
-        preprocessing_fn=None if transform.module_file else _dotted(preprocessing_fn),
+        preprocessing_fn=None if transform.module_file else transform.target.replace(":", "."),
         # The trainer applies the graph to its batches: rewriting every image as floats would cost four times the space.
         materialize=False,
         disable_statistics=True,
         custom_config={
             "image_shape": list(image_shape),
             # TFX's cache key sees a function's name only.
-            "source": fingerprint_source(transform.module_file or preprocessing_fn, search_paths),
+            "source": fingerprint_source(transform.target, search_paths),
         },
     )
     # Nothing trains on examples that did not pass.
@@ -82,15 +79,16 @@ def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_p
         transform_graph=transform_graph.outputs["transform_graph"],
         schema=schema.outputs["schema"],
         module_file=trainer.module_file,
-        trainer_fn=None if trainer.module_file else _dotted(_TRAINER_FN),
+        trainer_fn=None if trainer.module_file else BUILT_IN_TRAINER_FN,
         train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps),
         eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
         settings=Settings(
-            # What does not change the model must not miss the cache.
-            declaration=keyed(declaration),
+            start_timeout=trainer.start_timeout,
+            stall_timeout=trainer.stall_timeout,
+            declaration={"trainer": trainer.dict()},
             image_shape=image_shape,
             label_names=source.info.label_names,
-            source=_trainer_source(declaration, search_paths),
+            source=fingerprint_source(declared_code(trainer), search_paths),
         ),
     )
 
@@ -173,17 +171,6 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
         metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],
     )
-
-
-def _trainer_source(declaration: Declaration, search_paths: Sequence[str]) -> str:
-    """Fingerprint of all that decides what is trained."""
-    target = declaration.trainer.module_file or expand("trainer.model", declaration.trainer.model or "")
-    return fingerprint_source(target, search_paths) + fingerprint_source(_TRAINER_FN, search_paths)
-
-
-def _dotted(target: str) -> str:
-    """`package.module:function` as TFX writes it."""
-    return target.replace(":", ".")
 
 
 def _product(shape: Sequence[int]) -> int:

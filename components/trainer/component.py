@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
+from absl import logging
 from tfx import types
 from tfx.components.trainer import component as tfx_trainer
-from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
+from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import trainer_pb2
 
-from tfx_estimator.components.trainer.distribution_argument import read_distribution
+from tfx_estimator.components.trainer.contract import Contract, find_contract
+from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
 from tfx_estimator.components.trainer.executor import Executor
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.source import deciding_code
+from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+
+class Driver(UnkeyedDriver):
+    """Keeps deadlines, restarts and logging out of the cache key."""
+
+    UNKEYED = (OPERATION_KEY,)
 
 
 class Trainer(tfx_trainer.Trainer):
@@ -50,23 +59,26 @@ class Trainer(tfx_trainer.Trainer):
         schema: Channel of `standard_artifacts.Schema`.
         base_model: Channel of the `standard_artifacts.Model` to start from.
         hyperparameters: Channel of `standard_artifacts.HyperParameters`.
-        module_file: Path of a TFX module file.
+        module_file: Path of a TFX module file. This and the next five may be a RuntimeParameter, as of TFX's Trainer.
         run_fn: Dotted path of a `run_fn(fn_args)`.
         trainer_fn: Dotted path of a `trainer_fn(fn_args, schema)`.
         train_args: Splits and steps of training.
         eval_args: Splits and steps of evaluation.
-        custom_config: Further entries of `fn_args.custom_config`.
-        custom_executor_spec: TFX's executor of a trainer_fn or of a run_fn: this Trainer's own takes its place.
+        custom_config: `fn_args.custom_config`.
+        custom_executor_spec: TFX's executor of a trainer_fn or of a run_fn: it says which of the two a module file is
+            for, and this Trainer's own takes its place. None is the run_fn, if there is one.
         distribution: The section `trainer.distribution` of a declaration: strategies, evaluator, restarts. None trains
             on one device.
         settings: Deadlines, and the declaration; None takes the defaults.
 
     Raises:
-        DeclarationError: The distribution is wrong, or there are two of it; or the executor is another one.
+        DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; or the
+            executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
 
+    DRIVER_CLASS = Driver
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
     def __init__(
@@ -77,25 +89,25 @@ class Trainer(tfx_trainer.Trainer):
         schema: Optional[types.BaseChannel] = None,
         base_model: Optional[types.BaseChannel] = None,
         hyperparameters: Optional[types.BaseChannel] = None,
-        module_file: Optional[str] = None,
-        run_fn: Optional[str] = None,
-        trainer_fn: Optional[str] = None,
-        train_args: Optional[trainer_pb2.TrainArgs] = None,
-        eval_args: Optional[trainer_pb2.EvalArgs] = None,
-        custom_config: Optional[dict[str, Any]] = None,
+        module_file: Optional[Union[str, RuntimeParameter]] = None,
+        run_fn: Optional[Union[str, RuntimeParameter]] = None,
+        trainer_fn: Optional[Union[str, RuntimeParameter]] = None,
+        train_args: Optional[Union[trainer_pb2.TrainArgs, RuntimeParameter]] = None,
+        eval_args: Optional[Union[trainer_pb2.EvalArgs, RuntimeParameter]] = None,
+        custom_config: Optional[Union[dict[str, Any], RuntimeParameter]] = None,
         custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
         settings: Optional[Settings] = None,
     ) -> None:
-        _check_executor(custom_executor_spec)
+        contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec)
         settings = settings or Settings()
         if distribution is not None:
             settings = _with_distribution(settings, distribution)
-        dotted = trainer_fn or run_fn
-        if not settings.source and isinstance(dotted, str):
-            module, _, name = dotted.rpartition(".")
-            settings = dataclasses.replace(settings, source=fingerprint_source(f"{module}:{name}", sys.path))
+        if settings.declaration is None:
+            check_contract(settings.distribution, contract)
+        source = settings.source or _fingerprint(contract)
+        settings = dataclasses.replace(settings, path=settings.path or contract.path, source=source)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,
@@ -108,8 +120,9 @@ class Trainer(tfx_trainer.Trainer):
             trainer_fn=trainer_fn,
             train_args=train_args,
             eval_args=eval_args,
-            custom_config={**(custom_config or {}), SETTINGS_KEY: settings.to_dict()},
+            custom_config=custom_config,
         )
+        self.spec.exec_properties.update(settings.to_properties())
 
 
 def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any], Distribution]) -> Settings:
@@ -122,15 +135,13 @@ def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any]
     return dataclasses.replace(settings, distribution_section=read_distribution(distribution).dict())
 
 
-def _check_executor(spec: Optional[executor_spec.ExecutorSpec]) -> None:
-    """Pipelines with a trainer_fn name TFX's Executor, as its own default calls a run_fn."""
-    if spec is None:
-        return
-    known = (tfx_executor.Executor, tfx_executor.GenericExecutor, Executor)
-    named = getattr(spec, "executor_class", None)
-    if named not in known:
-        raise DeclarationError(
-            f"custom_executor_spec names {getattr(named, '__name__', type(spec).__name__)}",
-            expected="none: this Trainer's own executor supervises the training",
-            todo="remove it, or use tfx.components.Trainer for that executor",
-        )
+def _fingerprint(contract: Contract) -> str:
+    """Of the user's code, and of our own that decides the model."""
+    own = deciding_code(contract.path)
+    if contract.target:
+        try:
+            return fingerprint_source([contract.target, *own])
+        except DeclarationError as error:
+            # TFX needs the module when it trains, and perhaps elsewhere, not here.
+            logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
+    return fingerprint_source(own)

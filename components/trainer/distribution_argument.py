@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import numbers
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from pydantic.v1 import ValidationError
 
+from tfx_estimator.components.trainer.contract import Contract
+from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
+from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategy_checks import check_own_input, check_strategies
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
 _PATH = ("trainer", "distribution")
+_FORM = '{"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}'
+_EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
+# What a YAML file calls it, and what Python does.
+_IN_PYTHON = (
+    (r"\btrainer\.distribution\.?", ""),
+    (r"--set \S+\.(\w+)=null", r'"\1"'),
+    (r"remove the line", "leave it out"),
+    (r"put its keys in lines of their own, indented", "give a dict"),
+    (r"put it in quotes, as YAML reads it as something else", "give a str"),
+    (r"write it without quotes, in digits", "give a number"),
+    (r"\btrue\b", "True"),
+    (r"\bfalse\b", "False"),
+    (r"\bnull\b", "None"),
+    (r"\ba mapping\b", "a dict"),
+    (r"\bsection\b", "dict"),
+    (r"\btext is no\b", "a str is no"),
+    (r"\bno text\b", "no str"),
+)
 
 
 def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribution:
@@ -28,26 +54,82 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    problems: list[Problem] = []
-    section = given if isinstance(given, Distribution) else None
-    if section is None:
-        values = _plain(given)
+    if isinstance(given, Distribution):
+        section = given
+    else:
+        if not isinstance(given, Mapping):
+            raise _not_plain(given, "")
+        values = _plain(given, "")
         try:
             section = Distribution.parse_obj(values)
         except ValidationError as error:
             whole = {_PATH[0]: {_PATH[1]: values}}
-            for item in error.errors():
-                location = tuple(part for part in item["loc"] if part != "__root__")
-                problems.append(explain({**item, "loc": (*_PATH, *location)}, whole, lambda path: ""))
-    if section is not None:
-        problems += [*check_strategies(section), *check_own_input(section)]
-    if section is None or problems:
-        count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-        text = "\n\n".join(f"  {problem}".replace("\n", "\n  ") for problem in problems)
-        raise DeclarationError(f"Trainer(distribution=…) has {count}\n\n{text}")
+            items = ({**item, "loc": (*_PATH, *item["loc"])} for item in error.errors())
+            raise _error([explain(item, whole, lambda path: "") for item in items]) from None
+    if problems := [*check_strategies(section), *check_own_input(section)]:
+        raise _error(problems)
     return section
 
 
-def _plain(value: Any) -> Any:
+def check_contract(distribution: Distribution, contract: Contract) -> None:
+    """Checks what the user's function makes of the distribution.
+
+    Args:
+        distribution: What was declared.
+        contract: What is called.
+
+    Raises:
+        DeclarationError: It is a run_fn, and cannot be given that; or there are two functions that could be meant.
+    """
+    nothing = distribution.train.strategy == distribution.eval.strategy == "one_device"
+    if contract.path != RUN_FN or nothing:
+        return
+    run_fn = read_run_fn(contract.target) if contract.target else RunFn()
+    named = f'name it: trainer_fn="{run_fn.trainer_fn}"'
+    if contract.has_both:
+        raise DeclarationError(
+            f"Trainer(distribution=…): {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
+            expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
+            todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
+        )
+    if problems := list(check_run_fn(distribution, run_fn, named if run_fn.trainer_fn else "")):
+        raise _error(problems)
+
+
+def _error(problems: Sequence[Problem]) -> DeclarationError:
+    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+    text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
+    return DeclarationError(f"Trainer(distribution=…) has {count}\n\n{text}")
+
+
+def _in_python(problem: Problem) -> Problem:
+    fields = {name: getattr(problem, name) for name in ("path", "what", "expected", "todo", "value")}
+    for pattern, word in _IN_PYTHON:
+        fields = {name: re.sub(pattern, word, text) for name, text in fields.items()}
+    return dataclasses.replace(problem, **fields)
+
+
+def _plain(value: Any, path: str) -> Any:
     """As YAML would have it."""
-    return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    if isinstance(value, Section):
+        return value.dict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, path) for item in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, numbers.Real):  # NumPy's
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    raise _not_plain(value, path)
+
+
+def _not_plain(value: Any, path: str) -> DeclarationError:
+    """For example of a tf.distribute strategy, which could not be handed to a process that is not there yet."""
+    kind = type(value)
+    told = repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
+    return DeclarationError(
+        f"Trainer(distribution=…){f': {path}' if path else ''} is {told}",
+        expected=f"a dict such as {_FORM}",
+        todo="name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu",
+    )

@@ -17,9 +17,10 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.unkeyed import unkeyed_property
 
 
 class Executor(base_executor.BaseExecutor):
@@ -36,7 +37,7 @@ class Executor(base_executor.BaseExecutor):
         Args:
             input_dict: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
             output_dict: `model` and `model_run`.
-            exec_properties: As of `tfx.components.Trainer`; `custom_config` holds the settings.
+            exec_properties: As of `tfx.components.Trainer`, and the settings: see `settings.py`.
 
         Raises:
             TrainingError: A task failed or stalled, or there is no whole model at the end.
@@ -47,7 +48,9 @@ class Executor(base_executor.BaseExecutor):
         model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
         training_dir = training_folder.locate(model_run.uri, input_dict, exec_properties)
         fileio.makedirs(training_dir)
-        settings = Settings.of(exec_properties).resolved()
+        node = self._context.pipeline_node if self._context else None
+        operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
+        settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),
             outputs=artifact_utils.jsonify_artifact_dict(output_dict),
@@ -71,7 +74,7 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _write_declaration(training_dir: str, settings: Settings) -> None:
-    """Stores the resolved declaration beside the checkpoints."""
+    """Stores the resolved section `trainer` of the declaration beside the checkpoints."""
     if settings.declaration is not None:
         with fileio.open(os.path.join(training_dir, "declaration.json"), "w") as file:
             file.write(json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n")

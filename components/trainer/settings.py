@@ -4,49 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Under this key the settings travel in TFX's `custom_config`.
+# Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
+# trainer_fn alone.
 SETTINGS_KEY = "tfx_estimator"
-# TFX's cache key covers all that a component is told, so what must not miss the cache goes through the environment.
-RESOLVED = "TFX_ESTIMATOR_RESOLVED"
-_OPERATIONAL = {
-    "start_timeout",
-    "stall_timeout",
-    "log_every_steps",
-    "keep_checkpoint_max",
-    "intra_op_threads",
-    "max_restarts",
-    "network",
-    "timeout_seconds",
-    "start_delay_secs",
-    "throttle_secs",
-}
+# JSON of the other settings. The driver blanks it, so that it is no part of TFX's cache key: see `components.unkeyed`.
+OPERATION_KEY = "tfx_estimator_operation"
+# Values of `Settings.path`.
+ESTIMATOR, RUN_FN = "estimator", "run_fn"
+_PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
+
+_OPERATIONAL = {"operational": True}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Deadlines, and what the built-in trainer_fn trains.
+    """Deadlines, and what is trained how.
 
     Args:
         start_timeout: Seconds until a task's first sign of progress.
         stall_timeout: Seconds without any progress.
-        declaration: What decides the model in the resolved declaration: see `keyed`; None where the Trainer stands in
-            a pipeline of somebody else's.
+        declaration: Holds the section `trainer` of a declaration; None in a pipeline of somebody else's.
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
-        source: Fingerprint of the trained source code. TFX's own cache key sees only the name of a dotted path.
+        source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
+            dotted path.
         path: The way of training: `estimator`, `run_fn`; empty leaves it to the functions that there are.
     """
 
-    start_timeout: float = 300.0
-    stall_timeout: float = 600.0
+    start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
+    stall_timeout: float = dataclasses.field(default=600.0, metadata=_OPERATIONAL)
     declaration: Optional[dict[str, Any]] = None
     distribution_section: Optional[dict[str, Any]] = None
     image_shape: tuple[int, int, int] = (0, 0, 0)
@@ -56,7 +49,7 @@ class Settings:
 
     @property
     def trainer(self) -> Optional[TrainerSection]:
-        """The declared `trainer` section; None where the Trainer stands in a pipeline of somebody else's."""
+        """The declared `trainer` section; None in a pipeline of somebody else's."""
         return TrainerSection.parse_obj(self.declaration["trainer"]) if self.declaration else None
 
     @property
@@ -83,46 +76,45 @@ class Settings:
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
 
+    def to_properties(self) -> dict[str, str]:
+        """Returns the execution properties that carry the settings: what decides the model, and the rest."""
+        deciding: dict[str, Any] = {}
+        operational: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            part = operational if field.metadata.get("operational") else deciding
+            part[field.name] = getattr(self, field.name)
+        if section := self.trainer:
+            # The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
+            decides, operates = section.split()
+            deciding["declaration"], operational["declaration"] = {"trainer": decides}, {"trainer": operates}
+        if self.distribution_section is not None:
+            decides, operates = Distribution.parse_obj(self.distribution_section).split()
+            deciding["distribution_section"], operational["distribution_section"] = decides, operates
+        return {
+            SETTINGS_KEY: json.dumps(deciding, sort_keys=True),
+            OPERATION_KEY: json.dumps(operational, sort_keys=True),
+        }
+
     @classmethod
-    def of(cls, exec_properties: dict[str, Any]) -> Settings:
-        """Reads the settings of an execution."""
-        config = json.loads(exec_properties.get("custom_config") or "null") or {}
-        return cls.from_dict(config.get(SETTINGS_KEY, {}))
-
-    def resolved(self) -> Settings:
-        """Returns the settings with the whole declaration, where the environment holds the one they come from."""
-        text = os.environ.get(RESOLVED)
-        if not text or not self.declaration:
-            return self
-        whole = Declaration.from_json(text)
-        if json.dumps(keyed(whole)) != json.dumps(self.declaration):
-            return self
-        return dataclasses.replace(
-            self,
-            declaration=whole.dict(),
-            start_timeout=whole.trainer.start_timeout,
-            stall_timeout=whole.trainer.stall_timeout,
-        )
+    def of(cls, exec_properties: Mapping[str, Any]) -> Settings:
+        """Reads what `to_properties` wrote; the defaults, if nothing is there."""
+        parts = (json.loads(exec_properties.get(key) or "{}") for key in (SETTINGS_KEY, OPERATION_KEY))
+        return cls.from_dict(_merge(*parts))
 
 
-def keyed(declaration: Declaration) -> dict[str, Any]:
-    """Returns the part of a declaration that decides what is trained: no deadlines, no logging.
+def path_of(functions: Optional[Sequence[str]]) -> str:
+    """Returns the path of the function that TFX would call.
 
-    The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
+    Args:
+        functions: Of a module, the run_fn first; none if its text cannot tell.
     """
-    trainer = json.loads(declaration.to_json())["trainer"]
-    kept = {key: value for key, value in trainer.items() if key not in _OPERATIONAL}
-    return {"trainer": {**kept, "distribution": keyed_distribution(kept["distribution"])}}
+    return _PATHS[functions[0]] if functions else ""
 
 
-def keyed_distribution(section: dict[str, Any]) -> dict[str, Any]:
-    """Returns the part of a section `trainer.distribution` that decides what is trained."""
-    kept = {key: value for key, value in section.items() if key not in _OPERATIONAL}
-    if "train" in kept:
-        kept["train"] = {key: value for key, value in kept["train"].items() if key not in _OPERATIONAL}
-    return kept
-
-
-def announce(declaration: Declaration) -> None:
-    """Puts the whole declaration into the environment, for the components of this process."""
-    os.environ[RESOLVED] = declaration.to_json()
+def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Puts the two parts of nested sections together again."""
+    merged = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            merged[key] = _merge(one[key], other[key])
+    return merged

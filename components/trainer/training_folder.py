@@ -9,9 +9,8 @@ from typing import Any
 
 from tfx import types
 from tfx.dsl.io import fileio
-from tfx.types import standard_component_specs
 
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, keyed_distribution
+from tfx_estimator.components.trainer.settings import OPERATION_KEY
 
 _FOLDER = "training"
 
@@ -27,7 +26,8 @@ def locate(model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_pro
     Returns:
         The folder's path. The same for a retry, another as soon as anything differs.
     """
-    properties = {**exec_properties, standard_component_specs.CUSTOM_CONFIG_KEY: _without_deadlines(exec_properties)}
+    # A retry with longer deadlines, or more restarts, is the same training.
+    properties = {key: value for key, value in exec_properties.items() if key != OPERATION_KEY}
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
     text = json.dumps([artifacts, properties], sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -40,13 +40,3 @@ def publish(folder: str, model_run_uri: str) -> None:
         fileio.rmtree(model_run_uri)
     fileio.makedirs(os.path.dirname(model_run_uri))
     fileio.rename(folder, model_run_uri)
-
-
-def _without_deadlines(exec_properties: dict[str, Any]) -> dict[str, Any]:
-    """A retry with longer deadlines, or more restarts, is the same training."""
-    config = json.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or "null") or {}
-    settings = config.get(SETTINGS_KEY, {})
-    kept = {key: value for key, value in settings.items() if not key.endswith("_timeout")}
-    if section := kept.get("distribution_section"):
-        kept["distribution_section"] = keyed_distribution(section)
-    return {**config, SETTINGS_KEY: kept}

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.config import Declaration, Loaded
-from tfx_estimator.pipeline.config.code_checks import check_module_file
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
 # Of several devices in one process, and of several processes.
@@ -116,14 +116,14 @@ def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
         DeclarationError: It cannot: the batch does not divide evenly, for example, or a run_fn trains by itself.
     """
     declaration = loaded.declaration
-    if file := declaration.trainer.module_file:
-        # A run_fn makes its own strategy and its own session: there is nothing to change, and nowhere to measure.
-        for problem in check_module_file("trainer.module_file", file, ["trainer_fn"], loaded.search_paths):
-            raise DeclarationError(
-                f"{loaded.source}: {problem.path}: {file}: {problem.what}; strategies are given to a trainer_fn only",
-                expected=problem.expected,
-                todo="name trainer.model, or a module file with a trainer_fn",
-            )
+    file = declaration.trainer.module_file
+    # A run_fn makes its own strategy and its own session: there is nothing to change, and nowhere to measure.
+    if file and RUN_FN in (functions_of(file) or ()):
+        raise DeclarationError(
+            f"{loaded.source}: trainer.module_file: {file}: it defines run_fn, which makes a strategy of its own",
+            expected="a Python file that defines trainer_fn, and no run_fn",
+            todo="name trainer.model, or a module file with a trainer_fn",
+        )
     for contender in contenders:
         for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps)):
             at = f"{problem.path}: " if problem.path else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
 
@@ -14,6 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
     parser.add_argument("--json", action="store_true", help="JSON: {declaration, origins, source, file}")
+    parser.add_argument(
+        "--fingerprint",
+        action="store_true",
+        help="instead, print the modules whose change makes Transform or the Trainer run again",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,9 +29,36 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args.source, args.overrides)
     values = loaded.declaration.dict()
-    if args.json:
+    if args.fingerprint:
+        found = _fingerprints(loaded)
+        print(json.dumps(found, indent=2) if args.json else _listed(found))
+    elif args.json:
         fields = {"declaration": values, "origins": loaded.origins, "source": loaded.source, "file": loaded.file}
         print(json.dumps(fields, indent=2))
     else:
         print(render(values, loaded.origins), end="")
     return 0
+
+
+def _fingerprints(loaded: Any) -> dict[str, Any]:
+    """Hash and modules, with their files, of each component whose cache key covers source code."""
+    from tfx_estimator.components.trainer.source import declared_code
+    from tfx_estimator.pipeline.user_source.fingerprint import find_sources, fingerprint_source
+
+    declaration, found = loaded.declaration, {}
+    for name, code in (("Transform", [declaration.transform.target]), ("Trainer", declared_code(declaration.trainer))):
+        modules = {module.name: str(module.file) for module in find_sources(code, loaded.search_paths)}
+        found[name] = {
+            "sha256": fingerprint_source(code, loaded.search_paths),
+            "modules": dict(sorted(modules.items())),
+        }
+    return found
+
+
+def _listed(found: dict[str, Any]) -> str:
+    width = max(len(name) for each in found.values() for name in each["modules"])
+    lines = []
+    for component, each in found.items():
+        lines += [f"{component}  {each['sha256']}"]
+        lines += [f"  {name:<{width}}  {file}" for name, file in each["modules"].items()]
+    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
 from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
 
 def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
@@ -31,7 +33,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_network(declaration, search_paths),
         *_schedule(declaration),
         *check_distribution(declaration),
-        *check_run_fn(declaration),
+        *_run_fn(declaration, search_paths),
         *_evaluator(declaration),
         *_pusher(declaration),
         *_beam(declaration),
@@ -86,6 +88,20 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
         yield from check_module_file(
             "transform.module_file", transform.module_file, ("preprocessing_fn",), search_paths
         )
+
+
+def _run_fn(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    file, distribution = declaration.trainer.module_file, declaration.trainer.distribution
+    if distribution.train.strategy == distribution.eval.strategy == "one_device":
+        return
+    if file is None or RUN_FN not in (functions_of(file) or ()):
+        return
+    run_fn = read_run_fn(file, search_paths)
+    module, _, name = run_fn.trainer_fn.rpartition(".")
+    renamed = name if name == "trainer_fn" else f"{name} as trainer_fn"
+    instead = f"name a module file with the one line: from {module} import {renamed}" if name else ""
+    for problem in check_run_fn(distribution, run_fn, instead):
+        yield dataclasses.replace(problem, depends=("trainer.module_file",))
 
 
 def _schedule(declaration: Declaration) -> Iterator[Problem]:

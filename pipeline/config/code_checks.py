@@ -91,12 +91,6 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
     return [Problem(path, found, expected, todo, value=file)]
 
 
-def defines(file: str, name: str) -> bool:
-    """May a Python file define a name; also true where the file cannot be read, and where a star brings in others."""
-    names, _ = _read(Path(file)) if os.path.isfile(file) else (None, "")
-    return names is None or name in names
-
-
 def _read(file: Path) -> tuple[Names | None, str]:
     """The names that a file defines; or None, and why it cannot be read."""
     try:

@@ -162,8 +162,11 @@ class TrainStrategy(Strategy):
         # Without one a stopped worker hangs all others.
         default=60.0,
         description="longest wait for another worker in a step; more than the slowest step or checkpoint takes",
+        operational=True,
     )
-    tpu: Optional[str] = Field(default=None, description="name or grpc:// address of the TPU of `tpu`")
+    tpu: Optional[str] = Field(
+        default=None, description="name or grpc:// address of the TPU of `tpu`", operational=True
+    )
 
     @property
     def worker_count(self) -> int:
@@ -192,10 +195,10 @@ class Distribution(Section):
         default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
     )
     start_delay_secs: conint(ge=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=0, description="seconds until the evaluator's first look for a checkpoint"
+        default=0, description="seconds until the evaluator's first look for a checkpoint", operational=True
     )
     throttle_secs: conint(ge=1, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=1, description="seconds between the starts of two evaluations by the evaluator"
+        default=1, description="seconds between the starts of two evaluations by the evaluator", operational=True
     )
     sharding: Literal["element", "file"] = Field(
         default="element",
@@ -203,12 +206,15 @@ class Distribution(Section):
         "one device), or files of its own (reads less)",
     )
     max_restarts: conint(ge=0, le=1000) = Field(  # type: ignore[valid-type]
-        default=3, description="restarts from the last checkpoint, after which a dead or stalled task is an error"
+        default=3,
+        description="restarts from the last checkpoint, after which a dead or stalled task is an error",
+        operational=True,
     )
     network: Literal["private", "host"] = Field(
         default="private",
         description="where a cluster on this machine listens: in a network of its own, or, without authentication, on "
         "every address of this machine",
+        operational=True,
     )
 
     def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:

@@ -1,56 +1,58 @@
-"""Checks of a distribution beside a module file whose `run_fn` trains by itself, by its own strategy."""
+"""Checks of a distribution beside a `run_fn`, which trains by itself, by its own strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfx_estimator.pipeline.config.code_checks import defines
-from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.user_source.trainer_functions import RunFn
 
 _PATH = "trainer.distribution"
-_FILE = "trainer.module_file"
 
 
-def check_run_fn(declaration: Declaration) -> Iterator[Problem]:
+def check_run_fn(distribution: Distribution, run_fn: RunFn, instead: str = "") -> Iterator[Problem]:
     """Checks what a `run_fn` could not be given.
 
     Args:
-        declaration: Typed values.
+        distribution: Typed values.
+        run_fn: What its text tells.
+        instead: How to name the trainer_fn that there is as well, if there is one.
 
     Yields:
-        The problems; none where the module file has a `trainer_fn` as well, which is then the one that is used.
+        The problems.
     """
-    trainer = declaration.trainer
-    if trainer.module_file is None or defines(trainer.module_file, "trainer_fn"):
-        return
-    distribution = trainer.distribution
     strategy, path = distribution.train.strategy, f"{_PATH}.train.strategy"
     if distribution.train.distributes and not distribution.train.is_cluster:
         yield Problem(
             path,
             "a run_fn makes its own tf.distribute strategy, so this one could not be given to it",
-            "one_device, or a cluster, which TF_CONFIG tells a run_fn of; or a trainer_fn in the module file",
-            f"make the strategy {strategy} inside the run_fn, and remove it here",
+            "one_device, or a cluster, which TF_CONFIG tells a run_fn of; or a trainer_fn",
+            instead or f"make the strategy {strategy} inside the run_fn, and remove it here",
             value=strategy,
-            depends=(_FILE,),
+        )
+    elif distribution.train.is_cluster and run_fn.estimator:
+        yield Problem(
+            path,
+            f"this run_fn trains an Estimator ({run_fn.estimator}): its chief would train alone, and export nothing",
+            "a trainer_fn, whose Estimator is then trained by the cluster; or one_device",
+            instead or "move what makes the Estimator and its specs into a `def trainer_fn(fn_args, schema)`",
+            value=strategy,
         )
     strategy, path = distribution.eval.strategy, f"{_PATH}.eval.strategy"
     if distribution.eval.distributes:
         yield Problem(
             path,
             "a run_fn evaluates by itself, so this strategy could not be given to it",
-            "one_device; or a trainer_fn in the module file",
-            "remove it",
+            "one_device; or a trainer_fn",
+            instead or "remove it",
             value=strategy,
-            depends=(_FILE,),
         )
     if distribution.evaluator and distribution.train.is_cluster:
         yield Problem(
             f"{_PATH}.evaluator",
             "a run_fn evaluates by itself, so an evaluator task would have nothing to do",
-            "false; or a trainer_fn in the module file",
-            "remove it",
+            "false; or a trainer_fn",
+            instead or "remove it",
             value="true",
-            depends=(_FILE,),
         )

@@ -24,9 +24,10 @@ class Section(BaseModel):
         def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
             """Tells editors that null is allowed where it is: pydantic leaves that out."""
             for name, field in model.__fields__.items():
+                typed = schema["properties"][name]
+                typed.pop("operational", None)
                 if not field.allow_none:
                     continue
-                typed = schema["properties"][name]
                 outer = {key: typed.pop(key) for key in ("title", "description", "default") if key in typed}
                 schema["properties"][name] = {**outer, "default": None, "anyOf": [typed, {"type": "null"}]}
 
@@ -37,3 +38,20 @@ class Section(BaseModel):
         if reason := reject(value, field.outer_type_):
             raise TypeError(reason)
         return value
+
+    def split(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the values that decide a result, and those of fields with `Field(…, operational=True)`.
+
+        Cache keys hold the former alone: deadlines, restarts and logging may change, and nothing is done again.
+        """
+        deciding: dict[str, Any] = {}
+        operational: dict[str, Any] = {}
+        for name, value in self.dict().items():
+            section = getattr(self, name)
+            if self.__fields__[name].field_info.extra.get("operational"):
+                operational[name] = value
+            elif isinstance(section, Section):
+                deciding[name], operational[name] = section.split()
+            else:
+                deciding[name] = value
+        return deciding, {name: value for name, value in operational.items() if value != {}}

@@ -6,6 +6,7 @@ from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
+from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.section import Section
@@ -54,25 +55,31 @@ class TrainerSection(Section):
         default=None, description="steps; null is a tenth of train_steps, between 100 and 1,000"
     )
     keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
-        default=3, description="the newest checkpoints that are kept"
+        default=3, description="the newest checkpoints that are kept", operational=True
     )
     log_every_steps: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
-        default=100, description="steps between two reports of loss and examples/s"
+        default=100, description="steps between two reports of loss and examples/s", operational=True
     )
     intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=None,
         description="threads inside one TensorFlow op; null is one a core. For small networks 1 costs less CPU",
+        operational=True,
     )
     deterministic: bool = Field(
         default=False, description="two runs end with equal bits; ops that cannot say so fail, and reading is slower"
     )
     start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
-        default=300.0, description="seconds until the first sign of progress"
+        default=300.0, description="seconds until the first sign of progress", operational=True
     )
     stall_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
-        default=600.0, description="seconds without any progress"
+        default=600.0, description="seconds without any progress", operational=True
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
+
+    @property
+    def target(self) -> str:
+        """The module file, or `package.module:function` of the model."""
+        return self.module_file or expand("trainer.model", self.model or "")
 
     @property
     def checkpoint_steps(self) -> int:

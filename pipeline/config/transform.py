@@ -6,6 +6,7 @@ from typing import Optional
 
 from pydantic.v1 import Field
 
+from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.section import Section
 
 
@@ -18,3 +19,8 @@ class TransformSection(Section):
     module_file: Optional[str] = Field(
         default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"
     )
+
+    @property
+    def target(self) -> str:
+        """The module file, or `package.module:function` of the preprocessing_fn."""
+        return self.module_file or expand("transform.preprocessing_fn", self.preprocessing_fn or "standardize")

@@ -1,26 +1,32 @@
-"""A fingerprint of the user's source code, for cache keys: TFX itself sees only the name of a dotted path."""
+"""A fingerprint of source code, for cache keys: TFX itself sees only the name of a dotted path."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.modules import Module, find_module, is_installed, is_source
+from tfx_estimator.pipeline.user_source.modules import PROJECT, Module, find_module, is_installed, is_project, is_source
+
+# Of this project, the packages that are followed: what becomes of an example, and what is trained. Data sources are
+# not: the Examples artifact keys them.
+_FOLLOWED = (f"{PROJECT}.model_fn", f"{PROJECT}.data")
+_NOT_FOLLOWED = (f"{PROJECT}.data.sources",)
 
 
-def fingerprint_source(target: str, search_paths: Sequence[str] = ()) -> str:
-    """Hashes the Python files behind a function or a module file, and all of the user's own that they import.
+def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> str:
+    """Hashes the Python files behind functions or a module file, and all of the user's own that they import.
 
     Followed are `import` and `from` statements, absolute and relative, anywhere in a file, and
-    `importlib.import_module` of a literal name. Left out are the standard library, installed packages and this
-    project's `pipeline` package. Nothing is imported or run: what code loads in other ways, data files too, is not
-    seen. The result depends on modules' names and bytes alone, not on where they lie or when they were written.
+    `importlib.import_module` of a literal name. Left out are the standard library, installed packages and all of this
+    project but `model_fn` and `data`. Nothing is imported or run: what code loads in other ways, data files too, is not
+    seen. The result depends on modules' names and bytes alone, not on where they lie or when they were written; of this
+    project's own files, comments and docstrings do not count.
 
     Args:
-        target: `package.module:function` (or `package.module`), or the path of a `.py` file.
+        target: `package.module:function` (or `package.module`), or the path of a `.py` file; or several.
         search_paths: Folders to look for modules in before `sys.path`: the declaration's folder and the current one
             (`Loaded.search_paths`).
 
@@ -30,24 +36,40 @@ def fingerprint_source(target: str, search_paths: Sequence[str] = ()) -> str:
     Raises:
         DeclarationError: There is no such module or file.
     """
+    return hash_sources(collect_sources(target, search_paths))
+
+
+def hash_sources(sources: Mapping[str, bytes]) -> str:
+    """Returns the SHA-256 of what `collect_sources` returned."""
     digest = hashlib.sha256()
-    for name, data in sorted(collect_sources(target, search_paths).items()):
+    for name, data in sorted(sources.items()):
         for part in (name.encode(), data):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
     return digest.hexdigest()
 
 
-def collect_sources(target: str, search_paths: Sequence[str] = ()) -> dict[str, bytes]:
-    """Returns the files that `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
-    return {module.name: data for module, data in follow_imports(target, search_paths)}
+def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
+    """Returns what `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
+    found = follow_imports(target, search_paths)
+    return {module.name: _meaning(data) if is_project(module) else data for module, data in found}
 
 
-def follow_imports(target: str, search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
+def find_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> list[Module]:
+    """Returns the modules that `fingerprint_source` hashes. Arguments and errors are the same."""
+    return [module for module, _ in follow_imports(target, search_paths)]
+
+
+def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
     """Yields the modules that `fingerprint_source` hashes, with their bytes. Arguments and errors are the same."""
-    module, paths = _root(target, search_paths)
-    waiting = [module, *_parents(module.name, paths)]
     seen: set[str] = set()
+    for each in [target] if isinstance(target, str) else target:
+        yield from _follow(each, search_paths, seen)
+
+
+def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
+    module, paths = _root(target, search_paths)
+    waiting = [module, *(parent for parent in _parents(module.name, paths) if _is_followed(parent))]
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -60,7 +82,7 @@ def follow_imports(target: str, search_paths: Sequence[str] = ()) -> Iterator[tu
         for base, names in imports(data, module) if is_source(module) else ():
             for name in (*_with_parents(base), *(f"{base}.{name}" if base else name for name in names)):
                 found = find_module(name, paths)
-                if found is not None and found.name not in seen and _is_hashed(found):
+                if found is not None and found.name not in seen and _is_followed(found):
                     waiting.append(found)
 
 
@@ -109,9 +131,25 @@ def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, 
     return found, tuple(search_paths)
 
 
-def _is_hashed(module: Module) -> bool:
-    # The declaration is part of every cache key itself; the wording of an error does not change a model.
-    return not is_installed(module) and not module.name.startswith("tfx_estimator.pipeline")
+def _is_followed(module: Module) -> bool:
+    if is_project(module):
+        return _is_in(module, _FOLLOWED) and not _is_in(module, _NOT_FOLLOWED)
+    return not is_installed(module)
+
+
+def _is_in(module: Module, packages: Sequence[str]) -> bool:
+    return any(f"{module.name}.".startswith(f"{package}.") for package in packages)
+
+
+def _meaning(data: bytes) -> bytes:
+    """A file of this project without comments, docstrings and layout: another wording trains no other model."""
+    tree = ast.parse(data)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
+            node
+        ):
+            del node.body[0]
+    return ast.dump(tree).encode()
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:

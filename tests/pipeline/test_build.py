@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 
@@ -44,15 +44,17 @@ def test_the_components_are_in_order_and_nothing_trains_before_validation(tmp_pa
     assert "FnApiRunner" in pipeline.beam_pipeline_args[0]
 
 
-def settings(pipeline) -> dict:
-    return json.loads(component(pipeline, "Trainer").exec_properties["custom_config"])["tfx_estimator"]
+def settings(pipeline):
+    from tfx_estimator.components.trainer.settings import Settings
+
+    return Settings.of(component(pipeline, "Trainer").exec_properties)
 
 
 def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
     told = settings(build(tmp_path, "trainer.train_steps=7"))
-    assert told["declaration"]["trainer"]["train_steps"] == 7
-    assert told["image_shape"] == [28, 28, 1]
-    assert told["label_names"] == [str(digit) for digit in range(10)]
+    assert told.trainer.train_steps == 7
+    assert told.image_shape == (28, 28, 1)
+    assert told.label_names == tuple(str(digit) for digit in range(10))
 
 
 @pytest.mark.parametrize(
@@ -65,14 +67,33 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
         ("trainer.log_every_steps=9", False),
         ("trainer.intra_op_threads=1", False),
         ("trainer.keep_checkpoint_max=9", False),
+        ("trainer.distribution.max_restarts=9", False),
+        ("trainer.distribution.network=host", False),
         ("data.download=false", False),
         ("trainer.optimizer.learning_rate=0.5", True),
         ("trainer.model=cifar_cnn", True),
     ],
 )
 def test_only_what_decides_the_model_changes_the_trainers_cache_key(tmp_path, override, changes):
-    one, other = (component(build(tmp_path, *o), "Trainer").exec_properties for o in ((), (override,)))
+    trainers = [component(build(tmp_path, *overrides), "Trainer") for overrides in ((), (override,))]
+    # TFX keys all properties but those that the driver blanks.
+    one, other = (
+        {name: value for name, value in each.exec_properties.items() if name not in each.driver_class.UNKEYED}
+        for each in trainers
+    )
     assert (one != other) is changes
+
+
+def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
+    overrides = ("trainer.stall_timeout=77", "trainer.intra_op_threads=3", "trainer.distribution.network=host")
+    one, other = build(tmp_path, *overrides), build(tmp_path)
+    told = [
+        (each.stall_timeout, each.trainer.intra_op_threads, each.distribution.network)
+        for each in map(settings, (one, other))
+    ]
+    assert told == [(77, 3, "host"), (600, None, "private")]
+    assert settings(one).trainer.stall_timeout == 77
+    assert not [name for name in os.environ if "RESOLVED" in name]
 
 
 def test_thresholds_hold_for_the_whole_and_not_for_each_slice():

@@ -34,7 +34,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     Returns:
         `estimator`, `train_spec`, `eval_spec` and `eval_input_receiver_fn`.
     """
-    settings = Settings.from_dict(fn_args.custom_config[SETTINGS_KEY])
+    settings = Settings.from_dict((fn_args.custom_config or {}).get(SETTINGS_KEY, {}))
     section = settings.trainer
     if section is None:
         raise UserCodeError(

@@ -8,7 +8,6 @@ from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
 
 def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
@@ -23,7 +22,4 @@ def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
     fn_args.model_run_dir = job.training_dir
     fn_args.serving_model_dir = path_utils.serving_model_dir(job.training_dir)
     fn_args.eval_model_dir = path_utils.eval_model_dir(job.training_dir)
-    if fn_args.custom_config:
-        # The user's alone.
-        fn_args.custom_config.pop(SETTINGS_KEY, None)
     return fn_args

@@ -14,12 +14,11 @@ from tfx_estimator.components.trainer.module_text import names_of_module
 from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN, Settings
 from tfx_estimator.components.trainer.task.context import Path
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
-ESTIMATOR, RUN_FN = "estimator", "run_fn"
 _HERE = "tfx_estimator.components.trainer"
 
 

@@ -123,7 +123,6 @@ class Training:
         from tfx.types import standard_artifacts
 
         from tfx_estimator.components.trainer.executor import Executor
-        from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 
         self.executions += 1
         outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
@@ -132,7 +131,8 @@ class Training:
         properties = {
             "train_args": json.dumps({"num_steps": steps}),
             "eval_args": "{}",
-            "custom_config": json.dumps({SETTINGS_KEY: settings.to_dict()}),
+            "custom_config": "null",
+            **settings.to_properties(),
             **(functions or {"trainer_fn": TRAINER_FN}),
         }
         Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -160,7 +159,7 @@ def channels():
 @pytest.mark.unit
 def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config.distribution import Distribution
 
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
@@ -168,16 +167,10 @@ def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     section = {"train": WORKERS, "evaluator": True, "max_restarts": 1}
     for given in (section, Distribution.parse_obj(section)):
         trainer = Trainer(**channels(), distribution=given, settings=Settings(stall_timeout=9.0))
-        config = json.loads(trainer.exec_properties["custom_config"])
-        settings = Settings.from_dict(config[SETTINGS_KEY])
+        settings = Settings.of(trainer.exec_properties)
         assert settings.distribution == Distribution.parse_obj(section)
         assert settings.stall_timeout == 9.0
-    assert (
-        Settings.from_dict(
-            json.loads(Trainer(**channels()).exec_properties["custom_config"])[SETTINGS_KEY]
-        ).distribution
-        == Distribution()
-    )
+    assert Settings.of(Trainer(**channels()).exec_properties).distribution == Distribution()
 
 
 @pytest.mark.unit
@@ -186,13 +179,13 @@ def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
     [
         ({"train": {"strategy": "mirored"}}, "did you mean `mirrored`?"),
         ({"train": {"strategy": "mirrored", "worker": 2}}, "did you mean `workers`?"),
-        ({"strategy": "mirrored"}, "did you mean `trainer.distribution.train.strategy`?"),
+        ({"strategy": "mirrored"}, "did you mean `train.strategy`?"),
         ({"train": {"strategy": "mirrored", "workers": 2}}, "the strategy mirrored takes no workers"),
-        ({"train": MIRRORED, "evaluator": True}, "trainer.distribution.evaluator"),
+        ({"train": MIRRORED, "evaluator": True}, "  evaluator: True\n"),
         ({"train": WORKERS, "sharding": "file"}, "it is for the built-in input_fn"),
-        ({"train": {"workers": "two"}}, "text is no number"),
+        ({"train": {"workers": "two"}}, "a str is no number"),
         ({1: 2}, "unknown key `1`"),
-        ("mirrored", "1 problem"),
+        ("mirrored", "Trainer(distribution=…) is 'mirrored'"),
     ],
 )
 def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told):
@@ -200,6 +193,118 @@ def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told)
 
     with pytest.raises(DeclarationError, match=re.escape(told)):
         Trainer(**channels(), distribution=given)
+
+
+@pytest.mark.unit
+def test_what_is_wrong_is_told_in_pythons_words(tmp_path):
+    from tfx_estimator.components.trainer import Trainer
+
+    given = {
+        "train": {"strategy": "mirrored", "workers": 2, "devices": {"cpu": 2, "gpu": 2}},
+        "evaluator": True,
+        "network": True,
+    }
+    with pytest.raises(DeclarationError) as found:
+        Trainer(**channels(), distribution=given)
+    told = str(found.value)
+    with pytest.raises(DeclarationError) as found:
+        Trainer(**channels(), distribution={**given, "network": "host"})
+    told += str(found.value)
+    for words in (
+        "network: True",
+        "give a str",
+        "train.workers: 2",
+        "remove it, or set train.strategy to",
+        "evaluator: True",
+    ):
+        assert words in told
+    for words in ("trainer.distribution", "--set", "the line", "YAML", "quotes", "null"):
+        assert words not in told
+
+
+@pytest.mark.unit
+def test_a_strategy_object_cannot_be_handed_over():
+    import numpy as np
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import Settings
+
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    for given, where in (
+        (strategy, " is"),
+        ({"train": strategy}, ": train is"),
+        ({"train": {"strategy": strategy}}, ": train.strategy is"),
+    ):
+        with pytest.raises(
+            DeclarationError, match=re.escape(f"Trainer(distribution=…){where} an object, tensorflow.")
+        ) as found:
+            Trainer(**channels(), distribution=given)
+        assert 'a dict such as {"train": {"strategy": "mirrored"' in str(found.value)
+    trainer = Trainer(**channels(), distribution={"train": {**WORKERS, "workers": np.int64(3)}})
+    assert Settings.of(trainer.exec_properties).distribution.train.workers == 3
+
+
+RUN_ESTIMATOR = """
+import tensorflow as tf
+def make(fn_args, schema): return {"estimator": tf.estimator.Estimator(1), "train_spec": 2, "eval_spec": 3}
+def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))
+"""
+RUN_KERAS = "def run_fn(fn_args): ...\n"
+BOTH = RUN_KERAS + "def trainer_fn(fn_args, schema): ...\n"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "train", "told"),
+    [
+        (RUN_ESTIMATOR, WORKERS, 'trainer_fn="dist_module.make"'),
+        (RUN_ESTIMATOR, {"strategy": "parameter_server"}, "its chief would train alone, and export nothing"),
+        (RUN_KERAS, MIRRORED, "make the strategy mirrored inside the run_fn"),
+        (RUN_KERAS, WORKERS, None),
+        (BOTH, WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
+    ],
+)
+def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp_path, monkeypatch, text, train, told):
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import Settings
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "dist_module.py").write_text(text)
+    given = {**channels(), "distribution": {"train": train}}
+    del given["trainer_fn"]
+    functions: list[dict] = [{"module_file": str(tmp_path / "dist_module.py")}]
+    # A dotted name says which is meant.
+    functions += [] if text is BOTH else [{"run_fn": "dist_module.run_fn"}]
+    for function in functions:
+        if told is None:
+            assert Settings.of(Trainer(**given, **function).exec_properties).path == "run_fn"
+            continue
+        with pytest.raises(DeclarationError, match=re.escape(told)):
+            Trainer(**given, **function)
+        Trainer(**{**given, "distribution": {"max_restarts": 1}}, **function)
+
+
+@pytest.mark.unit
+def test_of_a_module_with_both_functions_the_one_that_is_named_is_distributed(tmp_path, monkeypatch):
+    from tfx.components.trainer import executor as tfx_executor
+    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import Settings
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "dist_module.py").write_text(BOTH)
+    given = {**channels(), "distribution": {"train": WORKERS}}
+    del given["trainer_fn"]
+    file = {"module_file": str(tmp_path / "dist_module.py")}
+    for path, how in (
+        ("estimator", {"trainer_fn": "dist_module.trainer_fn"}),
+        ("run_fn", {"run_fn": "dist_module.run_fn"}),
+        ("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}),
+        ("run_fn", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.GenericExecutor)}),
+    ):
+        assert Settings.of(Trainer(**given, **how).exec_properties).path == path
 
 
 @pytest.mark.unit

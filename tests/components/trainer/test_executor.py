@@ -194,7 +194,10 @@ def test_a_training_that_died_between_its_last_step_and_the_export_is_finished(t
     values["trainer"]["save_checkpoints_steps"] = 60
     with pytest.raises(errors.TaskFailedError):
         training.run(settings(**values))
-    model, model_run = training.run(settings(**values))
+    # With other deadlines, restarts and logging it is the same training.
+    values["trainer"].update(log_every_steps=7, distribution={"max_restarts": 2, "network": "host"})
+    model, model_run = training.run(settings(**values, stall_timeout=99.0))
+    assert model_run.get_float_custom_property("first_step") == 60
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("eval_accuracy") > 0.7
     assert (model / "Format-Serving" / "saved_model.pb").exists()

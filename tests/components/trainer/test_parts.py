@@ -177,7 +177,7 @@ def test_a_trainer_without_settings_has_the_defaults():
 def test_the_training_folder_is_that_of_inputs_and_properties():
     from tfx.types import standard_artifacts
 
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.trainer.training_folder import locate
 
     def folder(uri: str = "/root/Examples/1", run: int = 1, **properties) -> str:
@@ -187,14 +187,13 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
 
     assert folder() == folder(run=2)
     # A retry with a longer deadline goes on.
-    one, other = (json.dumps({SETTINGS_KEY: Settings(stall_timeout=value).to_dict()}) for value in (1.0, 2.0))
-    assert folder(custom_config=one) == folder(custom_config=other)
+    one, other = (Settings(stall_timeout=value).to_properties() for value in (1.0, 2.0))
+    assert folder(**one) == folder(**other) != folder()
     # So does one with more restarts, but not one with another strategy.
     sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
     sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
-    values = [Settings(distribution_section=section).to_dict() for section in sections]
-    one, other, mirrored = (json.dumps({SETTINGS_KEY: value}) for value in values)
-    assert folder(custom_config=one) == folder(custom_config=other) != folder(custom_config=mirrored)
+    one, other, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
+    assert folder(**one) == folder(**other) != folder(**mirrored)
     assert folder().startswith("/root/Trainer/training/")
     assert len({folder(), folder(uri="/root/Examples/2"), folder(custom_config='{"source": "x"}')}) == 3
 
@@ -283,7 +282,7 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
 
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.executor import Executor
-    from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+    from tfx_estimator.components.trainer.settings import Settings
 
     trainer = Trainer(
         examples=Channel(type=standard_artifacts.Examples),
@@ -292,9 +291,8 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
         settings=Settings(source="abc"),
         custom_config={"own": 1},
     )
-    config = json.loads(trainer.exec_properties["custom_config"])
-    assert config["own"] == 1
-    assert config[SETTINGS_KEY]["source"] == "abc"
+    assert json.loads(trainer.exec_properties["custom_config"]) == {"own": 1}
+    assert Settings.of(trainer.exec_properties).source == "abc"
     assert trainer.executor_spec.executor_class is Executor
     assert sorted(trainer.outputs) == ["model", "model_run"]
     with pytest.raises(ValueError, match="Exactly one of"):
@@ -315,22 +313,6 @@ def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(
     once = properties("def run_fn(fn_args): pass\n")
     assert properties("def run_fn(fn_args): pass\n") == once
     assert properties("def run_fn(fn_args): return 1\n") != once
-
-
-def test_what_does_not_decide_the_model_is_read_from_the_environment(monkeypatch):
-    from tfx_estimator.components.trainer.settings import RESOLVED, Settings, announce, keyed
-    from tfx_estimator.pipeline.config import load
-
-    declaration = load("digits", ["trainer.stall_timeout=77", "trainer.log_every_steps=3"]).declaration
-    settings = Settings(declaration=keyed(declaration))
-    assert settings.resolved() == settings  # nothing announced
-    monkeypatch.setenv(RESOLVED, "")
-    announce(declaration)
-    whole = settings.resolved()
-    assert whole.stall_timeout == 77
-    assert whole.declaration == declaration.dict()
-    announce(load("digits", ["trainer.train_steps=1"]).declaration)
-    assert settings.resolved() == settings  # another declaration's
 
 
 def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):

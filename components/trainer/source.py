@@ -1,0 +1,51 @@
+"""The source code that decides what a Trainer trains and exports: its part of the cache key, and no other code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN, path_of
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
+
+_HERE = "tfx_estimator.components.trainer"
+
+# Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
+# no model. What these import from `model_fn` and `data` belongs to them.
+_OWN: dict[str, tuple[str, ...]] = {
+    ESTIMATOR: (
+        "estimator.distribute",
+        "estimator.evaluation",
+        "estimator.patches.replica_fixes",
+        "estimator.path",
+        "export",
+        "task.fn_args",
+        "user_input.rows",
+        "user_input.shared_batches",
+        "user_input.short_batches",
+    ),
+    RUN_FN: ("export", "run_fn.path", "task.fn_args"),
+}
+_BUILT_IN = ("estimator.receivers", "estimator.trainer_fn")
+
+
+def deciding_code(path: str, built_in: bool = False) -> list[str]:
+    """Returns this project's own modules that decide a model; `fingerprint_source` takes them beside the user's.
+
+    Args:
+        path: As `Settings.path`; empty is any.
+        built_in: Whether the built-in trainer_fn trains.
+    """
+    names: Sequence[str] = _OWN[path] if path else [name for each in _OWN.values() for name in each]
+    return [f"{_HERE}.{name}" for name in sorted({*names, *(_BUILT_IN if built_in else ())})]
+
+
+def declared_code(section: TrainerSection) -> list[str]:
+    """Returns all that decides the model of a declaration, as `fingerprint_source` takes it.
+
+    Args:
+        section: What to train.
+    """
+    if section.module_file is not None:
+        return [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
+    return [section.target, *deciding_code(ESTIMATOR, built_in=True)]

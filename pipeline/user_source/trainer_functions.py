@@ -1,0 +1,126 @@
+"""What the text of a user's module tells of its run_fn and trainer_fn; nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.fingerprint import follow_imports
+from tfx_estimator.pipeline.user_source.modules import defined_names, is_project
+
+RUN_FN, TRAINER_FN = "run_fn", "trainer_fn"
+
+_ESTIMATOR = re.compile(r"(^|[._])estimator\.\w*(Estimator|Classifier|Regressor)$")
+_TRAINS = ("train_and_evaluate", "model_to_estimator")
+# What a trainer_fn returns.
+_SPEC = {"estimator", "train_spec", "eval_spec"}
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class RunFn:
+    """What the text behind a run_fn tells.
+
+    Args:
+        estimator: The call by which it trains an Estimator, as `model.py:120: tf.estimator.train_and_evaluate`.
+            Empty if there is none in the user's code.
+        trainer_fn: Dotted path of a function that is a trainer_fn, or could be one. Empty if there is none.
+    """
+
+    estimator: str = ""
+    trainer_fn: str = ""
+
+
+def functions_of(module_file: str) -> tuple[str, ...] | None:
+    """Tells which of the two functions a module file has.
+
+    Args:
+        module_file: Its path.
+
+    Returns:
+        `run_fn`, `trainer_fn`, both or neither; None if the text cannot tell which TFX would call: run_fn, if there is
+        one.
+    """
+    try:
+        with open(module_file, "rb") as file:
+            names = defined_names(ast.parse(file.read()))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found = tuple(name for name in (RUN_FN, TRAINER_FN) if name in names.functions or name in names.others)
+    return found if RUN_FN in found or not names.is_open else None
+
+
+def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
+    """Reads a run_fn, and what it calls in modules of the user's own.
+
+    Calls are followed by name alone, so a function of the same name is taken for the one that is called.
+
+    Args:
+        target: `package.module:function`, or the path of a module file.
+        search_paths: Folders where modules are looked for before `sys.path`.
+
+    Returns:
+        What was found; nothing, if there is no text.
+    """
+    name = RUN_FN if target.endswith(".py") else target.partition(":")[2]
+    try:
+        sources = list(follow_imports(target, search_paths))
+    except DeclarationError:
+        return RunFn()
+    trees = {module: tree for module, data in sources if not is_project(module) and (tree := _parse(data))}
+    defined: dict[str, list[tuple[str, _Definition]]] = {}
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, _Definition):
+                defined.setdefault(node.name, []).append((module.file.name if module.file else "", node))
+    waiting, seen, estimator = [name], {name}, ""
+    while waiting:
+        for file, node in defined.get(waiting.pop(0), ()):
+            estimator = estimator or next((f"{file}:{line}: {call}" for line, call in _trains(node, defined)), "")
+            used = {each.id if isinstance(each, ast.Name) else each.attr for each in _names(node)}
+            waiting += sorted(used & defined.keys() - seen)
+            seen |= used
+    candidates = (
+        (node.name != TRAINER_FN, f"{module.name}.{node.name}")
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
+    )
+    return RunFn(estimator, min(candidates, default=(False, ""))[1])
+
+
+def _parse(data: bytes) -> ast.Module | None:
+    try:
+        return ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _names(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
+    yield from (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
+
+
+def _trains(node: ast.AST, defined: dict) -> Iterator[tuple[int, str]]:
+    """Line and name of calls that make or train an Estimator."""
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+            continue
+        name = ast.unparse(call.func)
+        last = name.rpartition(".")[2]
+        # Keras users have a train_and_evaluate of their own.
+        if _ESTIMATOR.search(name) or (last in _TRAINS and (last not in defined or "estimator." in name)):
+            yield call.lineno, name
+
+
+def _is_trainer_fn(node: ast.FunctionDef) -> bool:
+    if len(node.args.args) < 2:
+        return False
+    keys = (
+        {key.value for key in each.keys if isinstance(key, ast.Constant)}
+        for each in ast.walk(node)
+        if isinstance(each, ast.Dict)
+    )
+    return node.name == TRAINER_FN or any(each >= _SPEC for each in keys)

@@ -1,0 +1,152 @@
+"""Which source code keys the Trainer: all that decides a model, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN
+from tfx_estimator.components.trainer.source import deciding_code
+from tfx_estimator.pipeline.user_source import fingerprint, modules
+from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
+
+pytestmark = pytest.mark.unit
+
+TRAINER = "tfx_estimator.components.trainer"
+# What a training process runs of this project: beside its entry, what that loads by name.
+ENTRIES = (
+    f"{TRAINER}.task.start",
+    f"{TRAINER}.estimator.path",
+    f"{TRAINER}.estimator.trainer_fn",
+    f"{TRAINER}.run_fn.path",
+)
+ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.run_fn", f"{TRAINER}.user_input")
+# What of it watches training, starts it, or refuses it: see each module's first line. A change of these makes no other
+# model, and must not retrain one.
+OPERATIONAL = {
+    "tfx_estimator.components",
+    "tfx_estimator.components.unkeyed",
+    TRAINER,
+    f"{TRAINER}.estimator",
+    f"{TRAINER}.estimator.asynchronous_saves",
+    f"{TRAINER}.estimator.checkpoints",
+    f"{TRAINER}.estimator.hooks",
+    f"{TRAINER}.estimator.measuring",
+    f"{TRAINER}.estimator.measuring.batch_counter",
+    f"{TRAINER}.estimator.measuring.measure_hook",
+    f"{TRAINER}.estimator.patches",
+    f"{TRAINER}.estimator.patches.tensorflow_fixes",
+    f"{TRAINER}.estimator.task_hooks",
+    f"{TRAINER}.estimator.traits",
+    f"{TRAINER}.module_text",
+    f"{TRAINER}.run_fn",
+    f"{TRAINER}.run_fn.traits",
+    f"{TRAINER}.settings",
+    f"{TRAINER}.user_input",
+}
+OPERATIONAL_ROOMS = tuple(f"{TRAINER}.{room}." for room in ("cluster", "protocol", "replica_check", "supervisor"))
+OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "start", "user_code")}
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """All of this project that a training process imports, found by import-linter's own graph."""
+    import grimp
+
+    graph = grimp.build_graph("tfx_estimator")
+    found = set(ENTRIES)
+    for entry in ENTRIES:
+        found |= graph.find_upstream_modules(entry)
+    for room in ROOMS:
+        found |= graph.find_descendants(room)
+    return {name for name in found if not name.startswith("tfx_estimator.pipeline")}
+
+
+def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imported):
+    covered = set(collect_sources([*deciding_code("", built_in=True), "tfx_estimator.model_fn.networks:mnist_cnn"]))
+    open_ones = {
+        name
+        for name in imported - covered - OPERATIONAL - OPERATIONAL_TASK
+        if not name.startswith(OPERATIONAL_ROOMS) and f"{name}." not in OPERATIONAL_ROOMS
+    }
+    # The package's own __init__ and the names of rooms hold no code.
+    open_ones -= {"tfx_estimator", f"{TRAINER}.task"}
+    assert not open_ones, "list each in components/trainer/source.py, or here if it decides nothing of a model"
+    assert not covered & (OPERATIONAL | OPERATIONAL_TASK)
+    assert {"tfx_estimator.model_fn.classifier", "tfx_estimator.data.input_fn", f"{TRAINER}.export"} <= covered
+    assert len(imported) > 50
+
+
+@pytest.mark.parametrize("path", ["", ESTIMATOR, RUN_FN])
+def test_every_listed_module_is_there(path):
+    for name in deciding_code(path, built_in=True):
+        assert modules.find_module(name), name
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch) -> Path:
+    """A copy of this project's sources, found in place of it."""
+    home = tmp_path / "src" / "tfx_estimator"
+    for folder in ("components", "data", "model_fn", "pipeline"):
+        shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (home / "__init__.py").write_text("")
+    for module in (fingerprint, modules):
+        monkeypatch.setattr(module, "package_parent", lambda: tmp_path / "src", raising=False)
+    return home
+
+
+def key() -> str:
+    return fingerprint_source([*deciding_code(ESTIMATOR, built_in=True), "tfx_estimator.model_fn.networks:mnist_cnn"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "components/trainer/estimator/path.py",
+        "components/trainer/estimator/evaluation.py",
+        "components/trainer/estimator/trainer_fn.py",
+        "components/trainer/estimator/patches/replica_fixes.py",
+        "components/trainer/user_input/rows.py",
+        "data/sharding.py",
+        "model_fn/classifier.py",
+        "model_fn/strategies.py",
+    ],
+)
+def test_a_change_of_what_decides_the_model_retrains_and_another_wording_does_not(project, name):
+    before = key()
+    file = project / name
+    text = file.read_text()
+    first = text.index('"""', 3)
+    file.write_text(f'"""Other words.\n{text[first:]}\n# A comment.\n\n\n')
+    assert key() == before
+    file.write_text(f"{text}\n_X = 1\n")
+    assert key() != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "components/trainer/cluster/private_network.py",
+        "components/trainer/supervisor/supervisor.py",
+        "components/trainer/estimator/hooks.py",
+        "components/trainer/component.py",
+        "data/sources/cifar.py",
+        "pipeline/errors.py",
+    ],
+)
+def test_a_change_of_what_does_not_decide_the_model_keeps_the_key(project, name):
+    before = key()
+    with open(project / name, "a") as file:
+        file.write("\n_X = 1\n")
+    assert key() == before
+
+
+def test_another_path_is_keyed_by_its_own_code():
+    estimator, run_fn = (set(collect_sources(deciding_code(path))) for path in (ESTIMATOR, RUN_FN))
+    assert f"{TRAINER}.run_fn.path" in run_fn - estimator
+    assert f"{TRAINER}.estimator.path" in estimator - run_fn
+    assert "tfx_estimator.model_fn.classifier" not in estimator | run_fn
+    assert set(collect_sources(deciding_code(""))) == estimator | run_fn

@@ -1,0 +1,233 @@
+"""What a Trainer is told beyond TFX's parameters: how it travels, and what of it keys the cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.section import Section
+
+pytestmark = pytest.mark.unit
+
+WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
+OPERATIONAL = {
+    "trainer.keep_checkpoint_max",
+    "trainer.log_every_steps",
+    "trainer.intra_op_threads",
+    "trainer.start_timeout",
+    "trainer.stall_timeout",
+    "trainer.distribution.max_restarts",
+    "trainer.distribution.network",
+    "trainer.distribution.start_delay_secs",
+    "trainer.distribution.throttle_secs",
+    "trainer.distribution.train.timeout_seconds",
+    "trainer.distribution.train.tpu",
+}
+
+
+def channels() -> dict[str, Any]:
+    from tfx.types import Channel, standard_artifacts
+
+    return {"examples": Channel(type=standard_artifacts.Examples)}
+
+
+def marked(section: type[Section], path: str = "") -> set[str]:
+    """Dotted paths of the fields that say of themselves that they decide nothing."""
+    found = set()
+    for name, field in section.__fields__.items():
+        if field.field_info.extra.get("operational"):
+            found.add(path + name)
+        elif is_class(field.outer_type_, Section):
+            found |= marked(field.outer_type_, f"{path}{name}.")
+    return found
+
+
+def test_what_is_operational_is_marked_at_its_field_and_editors_are_not_told():
+    assert marked(Declaration) == OPERATIONAL
+    assert "operational" not in json.dumps(Declaration.schema())
+
+
+def test_settings_travel_whole_in_two_properties():
+    declared = Declaration.parse_obj(
+        {
+            "name": "one",
+            "data": {"dataset": "digits"},
+            "trainer": {
+                "model": "mnist_cnn",
+                "train_steps": 7,
+                "intra_op_threads": 3,
+                "params": {"network": 1, "max_restarts": 2},
+                "distribution": {"train": {**WORKERS, "timeout_seconds": 9.0, "devices": {"gpu": [1, 3]}}},
+            },
+        }
+    )
+    settings = Settings(
+        start_timeout=1.0,
+        declaration={"trainer": declared.trainer.dict()},
+        image_shape=(2, 3, 1),
+        label_names=("a", "b"),
+        source="abc",
+        path="estimator",
+    )
+    read = Settings.of(settings.to_properties())
+    assert read.trainer == settings.trainer == declared.trainer
+    assert dataclasses.replace(read, declaration=None) == dataclasses.replace(settings, declaration=None)
+    # A user's own entries are the user's, whatever they are called.
+    told = settings.to_properties()
+    assert '"params": {"max_restarts": 2, "network": 1}' in told[SETTINGS_KEY]
+    foreign = Settings(distribution_section={"train": WORKERS, "max_restarts": 1}, stall_timeout=9.0)
+    assert Settings.of(foreign.to_properties()).distribution == foreign.distribution
+    assert Settings.of(foreign.to_properties()).stall_timeout == 9.0
+    assert Settings.of({"custom_config": "null"}) == Settings()
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONAL))
+def test_an_operational_value_changes_the_blanked_property_alone(name):
+    values = {"throttle_secs": 5, "start_delay_secs": 5, "network": "host", "tpu": "other"}
+    parts, key = name.split(".")[1:-1], name.rpartition(".")[2]
+    trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 7}
+    changed = section = json.loads(json.dumps(trainer))
+    for part in parts:
+        section = section.setdefault(part, {})
+    section[key] = values.get(key, 17)
+    one, other = (Settings(declaration={"trainer": each}).to_properties() for each in (trainer, changed))
+    assert one[SETTINGS_KEY] == other[SETTINGS_KEY]
+    assert one[OPERATION_KEY] != other[OPERATION_KEY]
+    assert Settings.of(other).trainer == Settings(declaration={"trainer": changed}).trainer
+
+
+@pytest.mark.parametrize(
+    ("distribution", "keyed"),
+    [
+        ({"max_restarts": 9}, False),
+        ({"network": "host"}, False),
+        ({"train": {**WORKERS, "timeout_seconds": 9.0}}, False),
+        ({"train": {**WORKERS, "workers": 3}}, True),
+        ({"evaluator": True}, True),
+    ],
+)
+def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, keyed):
+    from tfx_estimator.components.trainer import Trainer
+
+    def key(section: dict[str, Any]) -> dict[str, Any]:
+        trainer = Trainer(**channels(), trainer_fn="no_such.trainer_fn", distribution={"train": WORKERS, **section})
+        assert trainer.driver_class.UNKEYED == (OPERATION_KEY,)
+        return {name: value for name, value in trainer.exec_properties.items() if name != OPERATION_KEY}
+
+    assert (key({}) != key(distribution)) is keyed
+
+
+def test_custom_config_is_the_users_alone():
+    from tfx.orchestration.data_types import RuntimeParameter
+
+    from tfx_estimator.components.trainer import Trainer
+
+    def trainer(config: Any) -> Any:
+        return Trainer(
+            **channels(), run_fn="no_such.run_fn", custom_config=config, settings=Settings(stall_timeout=9.0)
+        ).exec_properties
+
+    assert json.loads(trainer({"own": 1})["custom_config"]) == {"own": 1}
+    assert trainer(None)["custom_config"] == "null"
+    parameter = RuntimeParameter(name="config", ptype=str, default="{}")
+    properties = trainer(parameter)
+    assert properties["custom_config"] is parameter
+    assert Settings.of(properties).stall_timeout == 9.0
+
+
+def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
+    from tfx.orchestration.data_types import RuntimeParameter
+
+    from tfx_estimator.components.trainer import Trainer
+
+    def parameter(name: str) -> RuntimeParameter:
+        return RuntimeParameter(name=name, ptype=str)
+
+    both = {name: parameter(name) for name in ("train_args", "eval_args")}
+    for name, path in (("module_file", ""), ("run_fn", "run_fn"), ("trainer_fn", "estimator")):
+        trainer = Trainer(**channels(), **{name: parameter(name)}, **both)
+        assert trainer.exec_properties[name].name == name
+        assert trainer.exec_properties["train_args"].name == "train_args"
+        assert Settings.of(trainer.exec_properties).path == path
+
+
+RUN = "def run_fn(fn_args): pass\n"
+TRAIN = "def trainer_fn(fn_args, schema): pass\n"
+
+
+def executor(name: str | None) -> Any:
+    from tfx.components.trainer import executor as tfx_executor
+    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+
+    return ExecutorClassSpec(getattr(tfx_executor, name)) if name else None
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "path"),
+    [
+        (RUN, None, "run_fn"),
+        (TRAIN, None, "estimator"),
+        (RUN + TRAIN, None, "run_fn"),
+        (RUN + TRAIN, "GenericExecutor", "run_fn"),
+        (RUN + TRAIN, "Executor", "estimator"),
+        ("from elsewhere import *\n" + TRAIN, None, ""),
+        ("from elsewhere import *\n" + TRAIN, "Executor", "estimator"),
+        ("from elsewhere import *\n" + RUN, None, "run_fn"),
+        ("if True:\n    from elsewhere import run_fn\n" + TRAIN, None, "run_fn"),
+        ("def (\n", None, ""),
+    ],
+)
+def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named, path):
+    from tfx_estimator.components.trainer import Trainer
+
+    file = tmp_path / "module.py"
+    file.write_text(text)
+    trainer = Trainer(**channels(), module_file=str(file), custom_executor_spec=executor(named))
+    assert Settings.of(trainer.exec_properties).path == path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"module_file": RUN, "custom_executor_spec": "Executor"}, "which calls a trainer_fn, and the module file"),
+        ({"module_file": TRAIN, "custom_executor_spec": "GenericExecutor"}, "defines trainer_fn only"),
+        ({"run_fn": "m.f", "custom_executor_spec": "Executor"}, "and the Trainer is given a run_fn"),
+        ({"module_file": "x = 1\n"}, "defines neither run_fn nor trainer_fn"),
+    ],
+)
+def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arguments, told):
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    if text := arguments.get("module_file"):
+        (tmp_path / "module.py").write_text(text)
+        arguments = {**arguments, "module_file": str(tmp_path / "module.py")}
+    arguments = {**arguments, "custom_executor_spec": executor(arguments.get("custom_executor_spec"))}
+    with pytest.raises(DeclarationError, match=re.escape(told)):
+        Trainer(**channels(), **arguments)
+
+
+def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
+    from absl import logging as absl_logging
+
+    from tfx_estimator.components.trainer import Trainer
+
+    warned: list[str] = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *args: warned.append(text % args))
+    trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
+    assert len(warned) == 1
+    assert "does not see its user code: there is no source of 'only_in_the_container:run_fn'" in warned[0]
+    without = Settings.of(trainer.exec_properties).source
+    (tmp_path / "only_in_the_container.py").write_text(RUN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
+    assert len(warned) == 1
+    assert "" != without != Settings.of(trainer.exec_properties).source

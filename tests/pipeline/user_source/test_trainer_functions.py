@@ -1,0 +1,85 @@
+"""What the text of a user's module tells of its run_fn and trainer_fn."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, functions_of, read_run_fn
+
+pytestmark = pytest.mark.unit
+
+ESTIMATOR = """
+import tensorflow as tf
+
+def make(fn_args, schema):
+    return {"estimator": tf.estimator.LinearClassifier([]), "train_spec": 1, "eval_spec": 2}
+
+def run_fn(fn_args):
+    spec = make(fn_args, None)
+    tf.estimator.train_and_evaluate(spec["estimator"], spec["train_spec"], spec["eval_spec"])
+"""
+KERAS = """
+def run_fn(fn_args):
+    model = build()
+    model.fit(data(), steps_per_epoch=fn_args.train_steps)
+    model.save(fn_args.serving_model_dir)
+"""
+BOTH = """
+import tensorflow as tf
+
+def trainer_fn(fn_args, schema):
+    return dict(estimator=tf.estimator.Estimator(lambda features: None))
+"""
+
+
+def test_tfxs_own_template_is_told(tmp_path: Path):
+    import importlib.util
+
+    spec = importlib.util.find_spec("tfx")
+    templates = Path(spec.origin).parent / "experimental" / "templates" / "taxi" / "models"
+    shutil.copytree(templates, tmp_path / "models")
+    name = "models.estimator_model.model"
+    told = read_run_fn(f"{name}:run_fn", [str(tmp_path)])
+    lines = (tmp_path / "models/estimator_model/model.py").read_text().splitlines()
+    number = next(index for index, line in enumerate(lines, 1) if "tf_estimator.train_and_evaluate" in line)
+    assert told == RunFn(f"model.py:{number}: tf_estimator.train_and_evaluate", f"{name}._create_train_and_eval_spec")
+    assert read_run_fn(str(tmp_path / "models/estimator_model/model.py")) == told
+    assert read_run_fn("models.keras_model.model:run_fn", [str(tmp_path)]) == RunFn()
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "trainer_fn"),
+    [
+        (ESTIMATOR, "module.py:9: tf.estimator.train_and_evaluate", "module.make"),
+        (KERAS, "", ""),
+        # What it does not call does not count.
+        (KERAS + BOTH, "", "module.trainer_fn"),
+        (KERAS.replace("build()", "helper.build()") + "import helper\n",
+         "helper.py:3: tf.keras.estimator.model_to_estimator", ""),
+        # Keras users have a train_and_evaluate of their own.
+        ("def train_and_evaluate(x): x.fit()\ndef run_fn(a): train_and_evaluate(a)\n", "", ""),
+        ("from tensorflow.estimator import train_and_evaluate as t, train_and_evaluate\n"
+         "def run_fn(a): train_and_evaluate(a)\n", "module.py:2: train_and_evaluate", ""),
+        ("class Model:\n def fit(self, e): e.estimator.DNNRegressor([])\ndef run_fn(a): Model().fit(a)\n",
+         "module.py:2: e.estimator.DNNRegressor", ""),
+        ("def run_fn(a): loop(a)\ndef loop(a): run_fn(a)\n", "", ""),
+        ("def (\n", "", ""),
+    ],
+)  # fmt: skip
+def test_a_run_fn_that_trains_an_estimator_is_told(tmp_path: Path, text, call, trainer_fn):
+    (tmp_path / "module.py").write_text(text)
+    (tmp_path / "helper.py").write_text(
+        "import tensorflow as tf\ndef build():\n    return tf.keras.estimator.model_to_estimator(1)\n"
+    )
+    for target in ("module:run_fn", str(tmp_path / "module.py")):
+        assert read_run_fn(target, [str(tmp_path)]) == RunFn(call, trainer_fn)
+
+
+def test_where_there_is_no_text_nothing_is_told(tmp_path: Path):
+    assert read_run_fn("no_such_module:run_fn") == RunFn()
+    assert functions_of(str(tmp_path / "none.py")) is None
+    (tmp_path / "binary.py").write_bytes(b"\x00")
+    assert functions_of(str(tmp_path / "binary.py")) is None
