@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import os
 import platform
 import re
@@ -19,8 +18,7 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.console import View
-from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.console import View, make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 
 _WIDTH_OF_A_FILE = 140
@@ -49,8 +47,7 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
         folder = os.path.join(folders.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
         os.makedirs(folder)
         with quiet(os.path.join(folder, "bench.log")) as terminal:
-            width = None if terminal.isatty() else _WIDTH_OF_A_FILE
-            console = Console(file=terminal, highlight=False, soft_wrap=True, width=width)
+            console = make_console(terminal, _WIDTH_OF_A_FILE)
             console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {output or folder}")
             _Session(loaded, plan, folders, folder, console).run(output or folder)
     return 0
@@ -73,15 +70,11 @@ class _Session:
 
     def run(self, output: str) -> None:
         stopped: Optional[BaseException] = None
-        try:
-            self._measure()
-        except (StoppedError, KeyboardInterrupt, SystemExit) as error:
-            stopped = error
-        except Exception as error:
-            logging.getLogger(__name__).exception("the comparison failed")  # the whole of it, into the log
-            raise explain(error, self._view.current, os.path.join(self._folder, "bench.log")) from error
-        finally:
-            self._view.close()
+        with self._view.explaining(os.path.join(self._folder, "bench.log")):
+            try:
+                self._measure()
+            except (StoppedError, KeyboardInterrupt, SystemExit) as error:
+                stopped = error
         if stopped is None or self._measured() > {self._base}:
             self._write(self._comparison(stopped is not None), output)
         if stopped is not None:

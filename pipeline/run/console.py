@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import IO, Any, Optional
 
 from rich.console import Console
 from rich.live import Live
@@ -48,8 +48,19 @@ def run_declaration(loaded: Loaded, workdir: str, cluster: Any = None) -> int:
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
         logs = _make_logs(loaded, folders)
         with quiet(os.path.join(logs, "pipeline.log")) as terminal:
-            _run(loaded, folders, logs, Console(file=terminal, highlight=False, soft_wrap=True))
+            _run(loaded, folders, logs, make_console(terminal))
     return 0
+
+
+def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
+    """Makes a console of what `quiet` leaves for us.
+
+    Args:
+        terminal: The terminal, or a file in its place.
+        width_of_a_file: In characters, if it is a file; None takes the environment's.
+    """
+    width = None if terminal.isatty() else width_of_a_file
+    return Console(file=terminal, highlight=False, soft_wrap=True, width=width)
 
 
 def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
@@ -61,12 +72,11 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
 
 
 def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) -> None:
-    log = os.path.join(logs, "pipeline.log")
     console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {folders.home}")
     for note in loaded.notes:
         console.print(f"  note: {note}", markup=False)
     view = View(console)
-    try:
+    with view.explaining(os.path.join(logs, "pipeline.log")):
         with view.waiting("starting TensorFlow and TFX"):
             from tfx_estimator.pipeline.run.results import collect
             from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
@@ -75,11 +85,6 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) 
         LocalRunner(view).run(pipeline)
         view.current = "results"
         results = collect(folders, view.runs)
-    except Exception as error:
-        logging.getLogger(__name__).exception("the run failed")  # the whole of it, into the log
-        raise explain(error, view.current, log) from error
-    finally:
-        view.close()
     write_json(os.path.join(logs, "summary.json"), results.to_dict(), indent=2, allow_nan=False)
     _print_summary(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
 
@@ -100,6 +105,24 @@ class View:
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(handler)
         self._handler = handler
+
+    @contextlib.contextmanager
+    def explaining(self, log: str) -> Iterator[None]:
+        """Ends the view with the context, and says in the project's words what went wrong in it.
+
+        Args:
+            log: Where the whole of it goes.
+
+        Raises:
+            TfxEstimatorError: Something went wrong.
+        """
+        try:
+            yield
+        except Exception as error:
+            logging.getLogger(__name__).exception("it failed")  # all of it, into the log
+            raise explain(error, self.current, log) from error
+        finally:
+            self.close()
 
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import glob
-import logging
 import os
 import time
 from typing import Any, Optional
 
-from rich.console import Console
-
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.console import View
-from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.console import View, make_console
 from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 
@@ -42,17 +38,12 @@ def join(loaded: Loaded, workdir: str, place: Any) -> int:
         os.makedirs(folders.logs, exist_ok=True)
         log = os.path.join(folders.logs, f"{place.task.name}.log")
         with quiet(log) as terminal:
-            console = Console(file=terminal, highlight=False, soft_wrap=True)
+            console = make_console(terminal)
             console.print(f"[bold]{folders.name}[/bold]  {place.task.name} of the cluster  →  {folders.home}")
             view = View(console)
             view.current = "Trainer"
-            try:
+            with view.explaining(log):
                 said = _take_part(loaded, folders, place, view)
-            except Exception as error:
-                logging.getLogger(__name__).exception("the task failed")  # the whole of it, into the log
-                raise explain(error, view.current, log) from error
-            finally:
-                view.close()
             console.print(said)
     return 0
 
