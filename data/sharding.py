@@ -8,6 +8,7 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.config.problems import nearest_multiples
 from tfx_estimator.pipeline.errors import DataError, DeclarationError
 
 # The kinds of sharding.
@@ -45,11 +46,10 @@ def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[t
         return global_batch_size
     replicas = context.num_replicas_in_sync
     if global_batch_size % replicas:
-        lower = global_batch_size - global_batch_size % replicas
         raise DeclarationError(
             f"{key}: {global_batch_size} examples do not divide evenly among {replicas} replicas",
             expected=f"a multiple of {replicas}",
-            todo=f"for example {lower} or {lower + replicas}" if lower else f"for example {replicas}",
+            todo=f"for example {nearest_multiples(global_batch_size, replicas)}",
         )
     return context.get_per_replica_batch_size(global_batch_size)
 

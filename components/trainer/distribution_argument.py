@@ -81,8 +81,7 @@ def check_contract(distribution: Distribution, contract: Contract) -> None:
     Raises:
         DeclarationError: It is a run_fn, and cannot be given that; or there are two functions that could be meant.
     """
-    nothing = distribution.train.strategy == distribution.eval.strategy == "one_device"
-    if contract.path != RUN_FN or nothing:
+    if contract.path != RUN_FN or not distribution.distributes:
         return
     run_fn = read_run_fn(contract.target) if contract.target else RunFn()
     named = f'name it: trainer_fn="{run_fn.trainer_fn}"'

@@ -92,7 +92,7 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
 
 def _run_fn(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
     file, distribution = declaration.trainer.module_file, declaration.trainer.distribution
-    if distribution.train.strategy == distribution.eval.strategy == "one_device":
+    if not distribution.distributes:
         return
     if file is None or RUN_FN not in (functions_of(file) or ()):
         return

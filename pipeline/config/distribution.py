@@ -217,6 +217,11 @@ class Distribution(Section):
         operational=True,
     )
 
+    @property
+    def distributes(self) -> bool:
+        """May there be several replicas, in training or in evaluation."""
+        return self.train.distributes or self.eval.distributes
+
     def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:
         """Returns the section with the sizes of the cluster that is there; those that are left out as declared.
 

@@ -64,6 +64,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return plain[found[0]] if found else ""
 
 
+def nearest_multiples(batch: int, replicas: int) -> str:
+    """Returns the batch sizes next to one that replicas cannot share evenly, for example `126 or 129`."""
+    lower = batch - batch % replicas
+    return f"{lower} or {lower + replicas}" if lower else str(replicas)
+
+
 def shorten(text: str) -> str:
     """Cuts a long value for a message."""
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"

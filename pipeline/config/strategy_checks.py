@@ -8,7 +8,7 @@ from typing import Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
-from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.problems import Problem, nearest_multiples
 from tfx_estimator.pipeline.config.strategies import NATURES, taking
 
 _PATH = "trainer.distribution"
@@ -183,13 +183,11 @@ def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Prob
     if batch % replicas == 0 or _is_open(section) or _wrong_devices(path, section):
         return
     parts = [f"{count} {name}" for count, name in ((workers, "workers"), (devices, "devices")) if count > 1]
-    lower = batch - batch % replicas
-    near = f"{lower} or {lower + replicas}" if lower else str(replicas)
     yield Problem(
         f"trainer.{key}",
         f"{batch} examples do not divide evenly among {' x '.join(parts)} ({path})",
         f"a multiple of {replicas}",
-        f"set it to {near}, or change {path}",
+        f"set it to {nearest_multiples(batch, replicas)}, or change {path}",
         value=str(batch),
         depends=(f"{path}.strategy", f"{path}.workers", *_on_devices(path)),
     )

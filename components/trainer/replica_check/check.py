@@ -79,7 +79,7 @@ def _unknown(notes: list[str], question: str) -> Iterator[None]:
 
 
 def _on_cpus(declared: Strategy, replicas: int) -> TrainStrategy:
-    strategy = "central_storage" if declared.strategy == "central_storage" else "mirrored"
+    strategy = declared.strategy if declared.nature.on_devices else "mirrored"
     return TrainStrategy.parse_obj({"strategy": strategy, "devices": {"cpu": replicas}})
 
 
@@ -91,7 +91,7 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading) ->
     try:
         changes = trial.compare_updates(reading)
     except UserCodeError as error:
-        if distribution.train.strategy != "multi_worker_mirrored" or verdict.has_replicas(distribution.train):
+        if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
             raise
         # An optimizer that is built outside of the model_fn, say, is called once in each worker.
         raise NotTriedError(f"it is tried in one process, where each worker has its own, and {error.what}") from error

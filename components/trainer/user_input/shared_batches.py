@@ -16,6 +16,7 @@ from tensorflow.python.util import function_utils, nest
 from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.config.problems import nearest_multiples
 from tfx_estimator.pipeline.errors import UserCodeError
 
 InputFn = Callable[..., Any]
@@ -196,12 +197,11 @@ def check_divides(size: int, replicas: int) -> None:
     """
     if size % replicas == 0:
         return
-    lower = size - size % replicas
     raise UserCodeError(
         f"TrainSpec.input_fn makes batches of {size} examples, which do not divide evenly among {replicas} replicas "
         "(trainer.distribution.train)",
         expected=f"a multiple of {replicas}",
-        todo=f"for example {lower} or {lower + replicas}" if lower else f"for example {replicas}",
+        todo=f"for example {nearest_multiples(size, replicas)}",
     )
 
 
