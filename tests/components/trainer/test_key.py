@@ -28,6 +28,7 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.run_fn", f"{TRAINER}.user_input")
 # model, and must not retrain one.
 OPERATIONAL = {
     "tfx_estimator.components",
+    "tfx_estimator.components.files",
     "tfx_estimator.components.unkeyed",
     TRAINER,
     f"{TRAINER}.estimator",

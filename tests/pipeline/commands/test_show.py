@@ -43,3 +43,44 @@ def test_a_bad_declaration_is_not_shown(capsys):
     found = capsys.readouterr()
     assert found.out == ""
     assert "trainer.seed" in found.err
+
+
+def test_the_modules_that_key_transform_and_the_trainer(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shown_model.py").write_text("import shown_layers\ndef network(num_classes): ...\n")
+    (tmp_path / "shown_layers.py").write_text("WIDTH = 1\n")
+    arguments = ["show", "digits", "--fingerprint", "--set", "trainer.model=shown_model:network"]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    trainer = found["Trainer"]["modules"]
+    assert trainer["shown_layers"] == str(tmp_path / "shown_layers.py")
+    assert "tfx_estimator.model_fn.classifier" in trainer
+    assert "tfx_estimator.components.trainer.cluster.private_network" not in trainer
+    assert sorted(found["Transform"]["modules"]) == [
+        "tfx_estimator.data",
+        "tfx_estimator.data.features",
+        "tfx_estimator.data.preprocessing",
+    ]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"Trainer  {found['Trainer']['sha256']}" in lines
+    assert ["shown_model", str(tmp_path / "shown_model.py")] in [line.split() for line in lines]
+
+    (tmp_path / "shown_layers.py").write_text("WIDTH = 2\n")
+    main([*arguments, "--json"])
+    changed = json.loads(capsys.readouterr().out)
+    assert changed["Trainer"]["sha256"] != found["Trainer"]["sha256"]
+    assert changed["Transform"] == found["Transform"]
+
+
+def test_the_hash_that_is_shown_is_the_one_in_the_key(tmp_path, capsys):
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.folders import PipelineFolders
+
+    main(["show", "digits", "--fingerprint", "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    built = create_pipeline(load("digits").declaration, PipelineFolders(str(tmp_path), "digits"))
+    properties = {node.id: node.exec_properties for node in built.components}
+    assert Settings.of(properties["Trainer"]).source == shown["Trainer"]["sha256"]
+    assert json.loads(properties["Transform"]["custom_config"])["source"] == shown["Transform"]["sha256"]
