@@ -60,7 +60,7 @@ def _save_and_look(
     return bool(should_stop)
 
 
-def cell(stop_file: str) -> StepCell:
+def saved_step(stop_file: str) -> StepCell:
     """Where the chief of a cluster on this machine notes its last checkpoint.
 
     Args:
@@ -100,7 +100,7 @@ def wait_hook(
     """
     if not interval or interval < 4 * trainers:
         return None
-    return WaitForSaveHook(cell(stop_file), interval, trainers, stop_file, max_steps)
+    return WaitForSaveHook(saved_step(stop_file), interval, trainers, stop_file, max_steps)
 
 
 class WaitForSaveHook(tf.estimator.SessionRunHook):

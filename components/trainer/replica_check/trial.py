@@ -9,7 +9,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from tfx_estimator.components.trainer.estimator.distribute import SEED, rebuild
+from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.replica_check.comparison import Change, Training, compare
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec
@@ -117,7 +117,9 @@ class Trial:
 
     def _estimator(self, **changes: Any) -> tf.estimator.Estimator:
         user = self._make_spec()["estimator"]
-        return rebuild(user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or SEED, **changes)
+        return rebuild(
+            user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or shared_batches.SEED, **changes
+        )
 
     def _input_fn(self, reading: Reading, training: bool = True, same_examples: bool = False) -> Callable[..., Any]:
         """The first batch, over and over; not in the graph, which it may be too large for."""
@@ -144,7 +146,7 @@ class Trial:
             signature = tuple(spec for spec in specs if isinstance(spec, KINDS))
             dataset = tf.data.Dataset.from_generator(again, output_signature=signature).map(pack)
             context = input_context or tf.distribute.InputContext()
-            return shared_batches.own_parts(dataset, context, training=training)
+            return shared_batches.split_batches(dataset, context, training=training)
 
         return input_fn
 

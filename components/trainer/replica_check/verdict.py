@@ -7,6 +7,7 @@ import os
 
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
 from tfx_estimator.components.trainer.settings import Settings
@@ -16,7 +17,6 @@ from tfx_estimator.pipeline.user_source.functions import argument_names, find_ar
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 
 FILE = "replica_check.json"
-_IN_STEP = ("mirrored", "central_storage", "multi_worker_mirrored", "tpu")
 
 
 def is_needed(job: Job) -> bool:
@@ -34,7 +34,7 @@ def is_needed(job: Job) -> bool:
 
 def trains_in_step(train: TrainStrategy) -> bool:
     """Tells whether several replicas add up their gradients in each step."""
-    return train.strategy in _IN_STEP and (train.replicas > 1 or train.strategy == "tpu" or has_replicas(train))
+    return train.in_step and (train.replicas > 1 or train.strategy == "tpu" or has_replicas(train))
 
 
 def has_replicas(strategy: Strategy) -> bool:
@@ -46,10 +46,7 @@ def has_replicas(strategy: Strategy) -> bool:
 
 def write(training_dir: str, notes: list[str]) -> None:
     """Keeps what the user should know of a training that is not refused: a restart finds it."""
-    path = _path(training_dir)
-    with fileio.open(f"{path}.tmp", "w") as file:
-        file.write(json.dumps({"notes": notes}, indent=2))
-    fileio.rename(f"{path}.tmp", path, overwrite=True)
+    write_whole(_path(training_dir), json.dumps({"notes": notes}, indent=2))
 
 
 def read_notes(training_dir: str) -> list[str]:

@@ -21,7 +21,7 @@ from tfx_estimator.components.trainer.estimator.patches.patch import Patch
 FOLDER = Path(tempfile.mkdtemp())
 PATCHES: tuple[Patch, ...] = (
     *tensorflow_fixes.PATCHES,
-    asynchronous_saves.make_patch(2, asynchronous_saves.cell(str(FOLDER / "stop"))),
+    asynchronous_saves.make_patch(2, asynchronous_saves.saved_step(str(FOLDER / "stop"))),
     *replica_fixes.PATCHES,
 )
 v1 = tf.compat.v1
@@ -76,7 +76,7 @@ def save_meanwhile() -> dict[str, Any]:
         listener = OthersGoOn(meanwhile)
         train(FOLDER / f"saves-{meanwhile}", steps=200, save_every=20, saving_listeners=[listener])
         at_risk[meanwhile] = [end - begun for begun, end in zip(listener.begun[1:-2], listener.ended[2:-1])]
-        noted = asynchronous_saves.cell(str(FOLDER / "stop")).get()
+        noted = asynchronous_saves.saved_step(str(FOLDER / "stop")).get()
         at_risk[f"{meanwhile} noted"] = noted == listener.begun[-1]
     return at_risk
 
