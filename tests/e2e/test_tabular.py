@@ -25,8 +25,8 @@ TOLERANCE = 1e-5
     ("name", "tasks"),
     [
         # The loss is tried before the training.
-        ("workers", ["chief-0", "evaluator-0", "probe-0", "worker-0"]),
-        pytest.param("mirrored", ["chief-0", "probe-0"], marks=pytest.mark.long),
+        ("workers", ["chief-0", "evaluator-0", "replica_check-0", "worker-0"]),
+        pytest.param("mirrored", ["chief-0", "replica_check-0"], marks=pytest.mark.long),
     ],
 )
 def test_a_canned_estimator_is_trained_alike_by_one_device_and_by(tmp_path: Path, name: str, tasks: list[str]):

@@ -13,8 +13,8 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     EVALUATOR,
     EXPORTER,
-    PROBE,
     PS,
+    REPLICA_CHECK,
     WORKER,
     TaskSpec,
 )
@@ -39,9 +39,9 @@ def exporter_task(attempt: int) -> list[TaskSpec]:
     return [TaskSpec(EXPORTER, 0, attempt)]
 
 
-def probe_task(attempt: int) -> list[TaskSpec]:
+def replica_check_task(attempt: int) -> list[TaskSpec]:
     """The task that tries the user's loss under several replicas."""
-    return [TaskSpec(PROBE, 0, attempt)]
+    return [TaskSpec(REPLICA_CHECK, 0, attempt)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:

@@ -14,6 +14,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+from tfx_estimator.components.trainer.estimator.patches.patch import Patch
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
 from tfx_estimator.components.trainer.protocol.stop import asked_to_stop
 
@@ -25,33 +26,41 @@ _LOOK_SECONDS = 0.01
 
 
 def apply(trainers: int, saved: StepCell) -> None:
-    """Changes this process's checkpoint hooks that count steps.
+    """Has this process's checkpoint hooks that count steps begin early.
 
     Args:
         trainers: Tasks that do steps, the chief included.
         saved: Where to note the step of each checkpoint that is whole.
     """
-    hook = tf.compat.v1.train.CheckpointSaverHook
-    original = hook._save
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def save(self: Any, session: tf.compat.v1.Session, step: int) -> bool:
-        should_stop = original(self, session, step)
-        saved.set(int(step))
-        timer = self._timer
-        if timer._every_steps is not None:
-            meanwhile = int(session.run(self._global_step_tensor)) - int(step)
-            self.declared_steps = getattr(self, "declared_steps", timer._every_steps)
-            self.most_meanwhile = max(getattr(self, "most_meanwhile", 0), meanwhile)
-            timer._every_steps = save_every(self.declared_steps, self.most_meanwhile, trainers)
-        return bool(should_stop)
-
-    hook._save = save
+    make_patch(trainers, saved).apply()
 
 
-def cell(stop_file: str) -> StepCell:
+def make_patch(trainers: int, saved: StepCell) -> Patch:
+    """What `apply` changes in TensorFlow."""
+    return Patch(
+        "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook._save",
+        functools.partial(_save_and_look, trainers, saved),
+        reason="asynchronous workers go on while the chief saves: checkpoints lie further apart than declared",
+        version="2.15.1",
+        until="there is no tf.estimator",
+    )
+
+
+def _save_and_look(
+    trainers: int, saved: StepCell, original: Any, self: Any, session: tf.compat.v1.Session, step: int
+) -> bool:
+    should_stop = original(self, session, step)
+    saved.set(int(step))
+    timer = self._timer
+    if timer._every_steps is not None:
+        meanwhile = int(session.run(self._global_step_tensor)) - int(step)
+        self.declared_steps = getattr(self, "declared_steps", timer._every_steps)
+        self.most_meanwhile = max(getattr(self, "most_meanwhile", 0), meanwhile)
+        timer._every_steps = save_every(self.declared_steps, self.most_meanwhile, trainers)
+    return bool(should_stop)
+
+
+def saved_step(stop_file: str) -> StepCell:
     """Where the chief of a cluster on this machine notes its last checkpoint.
 
     Args:
@@ -91,7 +100,7 @@ def wait_hook(
     """
     if not interval or interval < 4 * trainers:
         return None
-    return WaitForSaveHook(cell(stop_file), interval, trainers, stop_file, max_steps)
+    return WaitForSaveHook(saved_step(stop_file), interval, trainers, stop_file, max_steps)
 
 
 class WaitForSaveHook(tf.estimator.SessionRunHook):

@@ -7,10 +7,9 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes
+from tfx_estimator.components.trainer.user_input.shared_batches import SEED
 from tfx_estimator.pipeline.errors import UserCodeError
 
-# Of a cluster whose RunConfig has none.
-SEED = 1
 _NEVER = 2**31 - 1
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.
 _KEPT = (

@@ -21,7 +21,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR, EXPORTER, PROBE, PS, WORKER, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR, EXPORTER, PS, REPLICA_CHECK, WORKER, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 from tfx_estimator.components.trainer.task.context import TaskContext
@@ -46,10 +46,10 @@ class EstimatorPath:
         train, evaluate = _sections(distribution, task)
         tensorflow_fixes.apply()
         if train.asynchronous:
-            asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.cell(task.stop_file))
+            asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.saved_step(task.stop_file))
         if (section := context.settings.trainer) and section.deterministic:
             tf.config.experimental.enable_op_determinism()
-        if task.type == PROBE:
+        if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")
         configure_devices(train, evaluate)
         # Before any TensorFlow op, and while TF_CONFIG is there.
@@ -58,7 +58,7 @@ class EstimatorPath:
         # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
         tf_config = os.environ.pop(_TF_CONFIG, None)
         make_spec = _spec_maker(context)
-        if task.type == PROBE:
+        if task.type == REPLICA_CHECK:
             progress.write(Event.RUNNING)
             replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
             return
@@ -92,7 +92,7 @@ def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
 
 def _sections(distribution: Distribution, task: TaskSpec) -> tuple[Strategy, Strategy]:
     """The strategies of this task: one that only evaluates, or only trains, has no other."""
-    if task.type == PROBE:
+    if task.type == REPLICA_CHECK:
         return replica_check.section(distribution), Strategy()
     # The exporter trains no step, and evaluates as declared.
     alone = distribution.train.is_cluster and not task.in_cluster

@@ -12,7 +12,7 @@ CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 # Evaluates the last checkpoint and exports it, after a cluster that has no evaluator.
 EXPORTER = "exporter"
 # Tries the user's loss under several replicas, before anything is trained.
-PROBE = "probe"
+REPLICA_CHECK = "replica_check"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class TaskSpec:
     """What one task is told.
 
     Args:
-        type: `chief`, `worker`, `ps`, `evaluator`, `exporter` or `probe`.
+        type: `chief`, `worker`, `ps`, `evaluator`, `exporter` or `replica_check`.
         index: From 0, within the type.
         attempt: From 1; the task's files bear it.
         tf_config: Value of TF_CONFIG; empty where the task is alone.

@@ -20,8 +20,8 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.replica_check.comparison import Change
 from tfx_estimator.components.trainer.replica_check.evaluation import check_evaluation
-from tfx_estimator.components.trainer.replica_check.inputs import Reading, Spec, check_training, read_batches
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
+from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, check_training, read_batches
 from tfx_estimator.model_fn.strategies import make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -30,11 +30,7 @@ _REPLICAS = 2
 
 
 def section(distribution: Distribution) -> TrainStrategy:
-    """The strategy to train the step with: of logical CPUs, whatever the devices and workers that train.
-
-    Args:
-        distribution: What was declared.
-    """
+    """The strategy to train the step with: of logical CPUs, whatever the devices and workers that train."""
     return _on_cpus(distribution.train, _REPLICAS)
 
 

@@ -45,12 +45,7 @@ class Change(NamedTuple):
 
 
 def compare(one: Training, many: Training, replicas: int) -> list[Change]:
-    """Compares two trainings from the same weights.
-
-    Args:
-        one: On one device.
-        many: Under several replicas.
-        replicas: How many.
+    """Compares two trainings from the same weights: on one device, and under several replicas.
 
     Returns:
         A change for each variable that changed. Only the slots count of one that has them: Adam's weights change alike
@@ -71,7 +66,8 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
             change, other = one.change(name), many.change(name)
             noise = _NOTHING * largest + float(np.finfo(np.float32).eps) * _norm(one.after[name])
             told = found[owner]
-            if max(_norm(change), _norm(other)) > noise:
+            # What is no number is not small.
+            if not max(_norm(change), _norm(other)) <= noise:
                 label = f"`{owner}` (the optimizer's `{slot}`)" if slot else f"`{owner}`"
                 norm = _norm(change) or 1e-300
                 scale = scale_of(change, other, replicas, noise, (1, 2) if slot else (1,))
@@ -87,17 +83,14 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
 def scale_of(
     one: np.ndarray, many: np.ndarray, replicas: int, noise: float = 0.0, powers: Sequence[int] = (1,)
 ) -> Optional[float]:
-    """Finds out how many times larger one array is than another: all or nothing.
+    """Finds out how many times larger an array is under several replicas: as `Change.scale`.
 
     Args:
-        one: Of one device.
-        many: Of several replicas.
+        one: On one device.
+        many: Under several replicas.
         replicas: How many.
         noise: Norm of a difference that says nothing.
         powers: 2 is of what adds up squares.
-
-    Returns:
-        As `Change.scale`.
     """
     if _norm(many - one) <= _EQUAL * _norm(one) + noise:
         return 1.0

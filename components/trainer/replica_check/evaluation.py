@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check.comparison import scale_of
-from tfx_estimator.components.trainer.replica_check.inputs import Reading, Spec, read_batches
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
+from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, read_batches
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of metrics next to 0.
@@ -23,16 +23,13 @@ _NOTHING = 1e-6
 def check_evaluation(
     make_spec: Callable[[], Spec], trial: Trial, strategy: tf.distribute.Strategy, train: Reading
 ) -> list[str]:
-    """Evaluates a batch under several replicas, and the same on one device.
+    """Evaluates a batch under several replicas, and the same on one device; returns what the user should know.
 
     Args:
         make_spec: Calls the user's trainer_fn, and returns what it returns.
         trial: Evaluates.
         strategy: The declared one, of a few replicas.
         train: Batches of the training.
-
-    Returns:
-        What the user should know of metrics that are not quite those of one device.
 
     Raises:
         UserCodeError: A metric is exactly N times, or a part in N of, that of one device.

@@ -9,10 +9,10 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from tfx_estimator.components.trainer.estimator.distribute import SEED, rebuild
+from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.replica_check.comparison import Change, Training, compare
-from tfx_estimator.components.trainer.replica_check.inputs import Reading, Spec
 from tfx_estimator.components.trainer.user_input import shared_batches
+from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec
 from tfx_estimator.components.trainer.user_input.rows import KINDS, join_rows, size_of, take_rows
 from tfx_estimator.pipeline.errors import TfxEstimatorError, UserCodeError
 
@@ -44,16 +44,13 @@ class Trial:
         self._folder = folder
 
     def compare_updates(self, reading: Reading, same_examples: bool = False) -> list[Change]:
-        """Trains on the first batch.
+        """Trains on the first batch; returns a change for each variable that changed.
 
         Args:
             reading: Of the training's input_fn.
             same_examples: Have each replica take the first ones of the batch, and one device all of these at once: what
                 a replica computes of its own part, such as the statistics of a batch normalisation, is then that of the
                 whole.
-
-        Returns:
-            A change for each variable that changed.
 
         Raises:
             NotTriedError: Training does not work on one device either.
@@ -76,15 +73,12 @@ class Trial:
     def evaluate(
         self, train: Reading, evaluation: Reading, strategy: tf.distribute.Strategy
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Evaluates the first batch with the same weights.
+        """Evaluates the first batch with the same weights; returns the metrics on one device, and under the strategy.
 
         Args:
             train: Of the training's input_fn: a step makes the weights.
             evaluation: Of the evaluation's.
             strategy: For it, of several replicas.
-
-        Returns:
-            The metrics on one device, and under the strategy.
 
         Raises:
             NotTriedError: It does not work on one device either.
@@ -123,7 +117,9 @@ class Trial:
 
     def _estimator(self, **changes: Any) -> tf.estimator.Estimator:
         user = self._make_spec()["estimator"]
-        return rebuild(user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or SEED, **changes)
+        return rebuild(
+            user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or shared_batches.SEED, **changes
+        )
 
     def _input_fn(self, reading: Reading, training: bool = True, same_examples: bool = False) -> Callable[..., Any]:
         """The first batch, over and over; not in the graph, which it may be too large for."""
@@ -150,7 +146,7 @@ class Trial:
             signature = tuple(spec for spec in specs if isinstance(spec, KINDS))
             dataset = tf.data.Dataset.from_generator(again, output_signature=signature).map(pack)
             context = input_context or tf.distribute.InputContext()
-            return shared_batches.own_parts(dataset, context, training=training)
+            return shared_batches.split_batches(dataset, context, training=training)
 
         return input_fn
 

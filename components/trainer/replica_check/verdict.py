@@ -20,14 +20,7 @@ FILE = "replica_check.json"
 
 
 def is_needed(job: Job) -> bool:
-    """Tells whether a training has code of the user's, several replicas in step, and no verdict yet.
-
-    Args:
-        job: What to train.
-
-    Returns:
-        Whether to start a task that calls `check.run`.
-    """
+    """Tells whether a training has code of the user's, several replicas in step, and no verdict yet."""
     settings = Settings.from_dict(job.settings)
     distribution = settings.distribution
     if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
@@ -50,21 +43,12 @@ def has_replicas(strategy: Strategy) -> bool:
 
 
 def write(training_dir: str, notes: list[str]) -> None:
-    """Keeps the verdict on a training that is not refused: a restart finds it.
-
-    Args:
-        training_dir: The training folder.
-        notes: What the user should know.
-    """
+    """Keeps what the user should know of a training that is not refused: a restart finds it."""
     write_whole(_path(training_dir), json.dumps({"notes": notes}, indent=2))
 
 
 def read_notes(training_dir: str) -> list[str]:
-    """Reads what the user should know of a training that is not refused.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """Reads what `write` wrote; nothing if there is no verdict yet."""
     if not fileio.exists(_path(training_dir)):
         return []
     with fileio.open(_path(training_dir)) as file:

@@ -114,7 +114,7 @@ class Supervisor:
             self._checkpoints.drop_damaged()
         with Signals() as signals:
             if leads:
-                self._probe(signals)
+                self._check_replicas(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
             elif not self._distribution.train.is_cluster:
@@ -127,10 +127,10 @@ class Supervisor:
             self._checkpoints.tidy()
         return self._report.outcome()
 
-    def _probe(self, signals: Signals) -> None:
+    def _check_replicas(self, signals: Signals) -> None:
         """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
         if self._traits.needs_check and replica_check.is_needed(self._job):
-            self._attempts(plan.probe_task, signals)
+            self._attempts(plan.replica_check_task, signals)
             for note in replica_check.read_notes(self._job.training_dir):
                 logger.warning(note)
 

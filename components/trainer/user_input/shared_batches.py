@@ -20,6 +20,8 @@ from tfx_estimator.pipeline.config.problems import nearest_multiples
 from tfx_estimator.pipeline.errors import UserCodeError
 
 InputFn = Callable[..., Any]
+# Of a cluster whose RunConfig has none: all workers must shuffle alike.
+SEED = 1
 _CONTEXT = "input_context"
 _BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the batch"
 
@@ -49,22 +51,22 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> Inp
     Raises:
         UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
     """
-    if is_built_in(input_fn) or (training and shares_itself(input_fn)):
+    if is_built_in(input_fn) or (training and takes_input_context(input_fn)):
         return input_fn
 
     def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> tf.data.Dataset:
         if input_context is None or input_context.num_input_pipelines == input_context.num_replicas_in_sync == 1:
             # There is nothing to share.
             return _call(input_fn, mode, params, config)
-        dataset = call(input_fn, mode, params, config)
+        dataset = call_input_fn(input_fn, mode, params, config)
         if input_context.num_replicas_in_sync > 1:
             check_batches(_owner(mode), dataset)
-        return own_parts(dataset, input_context, in_step, training)
+        return split_batches(dataset, input_context, in_step, training)
 
     return shared
 
 
-def shares_itself(input_fn: InputFn) -> bool:
+def takes_input_context(input_fn: InputFn) -> bool:
     """Tells whether an input_fn takes `input_context`, as an Estimator finds out."""
     return _CONTEXT in function_utils.fn_args(input_fn)
 
@@ -74,7 +76,7 @@ def is_built_in(input_fn: InputFn) -> bool:
     return isinstance(getattr(input_fn, "__self__", None), ExampleReader)
 
 
-def call(
+def call_input_fn(
     input_fn: InputFn,
     mode: str,
     params: Any,
@@ -126,7 +128,7 @@ def _call(
         return input_fn(**{name: value for name, value in known.items() if name in wanted})
 
 
-def own_parts(
+def split_batches(
     dataset: tf.data.Dataset, context: tf.distribute.InputContext, in_step: bool = True, training: bool = True
 ) -> tf.data.Dataset:
     """Takes this input pipeline's share of each batch.
@@ -155,7 +157,7 @@ def own_parts(
         return dataset
     if not training:
         dataset = fill_short_batches(dataset, replicas)
-    names = leaf_names(dataset)
+    names = tensor_names(dataset)
     firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
     # Of some tensors alone it need not be the batch's: of a table, say, or of the steps of a sequence.
     static = firsts.pop() if len(firsts) == 1 else None
@@ -205,7 +207,7 @@ def check_divides(size: int, replicas: int) -> None:
     )
 
 
-def leaf_names(dataset: tf.data.Dataset) -> list[str]:
+def tensor_names(dataset: tf.data.Dataset) -> list[str]:
     """Names the tensors of a data set's elements, for an error.
 
     Args:

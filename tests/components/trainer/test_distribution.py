@@ -101,7 +101,11 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
         assert model_run.get_float_custom_property("eval_accuracy") > 0.7
         assert model_run.get_float_custom_property("restarts") == 0
         assert (model / "Format-Serving" / "saved_model.pb").exists()
-    assert logs == [["chief-0"], ["chief-0", "probe-0"], ["chief-0", "exporter-0", "probe-0", "worker-0"]]
+    assert logs == [
+        ["chief-0"],
+        ["chief-0", "replica_check-0"],
+        ["chief-0", "exporter-0", "replica_check-0", "worker-0"],
+    ]
     # Momentum moves only the rows of the table that a step has gradients of, in all three.
     assert sorted(weights[0]) == [
         "dense/bias",
@@ -125,7 +129,7 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
     settings = Settings(distribution_section={"train": MIRRORED})
     with pytest.raises(UserCodeError, match=re.escape("is 0.50 times that of one device")):
         training.run(settings, steps=40, module_file=module_file("tf.reduce_sum(each) / 48"))
-    assert [path.name for path in training.root.rglob("*.log")] == ["probe-0.attempt-1.log"]
+    assert [path.name for path in training.root.rglob("*.log")] == ["replica_check-0.attempt-1.log"]
     assert not list(training.root.rglob("model.ckpt-*"))
 
 

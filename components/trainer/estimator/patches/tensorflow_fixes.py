@@ -1,53 +1,46 @@
-"""What a training task changes in TensorFlow, in its own process alone."""
+"""What every training task changes in TensorFlow."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import tensorflow as tf
+from tfx_estimator.components.trainer.estimator.patches.patch import Patch
 
 _LOOK_SECONDS = 1
 
 
 def apply() -> None:
     """Applies all of them; a second call changes nothing."""
-    _save_without_asking_every_step()
-    _look_often_for_the_chief()
+    for patch in PATCHES:
+        patch.apply()
 
 
-def _save_without_asking_every_step() -> None:
-    """Has checkpoint hooks read the global step by a `session.run` of their own only when a checkpoint may be due.
-
-    They take a run for up to a million steps (a TPU's) unless told, so they ask after each one: 7 % of the examples per
-    second of a small network. The number is known only to a private method, hence the wrapped constructor.
-    """
-    hook = tf.compat.v1.train.CheckpointSaverHook
-    original = hook.__init__
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        self._set_steps_per_run(1)
-
-    hook.__init__ = init
+def _save_without_asking_every_step(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    # Known only to a private method, which Estimator calls for a TPU alone.
+    self._set_steps_per_run(1)
 
 
-def _look_often_for_the_chief() -> None:
-    """Has a worker of parameter servers look every second whether the chief has initialised the variables.
+def _look_often_for_the_chief(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
 
-    It would look every 30 s, and so miss a short training altogether.
-    """
-    manager = tf.compat.v1.train.SessionManager
-    original = manager.__init__
-    if hasattr(original, "__wrapped__"):
-        return
 
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
-
-    manager.__init__ = init
+PATCHES = (
+    Patch(
+        "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook.__init__",
+        _save_without_asking_every_step,
+        reason="checkpoint hooks take a run for up to a million steps, a TPU's, unless told: they read the global step "
+        "by a session.run of their own after each step, 7 % of the examples per second of a small network",
+        version="2.15.1",
+        until="tf.estimator tells its checkpoint hooks the steps of a run on other devices too",
+    ),
+    Patch(
+        "tensorflow.python.training.session_manager:SessionManager.__init__",
+        _look_often_for_the_chief,
+        reason="a worker of parameter servers looks every 30 s only whether the chief has initialised the variables, "
+        "and misses a short training altogether",
+        version="2.15.1",
+        until="tf.estimator hands recovery_wait_secs on",
+    ),
+)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.user_input.shared_batches import own_parts, share
+from tfx_estimator.components.trainer.user_input.shared_batches import share, split_batches
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -33,21 +33,21 @@ def read(dataset: tf.data.Dataset) -> list[list[int]]:
 
 
 def test_the_replicas_of_one_process_take_equal_parts_of_each_batch_in_turn():
-    assert read(own_parts(batches(8, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert read(split_batches(batches(8, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_the_parts_of_all_workers_are_the_batch():
-    parts = [read(own_parts(batches(16, 8), context(2, worker, 4))) for worker in range(2)]
+    parts = [read(split_batches(batches(16, 8), context(2, worker, 4))) for worker in range(2)]
     assert parts == [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]]
 
 
 def test_the_last_batch_of_an_epoch_is_cut_to_equal_parts_or_left_out():
-    assert read(own_parts(batches(11, 4), context(1, 0, 4))) == [[0], [1], [2], [3], [4], [5], [6], [7]]
-    assert read(own_parts(batches(7, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4], [5]]
+    assert read(split_batches(batches(11, 4), context(1, 0, 4))) == [[0], [1], [2], [3], [4], [5], [6], [7]]
+    assert read(split_batches(batches(7, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4], [5]]
 
 
 def test_an_evaluation_loses_no_example_and_every_step_has_a_part_for_each_replica():
-    parts = read(own_parts(batches(11, 4), context(1, 0, 3), training=False))
+    parts = read(split_batches(batches(11, 4), context(1, 0, 3), training=False))
     assert [len(part) for part in parts] == [1, 1, 2, 1, 1, 2, 1, 1, 1]
     assert [each for part in parts for each in part] == list(range(11))
 
@@ -70,7 +70,7 @@ def test_a_short_batch_takes_examples_of_the_one_before_it(count, size, least, s
 
 
 def test_a_short_last_batch_of_an_evaluation_is_evaluated():
-    parts = read(own_parts(batches(101, 100), context(1, 0, 2), training=False))
+    parts = read(split_batches(batches(101, 100), context(1, 0, 2), training=False))
     assert [len(part) for part in parts] == [49, 50, 1, 1]
     assert [each for part in parts for each in part] == list(range(101))
 
@@ -93,10 +93,10 @@ def test_short_batches_of_sparse_ragged_and_nested_tensors_are_filled():
 
 
 def test_workers_of_parameter_servers_take_whole_batches_in_turn():
-    workers = [read(own_parts(batches(10, 2), context(3, worker, 1), in_step=False)) for worker in range(3)]
+    workers = [read(split_batches(batches(10, 2), context(3, worker, 1), in_step=False)) for worker in range(3)]
     assert workers == [[[0, 1], [6, 7]], [[2, 3], [8, 9]], [[4, 5]]]
     # Two GPUs of one worker train in step.
-    assert read(own_parts(batches(16, 4), context(2, 1, 2), in_step=False)) == [[4, 5], [6, 7], [12, 13], [14, 15]]
+    assert read(split_batches(batches(16, 4), context(2, 1, 2), in_step=False)) == [[4, 5], [6, 7], [12, 13], [14, 15]]
 
 
 def test_sparse_ragged_and_nested_tensors_are_split_alike():
@@ -108,7 +108,7 @@ def test_sparse_ragged_and_nested_tensors_are_split_alike():
     }
     dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(4)
     seen: list[int] = []
-    for element, labels in own_parts(dataset, context(1, 0, 2)):
+    for element, labels in split_batches(dataset, context(1, 0, 2)):
         rows = labels.numpy().tolist()
         words = [[word.encode() for word in WORDS[row]] for row in rows]
         assert element["ragged"].to_list() == words
@@ -121,13 +121,13 @@ def test_sparse_ragged_and_nested_tensors_are_split_alike():
 
 
 def test_features_without_labels_are_split():
-    (features, labels), *_ = own_parts(batches(4, 4).map(lambda each: ({"x": each}, None)), context(1, 0, 2))
+    (features, labels), *_ = split_batches(batches(4, 4).map(lambda each: ({"x": each}, None)), context(1, 0, 2))
     assert (features["x"].numpy().tolist(), labels) == ([0, 1], None)
 
 
 def test_a_known_batch_size_stays_known():
-    assert own_parts(batches(8, 4, drop=True), context(1, 0, 2)).element_spec.shape == [2]
-    assert own_parts(batches(8, 4), context(1, 0, 2)).element_spec.shape == [None]
+    assert split_batches(batches(8, 4, drop=True), context(1, 0, 2)).element_spec.shape == [2]
+    assert split_batches(batches(8, 4), context(1, 0, 2)).element_spec.shape == [None]
 
 
 def test_an_input_fn_keeps_its_arguments():
@@ -233,4 +233,4 @@ def test_an_eval_spec_is_named_as_such():
 )
 def test_what_shows_only_in_the_data_is_told_as_it_is(make, training, told):
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(told)):
-        list(own_parts(make(), context(1, 0, 2), training=training))
+        list(split_batches(make(), context(1, 0, 2), training=training))

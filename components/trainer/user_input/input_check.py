@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import nest
 
-from tfx_estimator.components.trainer.estimator.distribute import SEED
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.rows import size_of
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -62,10 +61,10 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     owner = "TrainSpec" if mode == _TRAIN else "EvalSpec"
     with tf.Graph().as_default() as graph:
         seed = estimator.config.tf_random_seed
-        tf.compat.v1.set_random_seed(SEED if seed is None else seed)
+        tf.compat.v1.set_random_seed(shared_batches.SEED if seed is None else seed)
         input_fn = spec["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
-        dataset = shared_batches.call(input_fn, mode, estimator.params, estimator.config, context)
-        if not shared_batches.shares_itself(input_fn):
+        dataset = shared_batches.call_input_fn(input_fn, mode, estimator.params, estimator.config, context)
+        if not shared_batches.takes_input_context(input_fn):
             shared_batches.check_batches(owner, dataset)
         options = tf.data.Options()
         # As where workers share it: else the order may be another one each time.
@@ -89,7 +88,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
             expected="a data set with examples",
             todo="see that its files are there and hold what it looks for",
         )
-    return Reading(dataset.element_spec, shared_batches.leaf_names(dataset), batches, unordered)
+    return Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
 
 
 def check_training(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
@@ -109,7 +108,7 @@ def check_training(make_spec: Callable[[], Spec], distribution: Distribution, re
     input_fn = make_spec()["train_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
         return []
-    if shared_batches.shares_itself(input_fn):
+    if shared_batches.takes_input_context(input_fn):
         return _check_own_sharing(make_spec, distribution, reading)
     first, *_ = reading.sizes()
     shared_batches.check_sizes("TrainSpec", first)

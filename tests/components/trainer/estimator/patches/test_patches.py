@@ -1,0 +1,143 @@
+"""What a training task changes in TensorFlow is still needed, and helps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
+from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.pipeline.errors import TrainingError
+
+FAULTS = Path(__file__).with_name("faults.py")
+Found = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[Found, Found]:
+    """What came of each fault, by the patch's target: without the patches, and with them."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(FAULTS), which],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for which in ("without", "with")
+    ]
+    try:
+        said = [process.communicate(timeout=280) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0, 0], [errors[-2000:] for _, errors in said]
+    without, patched = (dict(map(json.loads, out.splitlines())) for out, _ in said)
+    return without, patched
+
+
+def _asks_only_if_a_checkpoint_may_be_due(without: Any, patched: Any) -> None:
+    assert without["runs"] - patched["runs"] >= 16
+    assert without["saved"] == patched["saved"] == [0, 7, 14, 20]
+
+
+def _sees_the_chief_at_once(without: Any, patched: Any) -> None:
+    # The next look, 30 s later, would be too late.
+    assert without.startswith("DeadlineExceededError: Session was not ready after waiting 20 secs")
+    assert 1 <= patched < 20
+
+
+def _saves_within_the_declared_steps(without: Any, patched: Any) -> None:
+    for meanwhile in ("4", "9"):
+        assert min(without[meanwhile]) > 20
+        assert len(patched[meanwhile]) >= 5
+        # And not much earlier than needed.
+        assert all(17 <= steps <= 20 for steps in patched[meanwhile])
+        assert patched[f"{meanwhile} noted"]
+
+
+def _takes_an_optimizer_for_each_replica(without: Any, patched: Any) -> None:
+    assert without.startswith("RuntimeError")
+    assert "Cannot set `iterations` to a new Variable" in without
+    assert patched == 2
+
+
+def _reports_the_accuracy_of_the_larger_class(without: Any, patched: Any) -> None:
+    assert without == {"one device": 0.75, "replicas": 0.375}
+    assert patched == {"one device": 0.75, "replicas": 0.75}
+
+
+def _reduces_any_number_of_rows(without: Any, patched: Any) -> None:
+    assert "Shape mismatch in the collective instance" in without
+    assert patched == [[1, 0, 1], [1, 2, 1]]
+
+
+CHECKS: dict[str, Callable[[Any, Any], None]] = {
+    "CheckpointSaverHook.__init__": _asks_only_if_a_checkpoint_may_be_due,
+    "SessionManager.__init__": _sees_the_chief_at_once,
+    "CheckpointSaverHook._save": _saves_within_the_declared_steps,
+    "get_optimizer_instance_v2": _takes_an_optimizer_for_each_replica,
+    "BinaryClassHead._update_accuracy_baseline": _reports_the_accuracy_of_the_larger_class,
+    "CollectiveReplicaLauncher.all_reduce_indexed_slices": _reduces_any_number_of_rows,
+}
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CHECKS)
+def test_without_the_patch_there_is_a_fault_that_it_mends(found: tuple[Found, Found], name: str) -> None:
+    assert [target.partition(":")[2] for target in found[0]] == list(CHECKS)
+    without, patched = (next(each for target, each in side.items() if target.endswith(f":{name}")) for side in found)
+    CHECKS[name](without, patched)
+
+
+@pytest.mark.unit
+def test_each_patch_says_why_and_until_when() -> None:
+    for patch in (*tensorflow_fixes.PATCHES, *replica_fixes.PATCHES):
+        assert patch.version == "2.15.1"
+        assert len(patch.reason.split()) > 10
+        assert patch.until
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("target", "version"),
+    [
+        ("tensorflow.python.training.session_manager:SessionManager.gone", "2.15.1"),
+        ("tensorflow.python.training.session_manager:Gone.__init__", "2.15.1"),
+        ("tensorflow.python.training.gone:SessionManager.__init__", "2.15.1"),
+        ("tensorflow.python.training.session_manager:SessionManager.__init__", "2.16.2"),
+    ],
+)
+def test_another_tensorflow_is_not_patched(target: str, version: str) -> None:
+    with pytest.raises(TrainingError) as raised:
+        Patch(target, print, "something hangs", version, "never").apply()
+    assert f"is not the one that {target} is patched in" in raised.value.what
+    assert raised.value.todo == f"install tensorflow=={version}"
+
+
+@pytest.mark.unit
+def test_a_patch_calls_the_original_once_however_often_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def noted(original: Callable[..., Any], *args: Any) -> Any:
+        calls.append(args)
+        return original(*args)
+
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.compat.v1.train.SessionManager, "__init__", tf.compat.v1.train.SessionManager.__init__)
+    patch = Patch("tensorflow.python.training.session_manager:SessionManager.__init__", noted, "", "2.15.1", "")
+    patch.apply()
+    patch.apply()
+    manager = tf.compat.v1.train.SessionManager()
+    assert calls == [(manager,)]
+    assert manager._recovery_wait_secs == 30
