@@ -7,11 +7,13 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 
+import tfx_estimator
 from tests.docs.pages import Page
 from tests.root import ROOT
 from tfx_estimator.__main__ import VERBS, main, make_parser
@@ -38,6 +40,9 @@ def check_command(words: list[str], folder: Path) -> None:
     """Fails if a command of one's own cannot be given so; in a folder that holds the page's files."""
     if words[0] == "srun":
         words = words[words.index(PROGRAM) :]
+    if ">" in words:
+        words, (written,) = words[: words.index(">")], words[words.index(">") + 1 :]
+        (folder / written).touch()
     program = Path(words[0]).name
     if program == PROGRAM:
         check_ours(words[1:], folder)
@@ -60,6 +65,10 @@ def check_command(words: list[str], folder: Path) -> None:
         for option, value in itertools.pairwise(words):
             if option in ("-r", "-c", "-e"):
                 assert (ROOT / value).exists() or (folder / value).exists(), f"there is no {value}"
+        for wheel in (word for word in words if ".whl" in word):
+            extra = wheel.partition(".whl")[2].strip("[]")
+            assert Path(wheel).name.startswith(f"tfx_estimator-{tfx_estimator.__version__}-py3-none-any.whl")
+            assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
     else:
         assert words == ["python3.10", "-m", "venv", ".venv"], "the tests do not know how to check this command"
 
@@ -155,6 +164,8 @@ def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> N
         "make test PYTEST_ARG=x",
         "export TFX_ESTIMATOR_DECLARATIONS=digits",
         ".venv/bin/pip install -r requirements/absent.lock",
+        "pip install dist/tfx_estimator-0.1.0-py3-none-any.whl",
+        "pip install 'dist/tfx_estimator-0.2.0-py3-none-any.whl[lock]'",
         "tfx pipeline create --engine local --pipeline_path pipeline/runners/absent.py",
         "rm -rf .venv",
     ],
