@@ -20,6 +20,8 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
+# Two processes, each with a queue of its own: see tests/conftest.py.
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 BENCH_ARGS ?=
 
 help:  ## list the targets
@@ -31,13 +33,13 @@ run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR
 	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
 
 test: $(STAMP)  ## run the tests; PYTEST_ARGS="-m unit" chooses
-	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-faults: $(STAMP)  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest tests/faults $(PYTEST_ARGS)
 
 test-all: $(STAMP)  ## run the tests that take many minutes as well
-	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(PYTEST_ARGS)
+	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 check: $(STAMP)  ## lint, format, types, layers, docstrings, lock file
 	$(VENV)/bin/ruff check .

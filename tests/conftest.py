@@ -35,13 +35,31 @@ _STDERR = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests that take many minutes, unless the environment asks for them."""
-    if os.environ.get(LONG):
-        return
+    """Leaves out the tests that take many minutes, unless the environment asks for them; says who may run beside whom.
+
+    Of several workers, as of `make test`, one does the trainings and one the pipelines, each in turn: their fixtures
+    are made once, and at most two of them compete for the cores. The fast tests fill the rest, file by file.
+    """
     long = [item for item in items if item.get_closest_marker("long")]
-    if long:
+    if long and not os.environ.get(LONG):
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+    if config.getoption("dist", "no") != "loadgroup":
+        return
+    queues: dict[str, list[pytest.Item]] = {"trainings": [], "pipelines": []}
+    for item in items:
+        queues.setdefault(_queue(item), []).append(item)
+    items[:] = [item for queue in queues.values() for item in queue]
+    for name, queue in queues.items():
+        for item in queue:
+            item.add_marker(pytest.mark.xdist_group(name))
+
+
+def _queue(item: pytest.Item) -> str:
+    marks = {mark for mark in HEAVY_MARKS if item.get_closest_marker(mark)}
+    if marks:
+        return "pipelines" if "e2e" in marks else "trainings"
+    return item.path.name.removesuffix(".py") + f"-{item.path.parent.name}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import os
 import subprocess
@@ -87,6 +88,46 @@ class Workdir:
         return counts
 
 
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """What a run of a preset left, before anything else was run in its folder.
+
+    Args:
+        workdir: The folder; others may run there now.
+        said: What it printed.
+        summary: Its results.
+        versions: The pushed models.
+        examples: Folder of the evaluation examples.
+    """
+
+    workdir: Workdir
+    said: str
+    summary: dict[str, Any]
+    versions: list[str]
+    examples: Path
+
+    @classmethod
+    def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
+        """Runs a preset.
+
+        Args:
+            workdir: A fresh folder.
+            name: Of the preset.
+            *args: After its name.
+        """
+        said = workdir.run(name, *args)
+        home = workdir.path / name
+        (examples,) = (home / "artifacts" / "TfdsExampleGen" / "examples").iterdir()
+        versions = [str(version) for version in (home / "serving").iterdir()]
+        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval")
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """One run of the preset digits, for all tests that look at one, or go on from one."""
+    return Finished.of(Workdir(tmp_path_factory.mktemp("digits") / "runs"), "digits")
+
+
 @pytest.fixture
 def workdir(tmp_path: Path) -> Workdir:
     """A fresh folder of runs."""
@@ -94,12 +135,11 @@ def workdir(tmp_path: Path) -> Workdir:
 
 
 @pytest.fixture
-def served_accuracy() -> Callable[[str, Path, str], float]:
+def served_accuracy() -> Callable[[str, Path], float]:
     """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature."""
 
-    def measure(pushed: str, workdir: Path, name: str) -> float:
+    def measure(pushed: str, examples: Path) -> float:
         script = Path(__file__).with_name("serve_images.py")
-        examples = next((workdir / name / "artifacts" / "TfdsExampleGen" / "examples").iterdir()) / "Split-eval"
         done = subprocess.run(
             [sys.executable, str(script), pushed, str(examples)],
             capture_output=True,

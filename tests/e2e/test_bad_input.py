@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.e2e.conftest import Workdir
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Workdir:
+    """A folder of runs that differ after ExampleValidator: what comes before is done once."""
+    return Workdir(tmp_path_factory.mktemp("bad") / "runs")
 
 
 @pytest.fixture
@@ -70,29 +78,29 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, 
     assert not (workdir.path / "bad" / "artifacts").exists()
 
 
-def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(workdir, declare, tmp_path):
+def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, declare, tmp_path):
     # Five poolings of a 28x28 image leave nothing to pool.
     network = (
         "from tfx_estimator.model_fn.layers import PooledConv2D\nimport tensorflow as tf\n\ndef network(num_classes):\n"
     )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
-    said = workdir.run(declare(trainer={"model": "wrong:network"}), code=5)
+    said = ingested.run(declare(trainer={"model": "wrong:network"}), code=5)
     assert "task chief-0 failed: ValueError" in said
     assert "Negative dimension size" in said
     assert "chief-0.attempt-1.log" in said
 
 
-def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(workdir, declare, tmp_path):
+def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
-    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert "component Transform failed in your code: ValueError: my own mistake" in said
     assert f'File "{tmp_path}/own.py", line 2' in said
 
 
-def test_a_preprocessing_fn_without_a_label_is_refused(workdir, declare, tmp_path):
+def test_a_preprocessing_fn_without_a_label_is_refused(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    return {'image': inputs['image']}\n")
-    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert "no label" in said
 
 
@@ -106,9 +114,9 @@ def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):
         assert "another run is using" in workdir.run(declare(), code=6)
 
 
-def test_a_users_module_named_like_one_of_ours_does_not_hide_it(workdir, declare, tmp_path):
+def test_a_users_module_named_like_one_of_ours_does_not_hide_it(ingested, declare, tmp_path):
     (tmp_path / "own_network.py").write_text("from tfx_estimator.model_fn.networks import mnist_cnn as network\n")
     for name in ("data", "components", "model_fn", "pipeline"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong module')\n")
-    workdir.run(declare(trainer={"model": "own_network:network"}))
-    assert workdir.summary("bad")["training"]["last_step"] == 20
+    ingested.run(declare(trainer={"model": "own_network:network"}))
+    assert ingested.summary("bad")["training"]["last_step"] == 20

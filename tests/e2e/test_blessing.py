@@ -7,10 +7,9 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
 
-def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse_one_is_not_pushed(workdir):
+def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse_one_is_not_pushed(digits_run):
     quick = ("--set", "evaluator.min_accuracy=0.2")
-    workdir.run("digits", *quick, "--set", "trainer.train_steps=150")
-    good = workdir.summary("digits")
+    workdir, good = digits_run.workdir, digits_run.summary
     assert good["blessed"] is True
 
     said = workdir.run("digits", *quick, "--set", "trainer.train_steps=5")

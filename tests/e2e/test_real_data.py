@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import Finished
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
 
-def test_the_digits_preset_trains_a_blessed_and_pushed_model(workdir, served_accuracy):
-    said = workdir.run("digits")
-    results = workdir.summary("digits")
+def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_accuracy):
+    said, results = digits_run.said, digits_run.summary
     assert results["accuracy"] >= 0.95
     assert results["blessed"] is True
     assert results["examples"] == {"train": 1438, "eval": 359}
-    assert set(workdir.states("digits").values()) == {"ran", "resolved"}
-    versions = list((workdir.path / "digits" / "serving").iterdir())
-    assert [str(version) for version in versions] == [results["pushed"]]
-    assert served_accuracy(results["pushed"], workdir.path, "digits") == pytest.approx(results["accuracy"], abs=1e-6)
+    assert {run["state"] for run in results["components"]} == {"ran", "resolved"}
+    assert digits_run.versions == [results["pushed"]]
+    assert served_accuracy(results["pushed"], digits_run.examples) == pytest.approx(results["accuracy"], abs=1e-6)
     for text in ("TfdsExampleGen", f"{results['accuracy']:.4f} on 359 examples", results["pushed"], "tensorboard"):
         assert text in said
     assert len(results["slices"]["label"]) == 10
@@ -33,13 +33,13 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(workdir, served_acc
 
 
 def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_dir, served_accuracy):
-    workdir.run("mnist", "--set", f"data.data_dir={real_data_dir}")
-    results = workdir.summary("mnist")
+    run = Finished.of(workdir, "mnist", "--set", f"data.data_dir={real_data_dir}")
+    results = run.summary
     assert results["examples"] == {"train": 60_000, "eval": 10_000}
     assert results["evaluated"] == 10_000
     assert results["accuracy"] >= 0.98
     assert results["blessed"] is True
-    assert served_accuracy(results["pushed"], workdir.path, "mnist") == pytest.approx(results["accuracy"], abs=1e-6)
+    assert served_accuracy(results["pushed"], run.examples) == pytest.approx(results["accuracy"], abs=1e-6)
 
 
 @pytest.mark.long  # two epochs of the whole data set

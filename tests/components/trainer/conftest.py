@@ -15,8 +15,18 @@ TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def digits(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, list[Any]]:
     """Input artifacts of a Trainer over the digits: examples, schema and transform_graph."""
+    # Once, however many folders of tests import this fixture.
+    if _DIGITS not in pytestconfig.stash:
+        pytestconfig.stash[_DIGITS] = _make_digits(tmp_path_factory.mktemp("digits"))
+    return pytestconfig.stash[_DIGITS]
+
+
+_DIGITS = pytest.StashKey[dict]()
+
+
+def _make_digits(home: Path) -> dict[str, list[Any]]:
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
@@ -28,7 +38,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     from tfx_estimator.components.image_schema_gen.executor import image_schema
     from tfx_estimator.data.preprocessing import preprocessing_fn
 
-    home = tmp_path_factory.mktemp("digits")
     bunch = load_digits()
     images = (bunch.images.repeat(3, axis=1).repeat(3, axis=2) * 15.9).astype("uint8")
     images = tf.pad(images, [[0, 0], [2, 2], [2, 2]]).numpy()
@@ -74,7 +83,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     return {name: [artifact] for name, artifact in artifacts.items()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def declaration() -> Callable[..., dict[str, Any]]:
     """Makes a declaration that trains digits for a moment; keyword arguments replace entries of `trainer`."""
 
@@ -145,7 +154,7 @@ def training(tmp_path: Path, digits: dict[str, list[Any]]) -> Training:
     return Training(tmp_path / "Trainer", digits)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def settings(declaration: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
     """Makes Settings around a declaration; `trainer` replaces its entries."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.components.trainer.conftest import Training
 from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -68,10 +69,17 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def test_a_declared_network_is_trained_evaluated_and_exported_whole(training, settings):
-    model, model_run = training.run(settings())
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, digits, settings):
+    """A training that all tests share which only look at what it left: the folder, the model, the model_run."""
+    training = Training(tmp_path_factory.mktemp("trained") / "Trainer", digits)
+    return training, *training.run(settings())
 
+
+def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
     import tensorflow as tf
+
+    training, model, model_run = trained
 
     serving = tf.saved_model.load(str(model / "Format-Serving"))
     assert sorted(serving.signatures) == ["images", "serving_default"]
@@ -87,11 +95,11 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(training, se
     assert not any((training.root / "training").iterdir())
 
 
-def test_images_and_examples_are_served_alike_and_as_evaluated(training, settings, digits):
+def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     import numpy as np
     import tensorflow as tf
 
-    model, model_run = training.run(settings())
+    _, model, model_run = trained
     serving = tf.saved_model.load(str(model / "Format-Serving"))
     files = tf.io.gfile.glob(os.path.join(digits["examples"][0].uri, "Split-eval", "*"))
     records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
@@ -121,35 +129,29 @@ def test_two_logical_devices_train_to_the_same_weights_as_one(training, settings
         np.testing.assert_allclose(value, weights[1][name], atol=1e-5, err_msg=name)
 
 
-def test_an_error_of_the_users_code_is_told_with_its_line_and_the_retry_resumes(training, settings, own_model):
-    values = own_model('raise ValueError("bad pixel")')
+def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_the_next_run_resumes(
+    training, settings, own_model
+):
+    values = own_model('raise ValueError("bad pixel")', restarts=3)
     with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
-        training.run(settings(**values))
+        training.run(settings(**values, source="one"))
     assert "my_model.py" in str(told.value)
     assert "chief-0.attempt-1.log" in str(told.value)
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
+    # Three restarts were left, which would not help.
+    assert len(list(training.root.rglob("chief-0.*.log"))) == 1
 
-    model, model_run = training.run(settings(**values))
+    # Another source is another training, which begins at its own step 0.
+    _, model_run = training.run(settings(**values, source="two"))
+    assert model_run.get_float_custom_property("first_step") == 0
+
+    model, model_run = training.run(settings(**values, source="one"))
     # Interrupted at step 30; the last checkpoint is that of step 20.
     assert model_run.get_float_custom_property("first_step") == 20
     assert model_run.get_float_custom_property("last_step") == 60
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     logs = sorted(path.name for path in (Path(model_run.uri) / "logs").glob("*.log"))
     assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
-
-
-def test_another_source_does_not_resume_from_the_old_checkpoint(training, settings, own_model):
-    values = own_model('raise ValueError("bad pixel")')
-    with pytest.raises(errors.TaskFailedError):
-        training.run(settings(**values, source="one"))
-    _, model_run = training.run(settings(**values, source="two"))
-    assert model_run.get_float_custom_property("first_step") == 0
-
-
-def test_a_killed_task_is_told_by_its_signal(training, settings, own_model):
-    values = own_model("os.kill(os.getpid(), 9)")
-    with pytest.raises(errors.TaskFailedError, match="chief-0 was killed by SIGKILL"):
-        training.run(settings(**values))
 
 
 def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings, own_model):
@@ -160,12 +162,6 @@ def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings,
     assert restart["seconds"] > 0
     # Killed at step 30; a checkpoint comes every 20.
     assert restart["lost_steps"] <= 10
-
-
-def test_an_error_of_the_users_code_is_not_tried_again(training, settings, own_model):
-    with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel"):
-        training.run(settings(**own_model('raise ValueError("bad pixel")', restarts=3)))
-    assert len(list(training.root.rglob("chief-0.*.log"))) == 1
 
 
 def test_a_task_that_stands_still_is_ended_after_stall_timeout(training, settings, own_model):
@@ -188,11 +184,11 @@ def test_a_missing_function_is_an_error_of_the_users_code(training, settings, ow
         training.run(settings(**values))
 
 
-def test_a_training_that_died_between_its_last_step_and_the_export_is_finished(training, settings, own_model):
+def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_finished(training, settings, own_model):
     # The last step's hook runs before the export.
     values = own_model("os.kill(os.getpid(), 9)", at=60)
     values["trainer"]["save_checkpoints_steps"] = 60
-    with pytest.raises(errors.TaskFailedError):
+    with pytest.raises(errors.TaskFailedError, match="chief-0 was killed by SIGKILL"):
         training.run(settings(**values))
     # With other deadlines, restarts and logging it is the same training.
     values["trainer"].update(log_every_steps=7, distribution={"max_restarts": 2, "network": "host"})

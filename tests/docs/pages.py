@@ -1,0 +1,103 @@
+"""The pages that users read: their blocks of code, links and headings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import textwrap
+from pathlib import Path
+
+from tests.root import ROOT
+
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# The first line of a block that is a file.
+_FILE = re.compile(r"# ([\w/-]+\.(?:yaml|py))\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Args:
+        language: As it is marked.
+        text: Its lines.
+        line: Of its first one, in the page.
+    """
+
+    language: str
+    text: str
+    line: int
+
+    @property
+    def file(self) -> str:
+        """The file that it is; empty if it is none."""
+        match = _FILE.match(self.text)
+        return match[1] if match else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page.
+
+    Args:
+        path: Of its file.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Its path in the repository."""
+        return str(self.path.relative_to(ROOT))
+
+    @functools.cached_property
+    def text(self) -> str:
+        """All of it."""
+        return self.path.read_text(encoding="utf-8")
+
+    @functools.cached_property
+    def blocks(self) -> list[Block]:
+        """Its blocks."""
+        found = []
+        for match in _BLOCK.finditer(self.text):
+            line = self.text[: match.start()].count("\n") + 2
+            found.append(Block(match[2], textwrap.dedent(match[3]), line))
+        return found
+
+    def of(self, *languages: str) -> list[Block]:
+        """Its blocks of these languages."""
+        return [block for block in self.blocks if block.language in languages]
+
+    @functools.cached_property
+    def prose(self) -> str:
+        """What is no block."""
+        return _BLOCK.sub("", self.text)
+
+    @functools.cached_property
+    def spans(self) -> list[str]:
+        """Code within the prose."""
+        return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", self.prose)]
+
+    @functools.cached_property
+    def links(self) -> list[str]:
+        """Where its links lead."""
+        return re.findall(r"\]\(([^)\s]+)\)", self.prose)
+
+    @functools.cached_property
+    def anchors(self) -> set[str]:
+        """What a link into it may name, as GitHub makes them of the headings."""
+        headings = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+    def write_files(self, folder: Path) -> None:
+        """Writes the files that its blocks are."""
+        for block in self.blocks:
+            if block.file:
+                path = folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text, encoding="utf-8")
+
+
+README = Page(ROOT / "README.md")
+PAGES = [README, *map(Page, sorted((ROOT / "docs").rglob("*.md")))]

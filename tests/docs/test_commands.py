@@ -1,0 +1,176 @@
+"""Every command on a page is one: it is parsed, its declaration is loaded, and the quick ones are run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tfx_estimator
+from tests.docs.pages import Page
+from tests.root import ROOT
+from tfx_estimator.__main__ import VERBS, main, make_parser
+from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+PROGRAM = "tfx-estimator"
+# They start real pipelines; tests/e2e and tests/pipeline/commands run these.
+SLOW = ("run", "bench")
+# Of Debian's package dataset-fashion-mnist, which need not be installed here.
+FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
+
+
+def commands(page: Page) -> Iterator[list[str]]:
+    """The words of each command in the blocks of shell, comments left out."""
+    for block in page.of("sh"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield words
+
+
+def check_command(words: list[str], folder: Path) -> None:
+    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files."""
+    if words[0] == "srun":
+        words = words[words.index(PROGRAM) :]
+    if ">" in words:
+        words, (written,) = words[: words.index(">")], words[words.index(">") + 1 :]
+        (folder / written).touch()
+    program = Path(words[0]).name
+    if program == PROGRAM:
+        check_ours(words[1:], folder)
+    elif program == "make":
+        check_make(words[1:])
+    elif program == "export":
+        name, _, value = words[1].partition("=")
+        check_variable(name)
+        if name == "TFX_ESTIMATOR_DECLARATION":
+            load(value)
+    elif program == "tfx":
+        options = dict(zip(words[3::2], words[4::2]))
+        assert options["--engine"] == "local"
+        if "--pipeline_path" in options:
+            assert (ROOT / options["--pipeline_path"]).is_file()
+        else:
+            names = [yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")]
+            assert options["--pipeline_name"] in names
+    elif program == "pip":
+        for option, value in itertools.pairwise(words):
+            if option in ("-r", "-c", "-e"):
+                assert (ROOT / value).exists() or (folder / value).exists(), f"there is no {value}"
+        for wheel in (word for word in words if ".whl" in word):
+            extra = wheel.partition(".whl")[2].strip("[]")
+            assert Path(wheel).name.startswith(f"tfx_estimator-{tfx_estimator.__version__}-py3-none-any.whl")
+            assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
+    else:
+        assert words == ["python3.10", "-m", "venv", ".venv"], "the tests do not know how to check this command"
+
+
+def check_ours(arguments: list[str], folder: Path) -> None:
+    """Parses a command line of this project's, loads its declarations, and runs it unless that takes long."""
+    if not os.path.isdir(FASHION_MNIST):
+        (folder / "fashion-mnist").mkdir(exist_ok=True)
+        arguments = [each.replace(FASHION_MNIST, "fashion-mnist") for each in arguments]
+    args = make_parser().parse_args(arguments)
+    if args.verb not in SLOW:
+        if args.verb in ("copy", "schema") and args.file:
+            (folder / args.file).unlink(missing_ok=True)
+        assert main(arguments) == 0
+        return
+    loaded = load(args.source, args.overrides)
+    if args.verb == "bench":
+        from tfx_estimator.pipeline.bench.plan import Plan
+        from tfx_estimator.pipeline.bench.strategies import check_contenders, parse_contenders
+
+        contenders = parse_contenders(args.strategies)
+        Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
+        check_contenders(contenders, loaded)
+
+
+def check_make(words: list[str]) -> None:
+    """Fails if the Makefile has no such target, or does not read such a variable."""
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        wanted = rf"\$\((if \$\()?{name}\)" if is_variable else rf"^{name}:.*## "
+        assert re.search(wanted, makefile, re.MULTILINE), f"the Makefile has no {name}"
+
+
+def check_variable(name: str) -> None:
+    """Fails if nothing reads an environment variable."""
+    readers = [*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("components/**/*.py"), ROOT / "tests" / "conftest.py"]
+    assert any(f'"{name}"' in path.read_text(encoding="utf-8") for path in readers), f"nothing reads {name}"
+
+
+def test_every_command_can_be_given(page: Page, folder: Path) -> None:
+    for words in commands(page):
+        try:
+            check_command(words, folder)
+        except (Exception, SystemExit) as error:
+            pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
+
+
+def test_what_a_command_prints_is_what_the_page_shows(
+    page: Page, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for block in page.of("console"):
+        for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, output = shown.partition("\n")
+            program, *arguments = shlex.split(command)
+            assert program == PROGRAM
+            assert arguments[0] not in SLOW
+            main(arguments)
+            printed = "".join(capsys.readouterr())
+            pattern = ".*".join(map(re.escape, output.strip().split("…")))
+            assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{page.name}: {command} prints\n{printed}"
+
+
+def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> None:
+    parsers = next(action.choices for action in make_parser()._actions if action.dest == "verb")
+    strategies = next(action.choices for action in parsers["bench"]._actions if action.dest == "what")["strategies"]
+    flags = {
+        flag for parser in (*parsers.values(), strategies) for each in parser._actions for flag in each.option_strings
+    }
+    for span in page.spans:
+        first, *rest = span.split()
+        if first.startswith("--"):
+            assert first.partition("=")[0] in flags, f"{page.name}: `{span}`"
+        elif first == PROGRAM and rest:
+            assert rest[0] in VERBS, f"{page.name}: `{span}`"
+        elif first == "make" and rest:
+            check_make(rest)
+        elif re.fullmatch(r"TFX_ESTIMATOR_\w+", first):
+            check_variable(first)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tfx-estimator run digits --workdirs x",
+        "tfx-estimator runs digits",
+        "tfx-estimator run digits --set trainer.train_step=5",
+        "tfx-estimator run absent.yaml",
+        "tfx-estimator bench strategies digits --strategies mirrord:2",
+        "tfx-estimator presets mnits",
+        "srun tfx-estimator run absent.yaml",
+        "make tests",
+        "make test PYTEST_ARG=x",
+        "export TFX_ESTIMATOR_DECLARATIONS=digits",
+        ".venv/bin/pip install -r requirements/absent.lock",
+        "pip install dist/tfx_estimator-0.1.0-py3-none-any.whl",
+        "pip install 'dist/tfx_estimator-0.2.0-py3-none-any.whl[lock]'",
+        "tfx pipeline create --engine local --pipeline_path pipeline/runners/absent.py",
+        "rm -rf .venv",
+    ],
+)
+def test_a_wrong_command_is_found(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((Exception, SystemExit)):
+        check_command(shlex.split(command), tmp_path)

@@ -1,0 +1,68 @@
+"""The pages hang together: links, files, exit codes; and the README stays one page."""
+
+from __future__ import annotations
+
+import collections
+import re
+
+import pytest
+
+from tests.docs.pages import PAGES, README, Page
+from tests.root import ROOT
+from tfx_estimator.pipeline import errors
+
+pytestmark = pytest.mark.unit
+
+README_LINES = 150
+LANGUAGES = {"sh", "console", "yaml", "python", "text"}
+FOUR_FILES = [
+    "pipeline/presets/mnist.yaml",
+    "pipeline/build.py",
+    "components/trainer/executor.py",
+    "model_fn/classifier.py",
+]
+FOLDERS = ("pipeline/", "components/", "model_fn/", "data/", "tests/", "docs/", "src/", "requirements/")
+
+
+def test_the_readme_is_one_page_that_leads_to_all_others() -> None:
+    assert len(README.text.splitlines()) <= README_LINES
+    assert {page.name for page in PAGES if page is not README} <= set(README.links)
+    assert [link for link in README.links if link in FOUR_FILES] == FOUR_FILES
+
+
+def test_every_link_leads_somewhere(page: Page) -> None:
+    pages = {each.path: each for each in PAGES}
+    for link in page.links:
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.path.parent / name).resolve() if name else page.path
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in pages[target].anchors, f"{page.name}: {link}"
+
+
+def test_every_path_and_name_within_the_text_is_there(page: Page) -> None:
+    for span in page.spans:
+        if span.startswith(FOLDERS):
+            assert (ROOT / span).exists(), f"{page.name}: `{span}`"
+
+
+def test_every_block_is_of_a_language_that_is_checked(page: Page) -> None:
+    assert page.text.count("```") == 2 * len(page.blocks)
+    assert {block.language for block in page.blocks} <= LANGUAGES
+
+
+def test_nothing_is_said_twice() -> None:
+    said = collections.Counter(
+        sentence for page in PAGES for sentence in set(re.split(r"(?<=[.:])\s", " ".join(page.prose.split())))
+    )
+    assert [sentence for sentence, count in said.items() if count > 1 and len(sentence) > 60] == []
+
+
+def test_the_exit_codes_are_those_of_the_errors() -> None:
+    (table,) = re.findall(r"^## Exit codes\n(.*?)^## ", README.text, re.MULTILINE | re.DOTALL)
+    told = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(",")}
+    tree = {int(code) for each in re.findall(r"exit code ([\d, ]+)", errors.__doc__ or "") for code in each.split(",")}
+    classes = {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")}
+    assert told == tree | {0}
+    assert classes <= told

@@ -1,0 +1,69 @@
+"""Python on a page compiles, and what it imports from this project, and calls, is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import PAGES, Page
+from tfx_estimator.components.trainer.distribution_argument import read_distribution
+from tfx_estimator.pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+OURS = "tfx_estimator"
+
+
+def check_python(text: str) -> None:
+    """Fails if the code does not parse, imports what is not there, or calls this project by other parameters."""
+    tree = ast.parse(text)
+    imported: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                assert importlib.util.find_spec(alias.name), f"there is no {alias.name}"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == OURS:
+            for alias in node.names:
+                imported[alias.name] = getattr(importlib.import_module(node.module or ""), alias.name)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in imported:
+            continue
+        given = {each.arg: each.value for each in node.keywords if each.arg}
+        inspect.signature(imported[node.func.id]).bind_partial(*node.args, **given)
+        if "distribution" in given:
+            read_distribution(ast.literal_eval(given["distribution"]))
+
+
+def test_every_block_of_python_is_right(page: Page) -> None:
+    for block in page.of("python"):
+        try:
+            check_python(block.text)
+        except (AssertionError, AttributeError, DeclarationError, ImportError, SyntaxError, TypeError) as error:
+            pytest.fail(f"{page.name}:{block.line}: {error!r}")
+
+
+def test_the_pages_show_the_trainer_and_the_layers() -> None:
+    shown = "".join(block.text for page in PAGES for block in page.of("python"))
+    for name in ("Trainer", "SynchronizedBatchNormalization", "StatelessDropout"):
+        assert name in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainer = Trainer(examples=…)",
+        "from tfx_estimator import Trainr",
+        "from tfx_estimator.components.trainers import Trainer",
+        "from tfx_estimator import Trainer\nTrainer(module_files='x.py')",
+        "from tfx_estimator import Trainer\nTrainer(distribution={'train': {'strategy': 'mirrord'}})",
+        "import tensorflw",
+    ],
+)
+def test_wrong_python_is_found(text: str) -> None:
+    with pytest.raises((AssertionError, AttributeError, DeclarationError, ImportError, SyntaxError, TypeError)):
+        check_python(text)
