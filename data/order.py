@@ -16,6 +16,7 @@ from tfx_estimator.data.record_index import FRAME, RecordIndex
 # At once: more of them cost more CPU than they save time.
 _PARALLEL_READS = 2
 _READ_BUFFER = 1 << 20
+_PHILOX = 1
 
 
 def resident_windows(index: RecordIndex, start: int) -> tf.data.Dataset:
@@ -129,7 +130,7 @@ def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
 
 def _shuffled(size: int | tf.Tensor, seed: int, number: tf.Tensor) -> tf.Tensor:
     """A permutation, int64 [size]; equal seed and number give the same one in every process."""
+    # As tf.random.experimental.stateless_shuffle does, in a few ops instead of dozens.
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), number]))
     numbers = tf.range(tf.cast(size, tf.int64))
-    return tf.random.experimental.stateless_shuffle(
-        numbers, seed=tf.stack([tf.cast(seed, tf.int64), number]), alg="philox"
-    )
+    return tf.raw_ops.StatelessShuffle(value=numbers, key=key, counter=counter, alg=_PHILOX)
