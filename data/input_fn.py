@@ -9,6 +9,8 @@ from typing import Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.order import hand_out, resident_windows, streamed_windows
+from tfx_estimator.data.record_index import index_records
 from tfx_estimator.data.sharding import (
     ELEMENT,
     FILE,
@@ -21,9 +23,11 @@ from tfx_estimator.data.sharding import (
 )
 from tfx_estimator.pipeline.errors import DeclarationError
 
-# More of them cost more CPU than they save time.
+# Files that are evaluated at once: more of them cost more CPU than they save time.
 _PARALLEL_READS = 2
+# Records that are read in a row are at least so many; more if so many blocks still make up a window of the shuffle.
 _BLOCK = 64
+_BLOCKS_IN_WINDOW = 32
 
 Features = dict[str, tf.Tensor]
 Transform = Callable[[Features], Features]
@@ -39,13 +43,15 @@ class ExampleReader:
     Images stay raw bytes through shuffling and batching; hundreds are parsed and transformed at once, which costs a
     tenth of parsing one example at a time.
 
+    Training is in an order that is a function of seed and position alone (see `order`), so that it starts at any step
+    as fast as at the first.
+
     Several input pipelines share the training examples in one of two ways; either is disjoint, and complete in each
     epoch:
 
     - `element`, exact: every pipeline reads all files in the same order, shuffles with the same seed, and takes every
       n-th example. Where the replicas train in step, the batches of a step hold together the examples that one device
       would train that step with: from step 0, after a resume, in every epoch, and with any number of pipelines.
-      TensorFlow mixes its global seed (`RunConfig.tf_random_seed`) into the order: give all tasks the same.
     - `file`, fast: every pipeline reads files of its own. The batches are not those of one device, a pipeline's epoch
       is as long as its own files, and the position after a resume is approximate: each pipeline skips an equal share
       of the examples trained with so far, whatever part it really had in them.
@@ -59,13 +65,15 @@ class ExampleReader:
         transform: Applies the Transform graph to a batch of parsed features.
         train_batch_size: Global batch size, in examples.
         eval_batch_size: Global batch size of evaluation, in examples.
-        shuffle_buffer: In examples; for training files that are not kept in memory.
+        shuffle_buffer: In examples; for training files that are not kept in memory. Half of it is shuffled and handed
+            out while the other half is read, in blocks from all over the files. 1 keeps the order within a block.
         resident_bytes: Training files of up to this size together are kept in memory, and shuffled as a whole.
         seed: Of the order of files and examples.
         start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
             it stopped: a checkpoint does not hold the input's position.
         label: Name of the label among the transformed features.
         sharding: `element` or `file`.
+        index_folder: Keeps where the records of the training files lie; None finds out at each start.
 
     Raises:
         DeclarationError: There is no such sharding.
@@ -83,6 +91,7 @@ class ExampleReader:
     start_step: Callable[[], int] = lambda: 0
     label: str = LABEL
     sharding: str = ELEMENT
+    index_folder: Optional[str] = None
 
     def __post_init__(self) -> None:
         if self.sharding not in (ELEMENT, FILE):
@@ -115,33 +124,21 @@ class ExampleReader:
 
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.train_batch_size, "trainer.global_batch_size", context)
-        resident = sum(tf.io.gfile.stat(path).length for path in self.train_files) <= self.resident_bytes
         files, start = sorted(self.train_files), self.start_step() * self.train_batch_size
+        resident = sum(tf.io.gfile.stat(path).length for path in files) <= self.resident_bytes
         if self.sharding == FILE:
             files, start, context = own_files(files, context), start // pipeline_count(context), None
-        build = self._resident if resident else self._streamed
-        return self._parsed(build(files, start, context, _chunk(batch_size)), batch_size, drop_remainder=True)
-
-    def _streamed(
-        self, files: list[str], start: int, context: Optional[tf.distribute.InputContext], batch_size: int
-    ) -> tf.data.Dataset:
-        """Reads the files over and over, in another order each time, through a shuffle buffer."""
-        order = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=self.seed)
-        records = _records(order).shuffle(self.shuffle_buffer, seed=self.seed).repeat().skip(start)
-        return own_elements(records, context).batch(batch_size, drop_remainder=True)
-
-    def _resident(
-        self, files: list[str], start: int, context: Optional[tf.distribute.InputContext], batch_size: int
-    ) -> tf.data.Dataset:
-        """Reads the files once; each epoch is a permutation of all examples, and skipping costs next to nothing."""
-
-        def batches(records: tf.Tensor) -> tf.data.Dataset:
-            size = tf.size(records, out_type=tf.int64)
-            order = tf.data.Dataset.range(size).shuffle(size, seed=self.seed).repeat().skip(start)
-            chosen = own_elements(order, context).batch(batch_size, drop_remainder=True)
-            return chosen.map(lambda indices: tf.gather(records, indices))
-
-        return _records(tf.data.Dataset.from_tensor_slices(files)).batch(tf.int64.max).flat_map(batches)
+        # One window is handed out while the next one is read.
+        window = self.shuffle_buffer // 2
+        index = index_records(files, max(window // _BLOCKS_IN_WINDOW, _BLOCK), self.index_folder)
+        if resident:
+            windows, seed = resident_windows(index, start), self.seed
+        elif window > 1:
+            windows, seed = streamed_windows(index, start, self.seed, window), self.seed
+        else:
+            windows, seed = streamed_windows(index, start, self.seed, _CHUNK), None
+        chunks = hand_out(windows, start, seed, context, _chunk(batch_size))
+        return self._parsed(chunks, batch_size, drop_remainder=True)
 
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)

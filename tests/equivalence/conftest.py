@@ -99,26 +99,34 @@ class Trainings:
         """
         keys = [json.dumps(values, sort_keys=True) for values in wanted]
         new = {key: values for key, values in zip(keys, wanted) if key not in self._done}
-        jobs = {key: (self._make_root(), dict(values)) for key, values in new.items()}
+        jobs = {key: (self._make_root(), values) for key, values in new.items()}
         for values in new.values():
             self._images(values["data"])
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for key, trained in zip(jobs, pool.map(lambda job: self._train(*job), jobs.values())):
+            for key, trained in zip(jobs, pool.map(lambda job: self.train(*job), jobs.values())):
                 self._done[key] = trained
         return [self._done[key] for key in keys]
 
-    def _train(self, root: Path, values: dict[str, Any]) -> Trained:
+    def train(self, root: Path, values: dict[str, Any]) -> Trained:
+        """Trains once.
+
+        Args:
+            root: The component's folder; what an earlier training left there unfinished is gone on with.
+            values: As for `run`.
+
+        Returns:
+            What came of it.
+        """
         from tfx_estimator.components.trainer.settings import Settings
         from tfx_estimator.pipeline.config import Declaration
 
-        images = self._images(values.pop("data"))
-        values.pop("name", None)
+        images = self._images(values["data"])
         trainer = {
             "train_steps": 60,
             "save_checkpoints_steps": 60,
             "log_every_steps": 1,
             "eval_batch_size": EVAL_BATCH,
-            **values,
+            **{key: value for key, value in values.items() if key not in ("data", "name")},
         }
         declared = Declaration.parse_obj({"name": "equal", "data": {"dataset": "digits"}, "trainer": trainer}).dict()
         settings = Settings(declaration=declared, image_shape=images.shape, label_names=tuple("0123456789"))

@@ -1,4 +1,4 @@
-"""A run that lost a worker and went on from a checkpoint ends as one that did not."""
+"""A run that goes on from a checkpoint ends as one that was not interrupted, and begins as fast at any step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, largest_difference
+from tests.equivalence.conftest import MULTI_WORKER, largest_difference, read_weights
 from tests.equivalence.test_strategies import AS_SHIPPED, STEPS, as_shipped
+from tfx_estimator.pipeline.errors import TaskFailedError
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
 CHECKPOINT, KILL = 20, 27
+LATE = 1_000_000
+# To read past all examples before LATE would take this many times as long.
+STEP_TIMEOUT = 15
 
 
 def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
@@ -39,3 +43,41 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
         [loss for _, loss in after.losses], [before.loss(step) for step, _ in after.losses], rtol=0, atol=AS_SHIPPED
     )
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
+
+
+def make_late(folder: Path) -> None:
+    """Replaces the checkpoints of a training by one that says it has come to step LATE."""
+    import tensorflow as tf
+
+    weights = read_weights(str(folder))
+    assert weights["global_step"] == CHECKPOINT
+    for path in folder.glob("model.ckpt-*"):
+        path.unlink()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name, value in {**weights, "global_step": np.int64(LATE)}.items():
+            tf.compat.v1.get_variable(name, initializer=value)
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver().save(session, str(folder / "model.ckpt"), global_step=LATE)
+
+
+@pytest.mark.long
+def test_two_workers_go_on_at_a_late_step_as_soon_as_at_the_first(trainings, tmp_path):
+    train = {**MULTI_WORKER, "timeout_seconds": STEP_TIMEOUT}
+    values = {
+        **as_shipped(train),
+        "train_steps": LATE + 10,
+        "model": "own_networks:killed_once",
+        "params": {"kill_at": KILL, "marker": str(tmp_path / "marker")},
+        "save_checkpoints_steps": CHECKPOINT,
+        "resident_megabytes": 0,
+    }
+    with pytest.raises(TaskFailedError):
+        trainings.train(tmp_path / "Trainer", values)
+    (folder,) = (tmp_path / "Trainer" / "training").iterdir()
+    make_late(folder)
+    trained = trainings.train(tmp_path / "Trainer", values)
+    assert trained.metric("restarts") == 0
+    assert trained.metric("last_step") == LATE + 10
+    late = [trained.loss(step) for step in trained.steps if step > LATE]
+    assert len(late) == 10
+    assert np.isfinite(late).all()

@@ -71,6 +71,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         resident_bytes=section.resident_megabytes << 20,
         sharding=section.distribution.sharding,
         start_step=functools.partial(_global_step, fn_args.model_run_dir),
+        index_folder=fn_args.model_run_dir,
     )
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     return {

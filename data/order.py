@@ -1,0 +1,136 @@
+"""The order of training examples: a function of seed and position alone, so that training can begin anywhere at once.
+
+An epoch is every record once. Blocks of consecutive records come in an order of the epoch's own, and their records one
+after another are cut into windows, each of which is shuffled as a whole. Where all records are in memory, the epoch is
+a single window.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow as tf
+
+from tfx_estimator.data.record_index import FRAME, RecordIndex
+
+# At once: more of them cost more CPU than they save time.
+_PARALLEL_READS = 2
+_READ_BUFFER = 1 << 20
+_PHILOX = 1
+
+
+def resident_windows(index: RecordIndex, start: int) -> tf.data.Dataset:
+    """Reads all records once; each window is an epoch.
+
+    Args:
+        index: The files.
+        start: Position of the first example that is wanted: so many come before it, over all epochs.
+
+    Returns:
+        Position of the window's first example, an int64 scalar, and its serialized examples, string [records]; for
+        ever, from the window on that holds `start`.
+    """
+
+    def epochs(records: tf.Tensor) -> tf.data.Dataset:
+        numbers = tf.data.Dataset.range(start // index.records, tf.int64.max)
+        return numbers.map(lambda epoch: (epoch * index.records, records))
+
+    numbers = tf.data.Dataset.range(len(index.blocks))
+    return _read(index, numbers.map(lambda block: (block, 0))).unbatch().batch(index.records).flat_map(epochs)
+
+
+def streamed_windows(index: RecordIndex, start: int, seed: int, window: int) -> tf.data.Dataset:
+    """Reads the blocks over and over, in another order each time; begins with the block that is needed first.
+
+    Args:
+        index: The files.
+        start: As for `resident_windows`.
+        seed: Of the order of blocks.
+        window: Records that are shuffled together; as many are read ahead.
+
+    Returns:
+        As `resident_windows` does.
+    """
+    counts = tf.constant([count for *_, count in index.blocks], tf.int64)
+
+    def epoch_windows(epoch: tf.Tensor) -> tf.data.Dataset:
+        first = epoch * index.records
+        # Other numbers than those of positions, which seed the windows.
+        order = _shuffled(len(index.blocks), seed, -1 - epoch)
+        begun = tf.maximum(start - first, 0) // window
+        ends = tf.cumsum(tf.gather(counts, order))
+        block = tf.searchsorted(ends, [begun * window], side="right", out_type=tf.int64)[0]
+        wanted = order[block:]
+        skipped = begun * window - (ends[block] - counts[order[block]])
+        skips = tf.concat([[skipped], tf.zeros_like(wanted[1:])], axis=0)
+        records = _read(index, tf.data.Dataset.from_tensor_slices((wanted, skips)))
+        return records.rebatch(window).enumerate(begun).map(lambda number, each: (first + number * window, each))
+
+    epochs = tf.data.Dataset.range(start // index.records, tf.int64.max)
+    return epochs.flat_map(epoch_windows).prefetch(1)
+
+
+def hand_out(
+    windows: tf.data.Dataset,
+    start: int,
+    seed: Optional[int],
+    context: Optional[tf.distribute.InputContext],
+    chunk: int,
+) -> tf.data.Dataset:
+    """Shuffles each window, and takes this input pipeline's examples: every n-th, counted over all epochs.
+
+    So the pipelines' next examples are together those that a single pipeline would take next.
+
+    Args:
+        windows: What `resident_windows` or `streamed_windows` returned, the same in every pipeline.
+        start: As for these.
+        seed: Of the order within the windows; None leaves it as it is.
+        context: Which of how many input pipelines this is; None is the only one.
+        chunk: Examples in an element.
+
+    Returns:
+        Serialized examples, string [chunk].
+    """
+    pipelines, pipeline = (context.num_input_pipelines, context.input_pipeline_id) if context else (1, 0)
+
+    def own(position: tf.Tensor, records: tf.Tensor) -> tf.data.Dataset:
+        size = tf.size(records, out_type=tf.int64)
+        skipped = tf.maximum(start - position, 0)
+        first = skipped + (pipeline - position - skipped) % pipelines
+        order = (tf.range(size) if seed is None else _shuffled(size, seed, position))[first::pipelines]
+        numbers = tf.data.Dataset.range(0, tf.size(order, out_type=tf.int64), chunk)
+        return numbers.map(lambda number: tf.gather(records, order[number : number + chunk]))
+
+    return windows.flat_map(own).rebatch(chunk, drop_remainder=True)
+
+
+def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
+    """Reads blocks, whose numbers come with the number of records to leave out at their beginning."""
+    files, blocks = tf.constant(list(index.files)), tf.constant(index.blocks, tf.int64)
+
+    def read(block: tf.Tensor, skipped: tf.Tensor) -> tf.Tensor:
+        file, offset, length, count = tf.unstack(blocks[block])
+        variant = tf.raw_ops.TFRecordDatasetV2(
+            filenames=files[file],
+            compression_type="",
+            buffer_size=tf.minimum(length, _READ_BUFFER),
+            byte_offsets=offset,
+        )
+        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+        records = dataset.batch(count).take(1).get_single_element()
+        read_bytes = tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + FRAME)
+        # A file that was changed meanwhile: each task of a cluster would go on with an order of its own.
+        said = ["damaged file", files[file], "changed while it was read: expected", count, "records from byte", offset]
+        whole = tf.logical_and(tf.equal(tf.size(records, out_type=tf.int64), count), tf.equal(read_bytes, length))
+        with tf.control_dependencies([check for check in [tf.debugging.Assert(whole, said)] if check is not None]):
+            return records[skipped:]
+
+    return wanted.map(read, num_parallel_calls=_PARALLEL_READS, deterministic=True)
+
+
+def _shuffled(size: int | tf.Tensor, seed: int, number: tf.Tensor) -> tf.Tensor:
+    """A permutation, int64 [size]; equal seed and number give the same one in every process."""
+    # As tf.random.experimental.stateless_shuffle does, in a few ops instead of dozens.
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), number]))
+    numbers = tf.range(tf.cast(size, tf.int64))
+    return tf.raw_ops.StatelessShuffle(value=numbers, key=key, counter=counter, alg=_PHILOX)

@@ -1,0 +1,127 @@
+"""Where records lie, on real TFRecord files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError
+
+pytestmark = pytest.mark.unit
+
+# Bytes of the records of three files; some are longer than what is looked at together.
+FILES = ([5, 0, 70_000, 12, 300_000, 1, 1], [], [9] * 20_001)
+
+
+def write(path: Path, sizes: Sequence[int]) -> str:
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for size in sizes:
+            writer.write(b"x" * size)
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return [write(tmp_path / f"file-{number}", sizes) for number, sizes in enumerate(FILES)]
+
+
+def offsets(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:index]) + 16 * index for index in range(len(sizes) + 1)]
+
+
+@pytest.mark.parametrize("block", [1, 3, 64])
+def test_blocks_are_where_the_records_are(files, block):
+    from tfx_estimator.data.record_index import index_records
+
+    index = index_records([files[0], files[1], write(Path(files[1]).with_name("more"), [4] * 200)], block)
+    expected = []
+    for number, sizes in ((0, FILES[0]), (2, [4] * 200)):
+        edges = offsets(sizes)
+        for first in range(0, len(sizes), block):
+            end = min(first + block, len(sizes))
+            expected.append((number, edges[first], edges[end] - edges[first], end - first))
+    assert list(index.blocks) == expected
+    assert index.records == len(FILES[0]) + 200
+
+
+def test_a_huge_data_set_has_larger_blocks(files, monkeypatch):
+    from tfx_estimator.data import record_index
+
+    monkeypatch.setattr(record_index, "_MAX_BLOCKS", 50)
+    index = record_index.index_records(files, 2)
+    assert index.records == len(FILES[0]) + len(FILES[2])
+    assert 25 <= len(index.blocks) <= 50
+    assert index.blocks[1][3] == index.blocks[2][3] == 512  # the first is the whole short file
+
+
+def test_what_was_found_is_kept(files, tmp_path):
+    from tfx_estimator.data import record_index
+
+    folder = str(tmp_path / "training")
+    first = record_index.index_records(files, 64, folder)
+    (kept,) = (tmp_path / "training").iterdir()
+    # Not read again: what lies there now is no TFRecord file, but as long.
+    path = Path(files[0])
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    assert record_index.index_records(files, 64, folder) == first
+    kept.write_text("{")
+    with pytest.raises(DamagedDataError):
+        record_index.index_records(files, 64, folder)
+
+
+def test_other_files_and_other_blocks_are_kept_apart(files, tmp_path):
+    from tfx_estimator.data.record_index import index_records
+
+    folder = str(tmp_path / "training")
+    for wanted in (files, files[:1], files[2:]):
+        for block in (64, 100):
+            assert index_records(wanted, block, folder) == index_records(wanted, block)
+
+
+@pytest.mark.parametrize("missing", [1, 15, 25 * 3 + 1])
+def test_a_file_that_ends_within_a_record_is_named(files, missing):
+    from tfx_estimator.data.record_index import index_records
+
+    path = Path(files[2])
+    path.write_bytes(path.read_bytes()[:-missing])
+    with pytest.raises(DamagedDataError, match=f"damaged file {path}: it ends within its record"):
+        index_records(files, 64)
+
+
+def test_a_compressed_file_is_named(tmp_path):
+    import gzip
+
+    from tfx_estimator.data.record_index import index_records
+
+    path = tmp_path / "data.gz"
+    path.write_bytes(gzip.compress(b"x" * 1000))
+    with pytest.raises(DamagedDataError) as caught:
+        index_records([str(path)], 64)
+    assert str(path) in caught.value.what
+    assert "not compressed" in caught.value.expected
+
+
+@pytest.mark.parametrize("records", [19_999, 20_002])
+def test_a_file_with_another_number_of_records_than_at_first_is_named(files, tmp_path, records):
+    from tfx_estimator.data.record_index import index_records
+
+    folder = str(tmp_path / "training")
+    index_records(files, 64, folder)
+    write(Path(files[2]), FILES[2][:1] * records)
+    with pytest.raises(DamagedDataError) as caught:
+        index_records(files, 64, folder)
+    assert caught.value.what == f"damaged file {files[2]}: it has {25 * records:,} bytes"
+    assert "20,001 records" in caught.value.expected
+
+
+def test_no_example_is_an_error(files):
+    from tfx_estimator.data.record_index import index_records
+
+    with pytest.raises(DataError, match="there is no training example in file-1"):
+        index_records(files[1:2], 64)
+    with pytest.raises(DataError, match="there is no training example in no file"):
+        index_records([], 64)
