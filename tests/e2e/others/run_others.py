@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import tensorflow_model_analysis as tfma
+from absl import logging
 from sklearn.datasets import load_breast_cancer
 from tfx import components as theirs
 from tfx.components import CsvExampleGen, Evaluator, Pusher, SchemaGen, StatisticsGen, Transform
@@ -57,9 +58,7 @@ def eval_config(model: str) -> tfma.EvalConfig:
         metrics = tfma.MetricsSpec(thresholds={"accuracy": threshold})
     else:
         metrics = tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="BinaryAccuracy", threshold=threshold)])
-    return tfma.EvalConfig(
-        model_specs=[EVALUATED[model]], metrics_specs=[metrics], slicing_specs=[tfma.SlicingSpec()]
-    )
+    return tfma.EvalConfig(model_specs=[EVALUATED[model]], metrics_specs=[metrics], slicing_specs=[tfma.SlicingSpec()])
 
 
 def main(folder: str, *models: str) -> None:
@@ -119,4 +118,6 @@ def main(folder: str, *models: str) -> None:
 
 
 if __name__ == "__main__":
+    # As the local_runner.py of TFX's templates does.
+    logging.set_verbosity(logging.INFO)
     main(*sys.argv[1:])

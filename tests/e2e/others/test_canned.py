@@ -61,7 +61,7 @@ def test_replicas_in_step_train_the_same_model(others, train, served, eval_examp
 
 @pytest.mark.long
 def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
-    train_section = {"strategy": "parameter_server", "workers": 2, "parameter_servers": 1}
+    train_section = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     trained = train(CANNED, distribution={"train": train_section, "evaluator": True})
     _check(trained, served(trained.model / "Format-Serving"), eval_examples[1])
     assert trained.properties["last_step"] >= 200

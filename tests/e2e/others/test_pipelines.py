@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -30,3 +32,14 @@ def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
         assert (folder / "variables" / "variables.index").exists()
     canned = others.models["cancer_canned"]
     np.testing.assert_allclose(served(model / "Format-Serving"), served(canned / "Format-Serving"), atol=1e-5)
+
+
+def test_training_is_told_as_tfx_tells_of_its_components(others):
+    # Each line once; a run_fn reports no steps.
+    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.said)) == 1
+    assert len(re.findall(rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs", others.said)) == 3
+    assert others.properties("cancer_canned")["last_step"] == 200
+    assert others.properties("cancer_canned")["extra_steps"] == 0
+    for name in MODULES:
+        # Nobody knows how many examples the batches of an input_fn hold.
+        assert "examples_per_second" not in others.properties(name)

@@ -14,7 +14,7 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
-SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "parameter_servers": 1}}
+SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
 
 
 def _check(trained, served, labels):

@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.errors import ExportError
 
 SERVING, EVAL = "Format-Serving", "Format-TFMA"
+ALONE = TaskSpec("chief", 0, 1)
 pytestmark = pytest.mark.unit
 
 
@@ -46,7 +47,7 @@ def run(tmp_path: Path):
     for name, artifact in made.items():
         artifact.uri = str(tmp_path / name)
 
-    def call(saved: list[str], task: TaskSpec = TaskSpec("chief", 0, 1)) -> Path:
+    def call(saved: list[str], task: TaskSpec = ALONE) -> Path:
         module = tmp_path / "user_module.py"
         module.write_text(
             textwrap.dedent(f"""
