@@ -32,18 +32,23 @@ def adopt(saved_model: str, target: str) -> None:
     fileio.rename(temporary, target)
 
 
-def newest_version(folder: str) -> Optional[str]:
-    """Finds the newest of the SavedModels that an Estimator's exporter wrote, each in a folder named by its time.
+def newest_version(*folders: str) -> Optional[str]:
+    """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder named by its time.
 
     Args:
-        folder: The exporter's folder.
+        *folders: The exporters' folders.
 
     Returns:
         A SavedModel's folder; None if there is none.
     """
-    names = [name.rstrip("/") for name in fileio.listdir(folder)] if fileio.exists(folder) else []
-    versions = [name for name in names if name.isdigit()]
-    return os.path.join(folder, max(versions, key=int)) if versions else None
+    versions = [path for folder in folders for path in paths_in(folder) if os.path.basename(path).isdigit()]
+    return max(versions, key=lambda path: int(os.path.basename(path)), default=None)
+
+
+def paths_in(folder: str) -> list[str]:
+    """Lists what a folder holds; nothing if it is not there."""
+    names = fileio.listdir(folder) if fileio.exists(folder) else []
+    return [os.path.join(folder, name.rstrip("/")) for name in names]
 
 
 def rename_signatures(saved_model: str) -> None:

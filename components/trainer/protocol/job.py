@@ -83,10 +83,10 @@ class TaskFiles:
 
     @property
     def task_spec(self) -> str:
-        """What the task is told: see `components.trainer.cluster.task_spec`."""
+        """What the task is told: see TaskSpec."""
         return self._path("task.json")
 
     @property
     def error(self) -> str:
-        """The task's own error, where it had time to write it."""
+        """The task's own error, if it had time to write it."""
         return self._path("error.json")

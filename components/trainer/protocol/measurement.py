@@ -38,7 +38,7 @@ class Window:
 
     @classmethod
     def of_environment(cls) -> Optional[Window]:
-        """Returns what is asked for; None where nothing is."""
+        """Returns what is asked for; None if nothing is."""
         text = os.environ.get(MEASURE)
         return cls(**json.loads(text)) if text else None
 
@@ -79,9 +79,9 @@ class TaskMeasurement:
         busy: CPU seconds that the window's cores worked for anybody.
         peak_rss: Largest resident memory until then, start included, in bytes.
         pss: Resident memory at the end, what is shared counted in parts, in bytes.
-        constant_input: Was the batch a constant one; False where it was asked for but the input_fn returns no data set.
-        own_steps: Steps that this task did itself; all of `steps` where the tasks train in step.
-        examples: That its model was fed in them, by all its replicas; None where that cannot be told from the batches.
+        constant_input: Was the batch a constant one; False if it was asked for but the input_fn returns no data set.
+        own_steps: Steps that this task did itself; all of `steps` if the tasks train in step.
+        examples: That its model was fed in them, by all its replicas; None if that cannot be told from the batches.
     """
 
     task: str

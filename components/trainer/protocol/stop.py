@@ -22,7 +22,7 @@ def ask_to_stop(path: str, step: int) -> None:
     """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
 
     Args:
-        path: The task_spec' `stop_file`.
+        path: `TaskSpec.stop_file`.
         step: After which a checkpoint is written and training ends.
     """
     draft = f"{path}.{os.getpid()}"
@@ -42,7 +42,7 @@ def asked_to_stop(path: str) -> Optional[int]:
     """The step to stop at.
 
     Args:
-        path: The task_spec' `stop_file`.
+        path: `TaskSpec.stop_file`.
 
     Returns:
         The step; None as long as nobody asked.

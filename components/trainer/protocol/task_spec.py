@@ -23,7 +23,7 @@ class TaskSpec:
         type: `chief`, `worker`, `ps`, `evaluator`, `exporter` or `replica_check`.
         index: From 0, within the type.
         attempt: From 1; the task's files bear it.
-        tf_config: Value of TF_CONFIG; empty where the task is alone.
+        tf_config: Value of TF_CONFIG; empty if the task is alone.
         cpus: Cores that the task runs on; none are all.
         gpus: Which of the supervisor's GPUs the task sees, from 0; None leaves the environment as it is.
         threads: Of one TensorFlow op; None is TensorFlow's own choice.
@@ -66,7 +66,7 @@ class TaskSpec:
         return not self.in_cluster
 
     def save(self, path: str) -> None:
-        """Writes the task_spec."""
+        """Writes it as JSON."""
         write_json(path, dataclasses.asdict(self))
 
     @classmethod

@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 _PR_SET_PDEATHSIG = 1
-# What TensorFlow raises where another task has gone, or a port was taken.
+# What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
 _PEER_WORDS = (
     "Could not start gRPC server",
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
         traceback.print_exc()
         error = _of_ours(error)
         _write_error(files.error, error)
-        # Not by the interpreter's own way out, where TensorFlow's servers may wait for tasks that have gone.
+        # Not by the interpreter's own way out: TensorFlow's servers may wait there for tasks that have gone.
         os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
     return 0
 
@@ -98,7 +98,7 @@ def _of_ours(error: BaseException) -> BaseException:
 
 
 def _write_error(path: str, error: BaseException) -> None:
-    """Leaves the error for the supervisor, with the lines of the user's code where there are any."""
+    """Leaves the error for the supervisor, with the lines of the user's code if there are any."""
     ours = isinstance(error, TfxEstimatorError)
     name, text = type(error).__name__, str(error)
     peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import inspect
+import shutil
+import sys
+import tempfile
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
 from tfx.components.util import udf_utils
+from tfx.types.standard_component_specs import MODULE_PATH_KEY
+from tfx.utils import io_utils
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -48,6 +55,9 @@ def find_function(target: str) -> Callable:
 def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     """Returns the user's `trainer_fn` or `run_fn`.
 
+    A module file was packed into a wheel by TFX, with all modules beside it; it is unpacked, not installed: the tasks
+    of a cluster start at once, and pip would take seconds of each, and look for a newer pip.
+
     Args:
         exec_properties: Of the execution: its dotted path, or a module file that defines it.
         name: Which of the two.
@@ -55,6 +65,10 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     Raises:
         UserCodeError: There is none.
     """
+    module, _, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
+    if wheel:
+        _unpack(wheel)
+        exec_properties = {**exec_properties, MODULE_PATH_KEY: module}
     try:
         return udf_utils.get_fn(exec_properties, name)
     except AttributeError as error:
@@ -63,6 +77,15 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
             expected="`def trainer_fn(fn_args, schema)` or `def run_fn(fn_args)`",
             todo=f"define {name}",
         ) from error
+
+
+def _unpack(wheel: str) -> None:
+    """Makes the modules of a wheel importable; last, as TFX has it: they hide no installed one."""
+    folder = tempfile.mkdtemp(prefix="tfx-estimator-module-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(io_utils.ensure_local(wheel)) as file:
+        file.extractall(folder)
+    sys.path.append(folder)
 
 
 def is_model_fn(function: Callable) -> bool:

@@ -1,0 +1,118 @@
+"""What a run_fn saves is read as TFX reads it, whatever the function saves by."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from tensorflow.core.protobuf import saved_model_pb2
+from tfx.utils import path_utils
+
+from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.run_fn.path import RunFnPath
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.pipeline.errors import ExportError
+
+SERVING, EVAL = "Format-Serving", "Format-TFMA"
+ALONE = TaskSpec("chief", 0, 1)
+pytestmark = pytest.mark.unit
+
+
+def _save(folder: Path, name: str) -> None:
+    """A SavedModel without variables, told by the name of its output."""
+    proto = saved_model_pb2.SavedModel()
+    proto.meta_graphs.add().signature_def["serving_default"].outputs[name].name = "x:0"
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(proto.SerializeToString())
+
+
+def _saved(folder: Path) -> str:
+    proto = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    (name,) = proto.meta_graphs[0].signature_def["serving_default"].outputs
+    return name
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """Runs the path of a function that leaves SavedModels; returns the folder that is published."""
+    from tfx.types import artifact_utils, standard_artifacts
+
+    made = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+    examples = standard_artifacts.Examples()
+    examples.split_names = '["train", "eval"]'
+    examples.uri = str(tmp_path / "examples")
+    for name, artifact in made.items():
+        artifact.uri = str(tmp_path / name)
+
+    def call(saved: list[str], task: TaskSpec = ALONE) -> Path:
+        module = tmp_path / "user_module.py"
+        module.write_text(
+            textwrap.dedent(f"""
+            import os
+            from tests.components.trainer.run_fn.test_path import _save, Path
+            def run_fn(fn_args):
+                folders = {{"{SERVING}": fn_args.serving_model_dir, "{EVAL}": fn_args.eval_model_dir}}
+                for place in {saved!r}:
+                    first, _, rest = place.partition("/")
+                    _save(Path(folders[first], rest), place.replace("/", "."))
+            """)
+        )
+        job = Job(
+            artifact_utils.jsonify_artifact_dict({"examples": [examples]}),
+            artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in made.items()}),
+            {"module_file": str(module), "train_args": "{}", "eval_args": "{}", "custom_config": "{}"},
+            str(tmp_path / "training"),
+            path="run_fn",
+        )
+        RunFnPath().run(TaskContext(job, task, ProgressWriter(str(tmp_path / "progress"))))
+        return Path(job.exports_dir)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("saved", "serving", "evaluated"),
+    [
+        ([SERVING], SERVING, None),
+        ([SERVING, EVAL], SERVING, EVAL),
+        ([f"{SERVING}/export/taxi/17", f"{EVAL}/18"], f"{SERVING}.export.taxi.17", f"{EVAL}.18"),
+        # Of attempts before; the last one's name has a digit more.
+        (
+            [f"{SERVING}/export/taxi/{time}" for time in (9, 10, 8)] + [f"{EVAL}/{time}" for time in (9, 10, 8)],
+            f"{SERVING}.export.taxi.10",
+            f"{EVAL}.10",
+        ),
+        # An export that a kill interrupted.
+        ([f"{SERVING}/export/taxi/7", f"{SERVING}/export/taxi/temp-8"], f"{SERVING}.export.taxi.7", None),
+        # Where TFX looks first.
+        ([SERVING, f"{SERVING}/export/taxi/7"], f"{SERVING}.export.taxi.7", None),
+        ([f"{SERVING}/export/best/6", f"{SERVING}/export/last/7"], f"{SERVING}.export.last.7", None),
+    ],
+)
+def test_what_is_saved_is_adopted(run, saved, serving, evaluated):
+    exports = run(saved)
+    assert _saved(exports / SERVING) == serving
+    assert Path(path_utils.serving_model_path(str(exports))) == exports / SERVING or "export" not in serving
+    assert (_saved(exports / EVAL) if (exports / EVAL).exists() else None) == evaluated
+
+
+@pytest.mark.parametrize("saved", [[], [EVAL], [f"{SERVING}/export/taxi/temp-8"], [f"{SERVING}/1"]])
+def test_nothing_to_serve_is_refused(run, tmp_path, saved):
+    with pytest.raises(ExportError, match="training ended without a model"):
+        run(saved)
+    assert not (tmp_path / "training" / "exported").exists()
+
+
+def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
+    exports = run([SERVING, EVAL], TaskSpec("worker", 1, 1, tf_config="{}"))
+    assert not exports.exists()
+    own = tmp_path / "training" / "tmp_worker_worker-1"
+    assert _saved(own / SERVING) == SERVING
+    assert _saved(own / EVAL) == EVAL
+    assert [path.name for path in (tmp_path / "training").iterdir()] == [own.name]
+    events = [event["event"].value for event in ProgressReader(str(tmp_path / "progress")).read()]
+    assert events == ["running"]
+    assert _saved(run([SERVING], TaskSpec("chief", 0, 1, tf_config="{}")) / SERVING) == SERVING

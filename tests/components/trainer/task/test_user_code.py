@@ -1,0 +1,95 @@
+"""The user's functions are found as TFX finds them, in as many tasks at once as there are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]
+
+MODULE = """
+import beside
+
+def run_fn(fn_args):
+    import later
+    return beside.NAME + later.NAME
+
+def trainer_fn(fn_args, schema):
+    from . import beside
+"""
+# A pip that anything would stumble over, as it would without a network.
+PIP = "raise SystemExit('pip was asked')\n"
+TASK = """
+import os, sys, time
+from tfx_estimator.components.trainer.task import light_imports
+light_imports.apply()
+from tfx_estimator.components.trainer.task.user_code import function_of
+deadline = time.monotonic() + 60
+open(sys.argv[2] + str(os.getpid()), "w").close()
+while len(os.listdir(sys.argv[2])) < 3 and time.monotonic() < deadline:
+    time.sleep(0.01)
+function = function_of({"module_path": sys.argv[1]}, "run_fn")
+folder = os.path.dirname(sys.modules["beside"].__file__)
+print(function(None), folder, sorted(name for name in os.listdir(folder) if name.endswith(".py")))
+"""
+
+
+@pytest.fixture(scope="module")
+def module_path(tmp_path_factory) -> str:
+    """A module with two beside it, packed by TFX."""
+    from tfx.components.util import udf_utils
+
+    folder = tmp_path_factory.mktemp("user")
+    for name, text in {"mine": MODULE, "beside": "NAME = 'be'", "later": "NAME = 'late'"}.items():
+        (folder / f"{name}.py").write_text(text)
+    return udf_utils.package_user_module_file("Trainer", str(folder / "mine.py"), str(folder))[1]
+
+
+def test_tasks_that_start_at_once_find_the_module_without_pip(module_path, tmp_path: Path):
+    (tmp_path / "hidden" / "pip").mkdir(parents=True)
+    (tmp_path / "hidden" / "pip" / "__init__.py").write_text(PIP)
+    (tmp_path / "ready").mkdir()
+    command = [sys.executable, "-c", TASK, module_path, f"{tmp_path}/ready/"]
+    path = os.pathsep.join(map(str, (tmp_path / "hidden", ROOT / "src")))
+    tasks = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})
+        for _ in range(3)
+    ]
+    said = [task.communicate(timeout=150)[0].split(maxsplit=2) for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0, 0]
+    assert [(each[0], each[2].strip()) for each in said] == [("belate", "['beside.py', 'later.py', 'mine.py']")] * 3
+    folders = {each[1] for each in said}
+    # Each of its own, and gone with the task.
+    assert len(folders) == 3
+    assert not [folder for folder in folders if os.path.exists(folder)]
+
+
+def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refused_as_by_tfx(module_path, tmp_path):
+    code = (
+        "import sys\n"
+        "from tfx_estimator.components.trainer.task.user_code import function_of\n"
+        "from tfx_estimator.pipeline.errors import UserCodeError\n"
+        f"properties = {{'module_path': {module_path!r}}}\n"
+        "before = list(sys.path)\n"
+        "trainer_fn = function_of(properties, 'trainer_fn')\n"
+        "assert sys.path[:-1] == before\n"
+        "try:\n"
+        "    trainer_fn(None, None)\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+        "try:\n"
+        "    function_of(properties, 'tune_fn')\n"
+        "except UserCodeError as error:\n"
+        "    print(error.todo)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=150)
+    assert done.stdout.splitlines() == [
+        "attempted relative import with no known parent package",
+        "define tune_fn",
+    ]

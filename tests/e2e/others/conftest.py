@@ -1,0 +1,154 @@
+"""A table that TFX prepared once, and Trainers over it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.root import ROOT
+
+HERE = Path(__file__).resolve().parent
+STEPS = 200
+MODULES = ("cancer_canned", "cancer_keras", "cancer_template")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A pipeline that ran.
+
+    Args:
+        root: Its folder.
+        models: Folder of each Trainer's model.
+        said: What the pipeline printed to stderr.
+    """
+
+    root: Path
+    models: dict[str, Path]
+    said: str
+
+    def properties(self, model: str) -> dict[str, Any]:
+        """Custom properties of a Trainer's model run, from ML Metadata."""
+        from ml_metadata import metadata_store
+        from ml_metadata.proto import metadata_store_pb2
+
+        config = metadata_store_pb2.ConnectionConfig()
+        config.sqlite.filename_uri = str(self.root / "metadata.sqlite")
+        runs = metadata_store.MetadataStore(config).get_artifacts_by_type("ModelRun")
+        (run,) = [run for run in runs if Path(run.uri).parents[1].name == model]
+        return {key: value.double_value for key, value in run.custom_properties.items()}
+
+
+@pytest.fixture(scope="session")
+def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Somebody's whole pipeline, with a Trainer, an Evaluator and a Pusher for each of their module files.
+
+    If tests that are marked long are run, with TFX's own Trainer as well, as `tfx`.
+    """
+    root = tmp_path_factory.mktemp("others")
+    theirs = ["tfx"] if any(item.get_closest_marker("long") for item in request.session.items) else []
+    command = [sys.executable, str(HERE / "run_others.py"), str(root), *MODULES, *theirs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    models = {name: Path(folder) for name, folder in json.loads(done.stdout.splitlines()[-1]).items()}
+    return Run(root, models, done.stderr)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a Trainer left.
+
+    Args:
+        model: Folder of the model.
+        properties: Of the model run.
+        logs: Folder of the tasks' logs.
+    """
+
+    model: Path
+    properties: dict[str, float]
+    logs: Path
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks that were started."""
+        return sorted({path.name.split(".")[0] for path in self.logs.glob("*.log")})
+
+
+@pytest.fixture
+def train(others: Run, tmp_path: Path) -> Iterator[Callable[..., Trained]]:
+    """Trains by the executor, as TFX calls it, over what the pipeline prepared; the module is packed by TFX."""
+    from tfx.proto import trainer_pb2
+    from tfx.types import channel_utils, standard_artifacts
+
+    from tfx_estimator.components.trainer import Trainer
+
+    kinds = {
+        "examples": (standard_artifacts.Examples, "Transform/transformed_examples"),
+        "schema": (standard_artifacts.Schema, "SchemaGen/schema"),
+        "transform_graph": (standard_artifacts.TransformGraph, "Transform/transform_graph"),
+    }
+    inputs: dict[str, list[Any]] = {}
+    for name, (kind, place) in kinds.items():
+        artifact = kind()
+        (folder,) = (others.root / "artifacts" / place).iterdir()
+        artifact.uri = str(folder)
+        if name == "examples":
+            artifact.split_names = json.dumps(["train", "eval"])
+        inputs[name] = [artifact]
+
+    def run(module: str, steps: int = STEPS, **arguments: Any) -> Trained:
+        trainer = Trainer(
+            module_file=str(HERE / "modules" / f"{module}.py"),
+            train_args=trainer_pb2.TrainArgs(num_steps=steps),
+            eval_args=trainer_pb2.EvalArgs(),
+            **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
+            **arguments,
+        )
+        trainer._resolve_pip_dependencies(str(tmp_path))
+        outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+        for name, artifact in outputs.items():
+            artifact.uri = str(tmp_path / "Trainer" / name / "1")
+        properties = {name: value for name, value in trainer.exec_properties.items() if value is not None}
+        executor = trainer.executor_spec.executor_class()
+        executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+        measured = outputs["model_run"].mlmd_artifact.custom_properties
+        return Trained(
+            Path(outputs["model"].uri),
+            {name: value.double_value for name, value in measured.items()},
+            Path(outputs["model_run"].uri) / "logs",
+        )
+
+    yield run
+    shutil.rmtree(tmp_path / "Trainer", ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def eval_examples(others: Run) -> tuple[list[bytes], np.ndarray]:
+    """The eval split as it was ingested: serialized tf.Examples, and their labels."""
+    import tensorflow as tf
+
+    files = list(others.root.glob("artifacts/CsvExampleGen/examples/*/Split-eval/*.gz"))
+    records = list(tf.data.TFRecordDataset(list(map(str, files)), "GZIP").as_numpy_iterator())
+    labels = [tf.train.Example.FromString(each).features.feature["benign"].int64_list.value[0] for each in records]
+    return records, np.array(labels)
+
+
+@pytest.fixture(scope="session")
+def served(eval_examples: tuple[list[bytes], np.ndarray]) -> Callable[[Path], np.ndarray]:
+    """Probabilities of `benign` that an exported model gives the eval split."""
+    import tensorflow as tf
+
+    def serve(saved_model: Path) -> np.ndarray:
+        signatures = tf.saved_model.load(str(saved_model)).signatures
+        name, output = ("predict", "logistic") if "predict" in signatures else ("serving_default", "probability")
+        return signatures[name](examples=tf.constant(eval_examples[0]))[output].numpy()[:, 0]
+
+    return serve

@@ -1,0 +1,80 @@
+"""Somebody's trainer_fn with a canned Estimator: trained alike by every strategy, and by TFX's own Trainer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+# Of losses and probabilities; they differ by 1e-7.
+TOLERANCE = 1e-5
+TWO_CPUS = {"cpu": 2}
+CANNED = "cancer_canned"
+
+
+def test_tfx_trains_the_same_model(others, served, eval_examples):
+    ours, theirs = (served(others.models[name] / "Format-Serving") for name in (CANNED, "tfx"))
+    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+    assert ((theirs > 0.5) == eval_examples[1]).mean() >= 0.9
+    # Both left what TFMA reads.
+    for name in (CANNED, "tfx"):
+        assert (others.models[name] / "Format-TFMA" / "saved_model.pb").exists()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "tasks"),
+    [
+        # The loss is tried before the training.
+        (
+            {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True, "max_restarts": 1},
+            ["chief-0", "evaluator-0", "probe-0", "worker-0"],
+        ),
+        pytest.param(
+            {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
+            ["chief-0", "exporter-0", "probe-0", "worker-0"],
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "probe-0"], marks=pytest.mark.long
+        ),
+        pytest.param(
+            {"train": {"strategy": "central_storage", "devices": TWO_CPUS}},
+            ["chief-0", "probe-0"],
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=lambda value: value["train"]["strategy"] if isinstance(value, dict) else "",
+)
+def test_replicas_in_step_train_the_same_model(others, train, served, eval_examples, distribution, tasks):
+    trained = train(CANNED, distribution=distribution)
+    alone, labels = others.properties(CANNED), eval_examples[1]
+    probabilities = served(trained.model / "Format-Serving")
+    # A global batch of twice the size, or other batches, would show.
+    np.testing.assert_allclose(probabilities, served(others.models[CANNED] / "Format-Serving"), atol=TOLERANCE)
+    _check(trained, probabilities, labels)
+    assert trained.properties["eval_average_loss"] == pytest.approx(alone["eval_average_loss"], abs=TOLERANCE)
+    assert trained.properties["last_step"] == 200
+    assert (trained.model / "Format-TFMA" / "saved_model.pb").exists()
+    assert trained.tasks == tasks
+
+
+@pytest.mark.long
+def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
+    train_section = {"strategy": "parameter_server", "workers": 2, "ps": 1}
+    trained = train(CANNED, distribution={"train": train_section, "evaluator": True})
+    _check(trained, served(trained.model / "Format-Serving"), eval_examples[1])
+    assert trained.properties["last_step"] >= 200
+    assert trained.tasks == ["chief-0", "evaluator-0", "probe-0", "ps-0", "worker-0"]
+
+
+def _check(trained, probabilities, labels):
+    assert len(labels) > 100
+    assert trained.properties["restarts"] == 0
+    assert trained.properties["eval_accuracy"] >= 0.9
+    # Each example was evaluated, and once.
+    assert trained.properties["eval_label/mean"] == pytest.approx(labels.mean(), abs=1e-6)
+    right = (probabilities > 0.5) == labels
+    assert trained.properties["eval_accuracy"] == pytest.approx(right.mean(), abs=1e-6)
+    losses = -np.log(np.where(labels, probabilities, 1 - probabilities))
+    assert trained.properties["eval_average_loss"] == pytest.approx(losses.mean(), abs=1e-5)

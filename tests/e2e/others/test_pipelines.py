@@ -1,0 +1,45 @@
+"""Module files in the manner of TFX's public examples, in a pipeline of TFX's own: only its Trainer is ours."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+MODULES = ["cancer_canned", "cancer_keras", "cancer_template"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_model_is_blessed_pushed_and_serves(others, served, eval_examples, name):
+    pushed = list((others.root / "pushed" / name).iterdir())
+    assert len(pushed) == 1
+    right = (served(pushed[0]) > 0.5) == eval_examples[1]
+    assert len(right) > 100
+    assert right.mean() >= 0.9
+    np.testing.assert_array_equal(served(pushed[0]), served(others.models[name] / "Format-Serving"))
+    assert others.properties(name)["restarts"] == 0
+
+
+def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
+    model = others.models["cancer_template"]
+    assert sorted(path.name for path in model.iterdir()) == ["Format-Serving", "Format-TFMA"]
+    for folder in model.iterdir():
+        # The SavedModel itself, and not folders of its exporter.
+        assert (folder / "saved_model.pb").exists()
+        assert (folder / "variables" / "variables.index").exists()
+    canned = others.models["cancer_canned"]
+    np.testing.assert_allclose(served(model / "Format-Serving"), served(canned / "Format-Serving"), atol=1e-5)
+
+
+def test_training_is_told_as_tfx_tells_of_its_components(others):
+    # Each line once; a run_fn reports no steps.
+    assert len(re.findall(r"absl\.tfx_estimator\.trainer:step 200/200", others.said)) == 1
+    assert len(re.findall(rf"logs of its tasks: {re.escape(str(others.root))}\S+/training/\S+/logs", others.said)) == 3
+    assert others.properties("cancer_canned")["last_step"] == 200
+    assert others.properties("cancer_canned")["extra_steps"] == 0
+    for name in MODULES:
+        # Nobody knows how many examples the batches of an input_fn hold.
+        assert "examples_per_second" not in others.properties(name)

@@ -1,0 +1,81 @@
+"""Somebody's run_fn, which makes its own strategy: in a cluster TF_CONFIG tells it of the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
+SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
+
+
+def _check(trained, served, labels):
+    probabilities = served(trained.model / "Format-Serving")
+    assert ((probabilities > 0.5) == labels).mean() >= 0.9
+    return probabilities
+
+
+def test_of_two_functions_the_run_fn_is_called_as_by_tfx(others, train, served, eval_examples):
+    trained = train("cancer_both")
+    probabilities = _check(trained, served, eval_examples[1])
+    np.testing.assert_allclose(probabilities, served(others.models["cancer_keras"] / "Format-Serving"), atol=1e-5)
+    assert trained.tasks == ["chief-0"]
+
+
+@pytest.mark.long
+def test_workers_train_the_same_model_and_only_the_chief_publishes(others, train, served, eval_examples):
+    trained = train("cancer_workers", distribution=WORKERS)
+    probabilities = _check(trained, served, eval_examples[1])
+    # Each step's batch is divided among the workers: the updates are those of one device but for the last digits.
+    np.testing.assert_allclose(probabilities, served(others.models["cancer_keras"] / "Format-Serving"), atol=0.05)
+    assert trained.tasks == ["chief-0", "worker-0"]
+    assert trained.properties["restarts"] == 0
+    assert not list(trained.logs.parent.glob("tmp_worker_*"))
+
+
+@pytest.mark.long
+@pytest.mark.faults
+def test_a_killed_worker_is_survived(train, served, eval_examples, tmp_path: Path):
+    epochs = tmp_path / "epochs"
+    epochs.mkdir()
+    killer = threading.Thread(target=_kill_in_epoch, args=(epochs / "worker-0", 4), daemon=True)
+    killer.start()
+    distribution = {**WORKERS, "max_restarts": 1}
+    trained = train("cancer_workers", distribution=distribution, custom_config={"mark_epochs": str(epochs)})
+    killer.join(timeout=5)
+    _check(trained, served, eval_examples[1])
+    assert trained.properties["restarts"] == 1
+    for name in ("chief-0", "worker-0"):
+        marks = [line.split() for line in (epochs / name).read_text().splitlines()]
+        pids = list(dict.fromkeys(pid for pid, _ in marks))
+        assert len(pids) == 2, "all tasks were started again, once"
+        done = [[int(epoch) for pid, epoch in marks if pid == each] for each in pids]
+        # BackupAndRestore goes on in the epoch that was under way.
+        assert done[0][0] == 0
+        assert 1 <= done[1][0] <= done[0][-1]
+        assert done[1][-1] == 9
+
+
+def _kill_in_epoch(path: Path, epoch: int) -> None:
+    while True:
+        lines = path.read_text().splitlines() if path.exists() else []
+        if lines and int(lines[-1].split()[1]) >= epoch:
+            os.kill(int(lines[-1].split()[0]), signal.SIGKILL)
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.long
+def test_parameter_servers_are_coordinated_by_the_chief(train, served, eval_examples):
+    trained = train("cancer_served", distribution=SERVED)
+    _check(trained, served, eval_examples[1])
+    assert trained.tasks == ["chief-0", "ps-0", "worker-0"]
+    assert trained.properties["restarts"] == 0
