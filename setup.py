@@ -7,7 +7,10 @@ from setuptools import find_packages, setup
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
-# The last set in which TFX still runs tf.estimator; requirements/legacy.lock pins the whole tree with hashes.
+# The whole tree, as `pip install tfx-estimator[locked]` and `tfx-estimator constraints` give it to those who have a wheel.
+LOCKED = re.findall(r"^[\w.-]+==[^\s;\\]+", Path("requirements/legacy.lock").read_text(), re.MULTILINE)
+
+# The last set in which TFX still runs tf.estimator.
 REQUIREMENTS = [
     "tfx[kfp]==1.15.1",
     "tensorflow==2.15.1",
@@ -36,6 +39,7 @@ DEV_REQUIREMENTS = [
     "psutil",
     "pytest",
     "pytest-timeout",
+    "pytest-xdist",
     "ruff",
     "types-PyYAML",
 ]
@@ -50,6 +54,6 @@ setup(
     packages=find_packages("src"),
     package_data={"tfx_estimator": ["py.typed"], "tfx_estimator.pipeline.presets": ["*.yaml"]},
     install_requires=REQUIREMENTS,
-    extras_require={"dev": DEV_REQUIREMENTS},
+    extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED},
     entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )
