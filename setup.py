@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
-# The whole tree, as `pip install tfx-estimator[locked]` and `tfx-estimator constraints` give it to those who have a wheel.
+# Every version, for those who have a wheel: `pip install WHEEL[locked]`, `tfx-estimator constraints`.
 LOCKED = re.findall(r"^[\w.-]+==[^\s;\\]+", Path("requirements/legacy.lock").read_text(), re.MULTILINE)
 
 # The last set in which TFX still runs tf.estimator.

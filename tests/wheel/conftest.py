@@ -1,4 +1,4 @@
-"""The package as its users get it: built, installed, and used from a folder that has a `pipeline` and a `data` of its own.
+"""The package as its users get it: built, installed, and used in projects that have a `pipeline` of their own.
 
 The environment holds the wheel and nothing else of this project. What it needs besides comes from the environment that
 runs the tests, by a .pth file: Python does not read the .pth files of folders that are added so, and so the editable
