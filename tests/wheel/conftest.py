@@ -61,7 +61,7 @@ class Environment:
         """Where packages are installed."""
         return self.path / "lib" / "python3.10" / "site-packages"
 
-    def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 280, **environment: Any) -> str:
+    def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 560, **environment: Any) -> str:
         """Runs one of its commands, as in an activated environment.
 
         Args:
