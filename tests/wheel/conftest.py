@@ -25,7 +25,8 @@ from tests.root import ROOT
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "src", "requirements")
 PACKAGES = ("pipeline", "components", "model_fn", "data")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
-# Careless packages install such: they must not hide the user's own.
+# Careless packages install such: they must not hide the user's own. (One named `data` would hide a `data/` without
+# __init__.py wherever it comes on the path: that is Python.)
 STRAY = "raise ImportError('a stray package of site-packages was imported')\n"
 # As pip writes it.
 TFX_SCRIPT = "#!{python}\nimport sys\nfrom tfx.tools.cli.cli_main import cli_group\nsys.exit(cli_group())\n"
@@ -123,7 +124,7 @@ def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathF
     """An environment with the wheel and all that it needs."""
     made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
     (made.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for name in ("data", "models", "components", "pipeline"):
+    for name in ("models", "components", "pipeline"):
         (made.site_packages / f"{name}.py").write_text(STRAY)
     script = made.path / "bin" / "tfx"
     script.write_text(TFX_SCRIPT.format(python=made.path / "bin" / "python"))

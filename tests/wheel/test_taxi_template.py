@@ -104,4 +104,4 @@ def test_the_template_pushes_a_model(environment, template, tmp_path, edits, by_
     (pushed,) = (root / "serving_model").iterdir()
     assert (pushed / "saved_model.pb").is_file()
     tasks = {log.name.partition(".")[0] for log in (root / "Trainer").rglob("*.log")}
-    assert tasks >= ({"chief-0", "worker-1", "evaluator-0"} if edits is TRAINER_FN else {"chief-0"})
+    assert tasks >= ({"chief-0", "worker-0", "evaluator-0"} if edits is TRAINER_FN else {"chief-0"})
