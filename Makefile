@@ -1,5 +1,5 @@
 # make            lists the targets
-# Every target that needs the environment builds it first, and only when the lock file or setup.py changed.
+# Every target that needs the environment builds it first, and only when a lock file or setup.py changed.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,7 +10,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+# What a pipeline needs to run, and the same pins with what tests and checks need as well.
 LOCK := requirements/legacy.lock
+DEV_LOCK := requirements/dev.lock
 STAMP := $(VENV)/.installed
 # Stands as long as an installation is under way: where one was interrupted, the environment is built anew.
 UNFINISHED := $(VENV)/.installing
@@ -27,7 +29,7 @@ BENCH_ARGS ?=
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
-install: $(STAMP)  ## build .venv from the lock file: exact versions, checked by hash
+install: $(STAMP)  ## build .venv from the developers' lock file: exact versions, checked by hash
 
 run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
 	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
@@ -41,16 +43,19 @@ test-faults: $(STAMP)  ## kill, stop and damage trainings in all ways, and print
 test-all: $(STAMP)  ## run the tests that take many minutes as well
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-check: $(STAMP)  ## lint, format, types, layers, docstrings, lock file
+check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PYTHON) requirements/check_lock.py
 
-lock: | $(UV)  ## write requirements/legacy.lock from setup.py (UPGRADE=1: newest versions)
-	$(UV) pip compile setup.py --extra dev --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
-	  --no-header $(if $(UPGRADE),--upgrade) --quiet --output-file $(LOCK)
+COMPILE = $(UV) pip compile setup.py --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
+  --no-header $(if $(UPGRADE),--upgrade) --quiet
+
+lock: | $(UV)  ## write both lock files from setup.py (UPGRADE=1: newest versions)
+	$(COMPILE) --output-file $(LOCK)
+	$(COMPILE) --extra dev --constraint $(LOCK) --output-file $(DEV_LOCK)
 
 bench: $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)
@@ -61,7 +66,7 @@ clean:  ## remove the environment, runs and caches
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --compile-bytecode writes .pyc files whatever PYTHONDONTWRITEBYTECODE says: without them TFX starts 2.4 times slower.
-$(STAMP): $(LOCK) setup.py | $(UV)
+$(STAMP): $(LOCK) $(DEV_LOCK) setup.py | $(UV)
 	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then \
 	  rm -rf $(VENV); \
 	  $(UV) venv --quiet --python "$$(cat .python-version)" $(VENV) || { \
@@ -69,7 +74,7 @@ $(STAMP): $(LOCK) setup.py | $(UV)
 	      'Install one (pyenv install 3.10, or: uv python install 3.10), then run make again.' >&2; exit 1; }; \
 	fi
 	@touch $(UNFINISHED)
-	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(LOCK)
+	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(DEV_LOCK)
 	$(UV) pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
 	$(PYTHON) -m pip check
 	@rm -f $(UNFINISHED)

@@ -7,7 +7,10 @@ from setuptools import find_packages, setup
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
-# The last set in which TFX still runs tf.estimator; requirements/legacy.lock pins the whole tree with hashes.
+# Every version, for those who have a wheel: `pip install WHEEL[locked]`, `tfx-estimator constraints`.
+LOCKED = re.findall(r"^[\w.-]+==[^\s;\\]+", Path("requirements/legacy.lock").read_text(), re.MULTILINE)
+
+# The last set in which TFX still runs tf.estimator.
 REQUIREMENTS = [
     "tfx[kfp]==1.15.1",
     "tensorflow==2.15.1",
@@ -16,8 +19,8 @@ REQUIREMENTS = [
     "apache-beam[gcp]==2.74.0",
     # tfx_bsl and tensorflow_transform import dill; Beam stopped bringing it.
     "dill==0.4.1",
-    # `pydantic.v1` exists from 1.10.17 on and in pydantic 2: the declaration is typed through it under both.
-    "pydantic>=1.10.17,<3",
+    # `pydantic.v1` exists from 1.10.17 on: the declaration is typed through it.
+    "pydantic>=1.10.17,<2",
     "pyyaml",
     "rich>=13,<16",
     # Plots of `tfx-estimator bench`.
@@ -27,6 +30,16 @@ REQUIREMENTS = [
     # TFX installs a user's module_file by calling pip, and imports pkg_resources.
     "pip",
     "setuptools<80",
+    # What the packages above imply, said where pip sees it first: pip 23.0, of Python 3.10, otherwise takes the newest,
+    # finds out hours later and in the wrong place. kfp 1.8 wants protobuf 3, and pydantic 1; later releases of the
+    # five below want another protobuf, or another pydantic; those of etils, another Python.
+    "protobuf>=3.20.3,<4",
+    "google-api-core<2.30",
+    "google-cloud-aiplatform<1.92",
+    "googleapis-common-protos<1.74",
+    "grpcio-status<1.49",
+    "proto-plus<1.28",
+    "etils<1.14",
 ]
 
 DEV_REQUIREMENTS = [
@@ -36,6 +49,7 @@ DEV_REQUIREMENTS = [
     "psutil",
     "pytest",
     "pytest-timeout",
+    "pytest-xdist",
     "ruff",
     "types-PyYAML",
 ]
@@ -50,6 +64,6 @@ setup(
     packages=find_packages("src"),
     package_data={"tfx_estimator": ["py.typed"], "tfx_estimator.pipeline.presets": ["*.yaml"]},
     install_requires=REQUIREMENTS,
-    extras_require={"dev": DEV_REQUIREMENTS},
+    extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED},
     entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )

@@ -1,7 +1,8 @@
-"""Says whether requirements/legacy.lock still is what setup.py asks for, without a network.
+"""Says whether both lock files still are what setup.py asks for, without a network.
 
 It walks from the requirements of setup.py through the metadata of the installed packages. Every requirement on the way
-must be pinned to a version that satisfies it, every pin must be needed, hashed and installed at that version.
+must be pinned to a version that satisfies it, every pin must be needed, hashed and installed at that version. As both
+are compared with what is installed, both have the same versions.
 """
 
 from __future__ import annotations
@@ -17,24 +18,26 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements" / "legacy.lock"
+DEV_LOCK = ROOT / "requirements" / "dev.lock"
 ADDRESS = re.compile(r"\w+://|^\s*--?(?:i|index-url|extra-index-url|find-links|f)\b", re.MULTILINE)
 
 
-def declared(setup: Path) -> list[Requirement]:
-    """Reads the requirement lists of a setup.py, without running it.
+def declared(setup: Path, *names: str) -> list[Requirement]:
+    """Reads requirement lists of a setup.py, without running it.
 
     Args:
-        setup: path of a setup.py that holds literal lists REQUIREMENTS and DEV_REQUIREMENTS.
+        setup: path of a setup.py that holds literal lists.
+        names: what they are called.
 
     Returns:
-        All requirements, the development ones last.
+        The requirements of all of them.
     """
     lists = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(setup.read_text()).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.List)
     }
-    return [Requirement(line) for line in lists["REQUIREMENTS"] + lists["DEV_REQUIREMENTS"]]
+    return [Requirement(line) for name in names for line in lists[name]]
 
 
 def pinned(text: str) -> dict[str, str]:
@@ -103,17 +106,20 @@ def main() -> int:
     """Prints what is wrong, if anything.
 
     Returns:
-        0 where the lock file is up to date, else 1.
+        0 if both lock files are up to date, else 1.
     """
-    text = LOCK.read_text()
-    found = problems(declared(ROOT / "setup.py"), text)
-    for line in found:
-        print(f"{LOCK.relative_to(ROOT)}: {line}", file=sys.stderr)
-    if found:
+    wrong = False
+    for lock, names in {LOCK: ["REQUIREMENTS"], DEV_LOCK: ["REQUIREMENTS", "DEV_REQUIREMENTS"]}.items():
+        text = lock.read_text()
+        found = problems(declared(ROOT / "setup.py", *names), text)
+        for line in found:
+            print(f"{lock.relative_to(ROOT)}: {line}", file=sys.stderr)
+        if not found:
+            print(f"{lock.relative_to(ROOT)}: {len(pinned(text))} pins, up to date with setup.py and installed")
+        wrong |= bool(found)
+    if wrong:
         print("Run `make lock`, then `make install`.", file=sys.stderr)
-    else:
-        print(f"{LOCK.relative_to(ROOT)}: {len(pinned(text))} pins, up to date with setup.py and installed")
-    return 1 if found else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

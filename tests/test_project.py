@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.root import ROOT
+from tfx_estimator.__main__ import main
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +59,7 @@ def test_files_stay_readable() -> None:
     assert not long
 
 
-def test_lock_is_what_setup_asks_for() -> None:
+def test_locks_are_what_setup_asks_for() -> None:
     done = subprocess.run(
         [sys.executable, "requirements/check_lock.py"], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
@@ -82,9 +83,36 @@ def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
     assert said in done.stdout, done.stdout + done.stderr
 
 
-def test_lock_names_no_registry_and_hashes_everything() -> None:
-    text = (ROOT / "requirements" / "legacy.lock").read_text()
+LOCKS = ("legacy.lock", "dev.lock")
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_registry_and_hashes_everything(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text()
     assert "://" not in text
     entries = re.split(r"\n(?=\S)", text.strip())
     assert len(entries) > 200
     assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_developers_lock_has_the_same_pins_and_hashes_and_more() -> None:
+    run_time, developers = (
+        set(re.split(r"\n(?=\S)", (ROOT / "requirements" / name).read_text().strip())) for name in LOCKS
+    )
+    assert run_time < developers
+    more = {entry.partition("==")[0] for entry in developers - run_time}
+    assert {"pytest", "pytest-xdist", "mypy", "ruff"} <= more
+
+
+def test_constraints_are_the_run_time_lock(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["constraints"]) == 0
+    text = (ROOT / "requirements" / "legacy.lock").read_text()
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(re.findall(r"^[\w.-]+==[^\s\\]+", text, re.MULTILINE))
+
+
+def test_an_installed_package_is_needed_for_constraints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    assert main(["constraints"]) == 1
+    assert "is on the path, but not installed" in capsys.readouterr().err

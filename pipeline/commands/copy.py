@@ -1,24 +1,37 @@
-"""`tfx-estimator copy`: a preset as the start of one's own declaration."""
+"""`tfx-estimator copy`: a preset, or the script for TFX's own command line, as the start of one's own."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 HELP = "copy a preset into a file of your own"
+EPILOG = """\
+`tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for:
+
+  tfx pipeline create --engine local --pipeline_path local_runner.py
+"""
+_SCRIPT = "local_runner"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("preset", metavar="PRESET", help="a preset's name: see `tfx-estimator presets`")
-    parser.add_argument("file", metavar="FILE", help="the YAML file to write")
+    parser.add_argument("preset", metavar="PRESET", help=f"a preset's name: see `tfx-estimator presets`; or {_SCRIPT}")
+    parser.add_argument("file", metavar="FILE", help="the file to write")
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the preset's text, header and comments included."""
+    """Writes the preset's or the script's text, header and comments included."""
     from tfx_estimator.pipeline import presets
     from tfx_estimator.pipeline.commands.output import write_file
 
+    if args.preset == _SCRIPT:
+        script = Path(__file__).parents[1] / "runners" / f"{_SCRIPT}.py"
+        write_file(args.file, script.read_text(encoding="utf-8"), force=args.force)
+        print(f"wrote {args.file}; name your declaration in it; next: python {args.file}")
+        return 0
     check_preset(args.preset)
     write_file(args.file, presets.path(args.preset).read_text(encoding="utf-8"), force=args.force)
     print(f"wrote {args.file}; next: tfx-estimator run {args.file}")

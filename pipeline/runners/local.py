@@ -1,4 +1,4 @@
-"""Runs the pipeline on this machine; also the script for TFX's own CLI.
+"""Runs the pipeline on this machine; also a script for TFX's own CLI, as `tfx-estimator copy local_runner` writes one.
 
     TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path pipeline/runners/local.py
     TFX_ESTIMATOR_DECLARATION=mnist tfx run create --engine local --pipeline_name mnist
@@ -25,8 +25,6 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
-from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
-from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
@@ -152,27 +150,23 @@ def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:
     return "ran"
 
 
-def main() -> int:
-    """Runs the declaration that the environment names.
+def main(declaration: str, workdir: str) -> None:
+    """Runs a declaration; an error ends the process, with the error's exit code.
 
-    Returns:
-        The exit code.
+    Args:
+        declaration: A preset's name, or a file.
+        workdir: The folder of all runs.
     """
     try:
-        loaded = load(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"))
-        workdir = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
-        check_workdir(workdir, "TFX_ESTIMATOR_WORKDIR")
-        loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
+        loaded = load(declaration)
+        check_workdir(workdir)
         folders = PipelineFolders(workdir, loaded.declaration.name)
         with only_run(folders):
             LocalRunner().run(prepare(loaded, folders))
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":
-    code = main()
-    if code:
-        sys.exit(code)
+    main(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"), os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
-VERBS = ("run", "bench", "validate", "show", "presets", "copy", "schema")
+VERBS = ("run", "bench", "validate", "show", "presets", "copy", "schema", "constraints")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 

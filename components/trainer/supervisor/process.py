@@ -20,8 +20,9 @@ from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _PACKAGE = str(package_parent())
 # Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
+# Nor may our folder stay in front: where it is site-packages, a stray `models` or `data` there would hide the user's.
 _TASK = (
-    f"import sys; sys.path[0] = {_PACKAGE!r}; "
+    f"import sys; sys.path[0] = {_PACKAGE!r}; import tfx_estimator; del sys.path[0]; "
     "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
 )
 _LOG_LINES = 15

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
@@ -61,3 +62,11 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
     assert main(["copy", "cifar", str(tmp_path / "x.yaml")]) == 2
     assert "did you mean `cifar10`?" in capsys.readouterr().err
     assert not (tmp_path / "x.yaml").exists()
+
+
+def test_the_script_for_tfx_is_copied(tmp_path, capsys):
+    file = tmp_path / "local_runner.py"
+    assert main(["copy", "local_runner", str(file)]) == 0
+    assert file.read_bytes() == (ROOT / "pipeline" / "runners" / "local_runner.py").read_bytes()
+    assert f"python {file}" in capsys.readouterr().out
+    assert main(["copy", "local_runner", str(file)]) == 2

@@ -1,0 +1,17 @@
+"""Runs a declaration: by `python local_runner.py`, or by TFX's own command line.
+
+    tfx pipeline create --engine local --pipeline_path local_runner.py
+    tfx run create --engine local --pipeline_name NAME
+
+NAME is the declaration's `name`. `tfx-estimator copy local_runner local_runner.py` writes this file.
+"""
+
+from tfx_estimator.pipeline.runners import local
+
+# A preset, or a YAML file of your own.
+DECLARATION = "digits"
+# The folder of all runs.
+WORKDIR = "runs"
+
+if __name__ == "__main__":
+    local.main(DECLARATION, WORKDIR)

@@ -1,0 +1,148 @@
+"""The package as its users get it: built, installed, and used in projects that have a `pipeline` of their own.
+
+The environment holds the wheel and nothing else of this project. What it needs besides comes from the environment that
+runs the tests, by a .pth file: Python does not read the .pth files of folders that are added so, and so the editable
+installation does not leak in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.root import ROOT
+
+# What is built from; without whatever else lies in a checkout.
+SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "src", "requirements")
+PACKAGES = ("pipeline", "components", "model_fn", "data")
+BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+# Careless packages install such: they must not hide the user's own. (One named `data` would hide a `data/` without
+# __init__.py wherever it comes on the path: that is Python.)
+STRAY = "raise ImportError('a stray package of site-packages was imported')\n"
+# As pip writes it.
+TFX_SCRIPT = "#!{python}\nimport sys\nfrom tfx.tools.cli.cli_main import cli_group\nsys.exit(cli_group())\n"
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """What was built.
+
+    Args:
+        sdist: From the checkout.
+        wheel: From the checkout.
+        wheel_of_sdist: From the unpacked sdist.
+    """
+
+    sdist: Path
+    wheel: Path
+    wheel_of_sdist: Path
+
+
+class Environment:
+    """A virtual environment.
+
+    Args:
+        path: Its folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def site_packages(self) -> Path:
+        """Where packages are installed."""
+        return self.path / "lib" / "python3.10" / "site-packages"
+
+    def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 560, **environment: Any) -> str:
+        """Runs one of its commands, as in an activated environment.
+
+        Args:
+            *command: Name of a file in its `bin`, and arguments.
+            cwd: The current folder.
+            code: The expected exit code.
+            seconds: Time limit.
+            **environment: Further environment variables.
+
+        Returns:
+            What it printed.
+        """
+        bin_folder = self.path / "bin"
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [str(bin_folder / command[0]), *command[1:]],
+            env={**inherited, "PATH": f"{bin_folder}:{os.environ['PATH']}", **environment},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """An sdist and a wheel of the checkout, and a wheel of the sdist."""
+    folder = tmp_path_factory.mktemp("build")
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*SOURCES, *PACKAGES):
+        if (ROOT / name).is_dir():
+            # With the links as links: setuptools has to follow them.
+            shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, checkout)
+    sdist = _build("build_sdist", checkout, folder / "sdist")
+    shutil.unpack_archive(sdist, folder / "unpacked")
+    unpacked = next((folder / "unpacked").iterdir())
+    return Distributions(
+        sdist,
+        _build("build_wheel", checkout, folder / "wheel"),
+        _build("build_wheel", unpacked, folder / "wheel_of_sdist"),
+    )
+
+
+@pytest.fixture(scope="session")
+def bare_environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the wheel, and none of what it needs."""
+    return _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
+
+
+@pytest.fixture(scope="session")
+def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the wheel and all that it needs."""
+    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "whole")
+    (made.site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for name in ("models", "components", "pipeline"):
+        (made.site_packages / f"{name}.py").write_text(STRAY)
+    script = made.path / "bin" / "tfx"
+    script.write_text(TFX_SCRIPT.format(python=made.path / "bin" / "python"))
+    script.chmod(0o755)
+    return made
+
+
+def _build(hook: str, source: Path, output: Path) -> Path:
+    """Calls a hook of the build backend as pip does, with what is installed here."""
+    output.mkdir()
+    done = subprocess.run([sys.executable, "-c", BUILD, hook, str(output)], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(output.iterdir())
+
+
+def _install(wheel: Path, path: Path) -> Environment:
+    venv.create(path, symlinks=True)
+    command = [sys.executable, "-m", "pip", "--python", str(path), "install", "--no-index", "--no-deps", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Environment(path)
