@@ -28,19 +28,19 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
         # The loss is tried before the training.
         (
             {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True, "max_restarts": 1},
-            ["chief-0", "evaluator-0", "probe-0", "worker-0"],
+            ["chief-0", "evaluator-0", "replica_check-0", "worker-0"],
         ),
         pytest.param(
             {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
-            ["chief-0", "exporter-0", "probe-0", "worker-0"],
+            ["chief-0", "exporter-0", "replica_check-0", "worker-0"],
             marks=pytest.mark.long,
         ),
         pytest.param(
-            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "probe-0"], marks=pytest.mark.long
+            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"], marks=pytest.mark.long
         ),
         pytest.param(
             {"train": {"strategy": "central_storage", "devices": TWO_CPUS}},
-            ["chief-0", "probe-0"],
+            ["chief-0", "replica_check-0"],
             marks=pytest.mark.long,
         ),
     ],
@@ -65,7 +65,7 @@ def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
     trained = train(CANNED, distribution={"train": train_section, "evaluator": True})
     _check(trained, served(trained.model / "Format-Serving"), eval_examples[1])
     assert trained.properties["last_step"] >= 200
-    assert trained.tasks == ["chief-0", "evaluator-0", "probe-0", "ps-0", "worker-0"]
+    assert trained.tasks == ["chief-0", "evaluator-0", "replica_check-0", "ps-0", "worker-0"]
 
 
 def _check(trained, probabilities, labels):
