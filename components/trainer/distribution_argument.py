@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
@@ -84,14 +85,16 @@ def check_contract(distribution: Distribution, contract: Contract) -> None:
     if contract.path != RUN_FN or not distribution.distributes:
         return
     run_fn = read_run_fn(contract.target) if contract.target else RunFn()
-    named = f'name it: trainer_fn="{run_fn.trainer_fn}"'
+    # Where a module file has both, it may import its trainer_fn.
+    name = run_fn.trainer_fn or (f"{pathlib.PurePath(contract.target).stem}.trainer_fn" if contract.has_both else "")
+    named = f'name it: trainer_fn="{name}"' if name else ""
     if contract.has_both:
         raise DeclarationError(
             f"Trainer(distribution=…): {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
             expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
-    if problems := list(check_run_fn(distribution, run_fn, named if run_fn.trainer_fn else "")):
+    if problems := list(check_run_fn(distribution, run_fn, named)):
         raise _error(problems)
 
 

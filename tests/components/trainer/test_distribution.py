@@ -267,6 +267,7 @@ BOTH = RUN_KERAS + "def trainer_fn(fn_args, schema): ...\n"
         (RUN_KERAS, MIRRORED, "make the strategy mirrored inside the run_fn"),
         (RUN_KERAS, WORKERS, None),
         (BOTH, WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
+        (RUN_KERAS + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
     ],
 )
 def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp_path, monkeypatch, text, train, told):
@@ -279,7 +280,7 @@ def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp
     del given["trainer_fn"]
     functions: list[dict] = [{"module_file": str(tmp_path / "dist_module.py")}]
     # A dotted name says which is meant.
-    functions += [] if text is BOTH else [{"run_fn": "dist_module.run_fn"}]
+    functions += [] if "trainer_fn" in text else [{"run_fn": "dist_module.run_fn"}]
     for function in functions:
         if told is None:
             assert Settings.of(Trainer(**given, **function).exec_properties).path == "run_fn"
