@@ -39,6 +39,7 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.measuring.batch_counter",
     f"{TRAINER}.estimator.measuring.measure_hook",
     f"{TRAINER}.estimator.patches",
+    f"{TRAINER}.estimator.patches.patch",
     f"{TRAINER}.estimator.patches.tensorflow_fixes",
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",
@@ -47,6 +48,7 @@ OPERATIONAL = {
     f"{TRAINER}.run_fn.traits",
     f"{TRAINER}.settings",
     f"{TRAINER}.user_input",
+    f"{TRAINER}.user_input.input_check",
 }
 OPERATIONAL_ROOMS = tuple(f"{TRAINER}.{room}." for room in ("cluster", "protocol", "replica_check", "supervisor"))
 OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "start", "user_code")}
