@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -97,6 +98,22 @@ def test_without_the_patch_there_is_a_fault_that_it_mends(found: tuple[Found, Fo
     assert [target.partition(":")[2] for target in found[0]] == list(CHECKS)
     without, patched = (next(each for target, each in side.items() if target.endswith(f":{name}")) for side in found)
     CHECKS[name](without, patched)
+
+
+@pytest.mark.unit
+def test_nothing_else_assigns_to_what_it_imports() -> None:
+    found = []
+    for folder in ("components", "data", "model_fn", "pipeline"):
+        for path in (ROOT / folder).rglob("*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+            names = {(each.asname or each.name).partition(".")[0] for node in imports for each in node.names}
+            assigned = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+            for root in assigned:
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                found += [f"{path}:{root.lineno}"] if isinstance(root, ast.Name) and root.id in names else []
+    assert found == []
 
 
 @pytest.mark.unit
