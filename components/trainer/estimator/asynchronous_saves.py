@@ -74,7 +74,7 @@ def save_every(declared: int, meanwhile: int, trainers: int) -> int:
 
     Args:
         declared: Steps that may be lost.
-        meanwhile: Most steps that the cluster did during a save; 0 where none was done yet.
+        meanwhile: Most steps that the cluster did during a save; 0 if none was done yet.
         trainers: Tasks that do steps; each may be in the middle of one.
 
     Returns:
@@ -91,12 +91,12 @@ def wait_hook(
 
     Args:
         stop_file: The task's stop file, which all tasks share.
-        interval: Declared steps between checkpoints; None where they come by the clock.
+        interval: Declared steps between checkpoints; None if they come by the clock.
         trainers: Tasks that do steps.
         max_steps: Of the training.
 
     Returns:
-        The hook; None where there is nothing to wait for, or an interval is but a step or two of each task.
+        The hook; None if there is nothing to wait for, or an interval is but a step or two of each task.
     """
     if not interval or interval < 4 * trainers:
         return None
@@ -104,7 +104,7 @@ def wait_hook(
 
 
 class WaitForSaveHook(tf.estimator.SessionRunHook):
-    """Has a worker wait for the chief's next checkpoint, where it would be more than an interval behind.
+    """Has a worker wait for the chief's next checkpoint, if it would be more than an interval behind.
 
     Only a chief that is stopped, or very slow, makes it wait: saves begin early.
 
@@ -113,7 +113,7 @@ class WaitForSaveHook(tf.estimator.SessionRunHook):
         interval: Declared steps between checkpoints.
         trainers: Tasks that do steps; each may be in the middle of one.
         stop_file: The task's stop file, which ends the wait.
-        max_steps: Of the training, after which the chief saves no more; None where it is not known.
+        max_steps: Of the training, after which the chief saves no more; None if it is not known.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Reading(NamedTuple):
         element_spec: Of the data set.
         names: Of its tensors.
         batches: Flat, at least one.
-        unordered: The op of the data set that leaves its order to chance; empty where there is none.
+        unordered: The op of the data set that leaves its order to chance; empty if there is none.
     """
 
     element_spec: Any
@@ -52,7 +52,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     Args:
         spec: What trainer_fn returned.
         mode: Of `tf.estimator.ModeKeys`: which input_fn.
-        context: What it is told where it takes `input_context`; None is the only input pipeline.
+        context: What it is told if it takes `input_context`; None is the only input pipeline.
 
     Raises:
         UserCodeError: There is none, or what the input_fn returns is no data set.
@@ -67,7 +67,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
         if not shared_batches.takes_input_context(input_fn):
             shared_batches.check_batches(owner, dataset)
         options = tf.data.Options()
-        # As where workers share it: else the order may be another one each time.
+        # As if workers shared it: else the order may be another one each time.
         options.deterministic = True
         iterator = tf.compat.v1.data.make_initializable_iterator(dataset.with_options(options))
         leaves = [leaf for leaf in nest.flatten(iterator.get_next()) if leaf is not None]
@@ -120,7 +120,7 @@ def check_training(make_spec: Callable[[], Spec], distribution: Distribution, re
 
 def _check_own_sharing(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
     """An input_fn that takes `input_context` splits the global batch itself, or does not."""
-    # Where all GPUs take part, their number is not declared.
+    # If all GPUs take part, their number is not declared.
     replicas = max(distribution.train.replicas, 2)
     pipelines = distribution.train.worker_count
     context = tf.distribute.InputContext(pipelines, 0, replicas)
@@ -129,7 +129,7 @@ def _check_own_sharing(make_spec: Callable[[], Spec], distribution: Distribution
     if any(one == replicas * many > 0 for one, many in largest.values()):
         return []
     if any(sizes != side[0] for side in (whole, part) for sizes in side):
-        # As where sentences of like length make a batch.
+        # As if sentences of like length make a batch.
         return [
             "TrainSpec.input_fn takes `input_context`, and its batches differ in size: whether those of a step are "
             f"together as large under {replicas} replicas as on one device is not known"

@@ -29,7 +29,7 @@ _BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the bat
 def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> InputFn:
     """Makes every step's global batch one batch of the user's, whatever the number of replicas.
 
-    Replicas that train in step take consecutive parts of each batch. In training the parts are equal, and where a batch
+    Replicas that train in step take consecutive parts of each batch. In training the parts are equal, and if a batch
     does not divide evenly, as the last one of an epoch may not, the rest of the division is left out. In evaluation
     every example is in a part, and each step has one for every replica: TensorFlow loses the batches that are left over
     when they do not divide evenly, and the examples of a batch smaller than that are shared with those of the one
@@ -46,7 +46,7 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> Inp
         training: Must the parts be equal; else they must be complete.
 
     Returns:
-        An input_fn for any strategy; the same one where it shares by itself, as the built-in one always does.
+        An input_fn for any strategy; the same one if it shares by itself, as the built-in one always does.
 
     Raises:
         UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
@@ -170,7 +170,7 @@ def split_batches(
         if not training:
             size = _check_enough(_size(names, tensors), replicas)
         elif static is not None:
-            # Where the graph knows the size, it also knows those of the parts.
+            # If the graph knows the size, it also knows those of the parts.
             size = static
         else:
             size = _check_first(_size(names, tensors), index, replicas)

@@ -20,8 +20,8 @@ def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
         least: Examples of a batch.
 
     Returns:
-        The same examples in batches of at least so many, whose number differs only where one was too short. The only
-        batch may be short, where there are fewer examples; and so may all, where a tensor's rank is not known.
+        The same examples in batches of at least so many, whose number differs only if one was too short. The only
+        batch may be short, if there are fewer examples; and so may all, if a tensor's rank is not known.
     """
     structure = dataset.element_spec
     flat = nest.flatten(structure)

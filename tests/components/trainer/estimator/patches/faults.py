@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import collective_util, cross_device_utils
+from tensorflow.python.training import session_manager
 
 from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
@@ -38,16 +39,22 @@ def count_runs() -> dict[str, Any]:
     return {"runs": len(runs), "saved": sorted(saved)}
 
 
-def wait_for_chief() -> float:
-    """Seconds until a worker sees what the chief has initialised after one."""
+def wait_for_chief() -> list[float]:
+    """Seconds that a worker sleeps after it has found that the chief has initialised nothing; then the chief does."""
     server = tf.distribute.Server.create_local_server()
+    slept = []
     with tf.Graph().as_default():
         v1.get_variable("weight", [], use_resource=True)
         chief, initialize = v1.Session(server.target), v1.global_variables_initializer()
-        threading.Timer(1, chief.run, [initialize]).start()
-        started = time.monotonic()
-        v1.train.WorkerSessionCreator(master=server.target, max_wait_secs=20).create_session().close()
-        return time.monotonic() - started
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            chief.run(initialize)
+
+        session_manager.time = types.SimpleNamespace(sleep=sleep, time=time.time)
+        v1.train.WorkerSessionCreator(master=server.target).create_session().close()
+        session_manager.time = time
+    return slept
 
 
 class OthersGoOn(v1.train.CheckpointSaverListener):
