@@ -24,7 +24,7 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
     """Works in a pipeline's folder; SIGTERM ends what runs in order.
 
     Args:
-        folders: Where the pipeline keeps its things.
+        folders: The pipeline's.
         alone: Let no other run work there at the same time.
 
     Raises:
