@@ -59,7 +59,6 @@ def quiet(log: str) -> Iterator[IO[str]]:
             yield terminal
         finally:
             _flush()
-            terminal.flush()
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)
