@@ -30,13 +30,13 @@ def configure_devices(*sections: Strategy) -> None:
 
 
 def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
-    """Builds the declared strategy. Must run before any TensorFlow op, with TF_CONFIG set where it is a cluster's.
+    """Builds the declared strategy. Must run before any TensorFlow op, with TF_CONFIG set if it is a cluster's.
 
     Args:
         section: What was declared.
 
     Returns:
-        The strategy; None where TensorFlow chooses the one device by itself, which costs 7 % less than a strategy that
+        The strategy; None if TensorFlow chooses the one device by itself, which costs 7 % less than a strategy that
         names it.
 
     Raises:
@@ -115,7 +115,7 @@ def _find_tpu(name: Optional[str]) -> tuple[tf.distribute.cluster_resolver.TPUCl
         except Exception as error:
             found.set_exception(error)
 
-    # Left behind where it takes too long: TensorFlow asks Google Cloud without a deadline.
+    # Left behind if it takes too long: TensorFlow asks Google Cloud without a deadline.
     threading.Thread(target=find, daemon=True).start()
     try:
         return found.result(_TPU_SECONDS)

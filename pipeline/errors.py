@@ -104,7 +104,7 @@ class ExportError(TrainingError):
 
 
 class StoppedError(TrainingError):
-    """A signal ended training, after a checkpoint where there was time for one.
+    """A signal ended training, after a checkpoint if there was time for one.
 
     Args:
         what: Where training stands.

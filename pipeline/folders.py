@@ -18,7 +18,7 @@ class PipelineFolders:
     """Where a pipeline keeps what it makes.
 
     Args:
-        workdir: Folder of all runs.
+        workdir: Folder of all runs; an address of object storage is kept as it is.
         name: The pipeline's name.
     """
 
@@ -54,9 +54,6 @@ class PipelineFolders:
 @contextlib.contextmanager
 def only_run(folders: PipelineFolders) -> Iterator[None]:
     """Refuses a second run of a pipeline at the same time: both would write one database and one training folder.
-
-    Args:
-        folders: Where the pipeline keeps its things.
 
     Raises:
         PipelineError: Another run goes on, or the folder cannot be written.

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.bench.strategies import available_cores
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 
-# Of the cores; where others took more, nothing can be estimated.
+# Of the cores; if others took more, nothing can be estimated.
 _LEAST_LEFT = 0.05
 
 
@@ -97,7 +97,7 @@ def measure(
         folder: For the tasks' logs; checkpoints lie there too, but not for long.
 
     Returns:
-        The measurement; None where a constant batch was asked for, and the user's input_fn returns no data set.
+        The measurement; None if a constant batch was asked for, and the user's input_fn returns no data set.
 
     Raises:
         StoppedError: A signal ended it.

@@ -117,7 +117,7 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
 
 
 def _sizes(results: Sequence[Result]) -> str:
-    """Examples of a step, one number where the strategies agree."""
+    """Examples of a step, one number if the strategies agree."""
     sizes = [result.examples_per_step for result in results]
     return " to ".join(dict.fromkeys(f"{size:,.0f}" for size in (min(sizes), max(sizes))))
 

@@ -35,8 +35,8 @@ class Result:
         input_share: Share of the time that goes when the input costs nothing: 1 - a / b, where a and b are the
             examples/s on the declared input and on one batch that stays in memory, one run after the other in the
             first round, both without what other processes took. Where a process has one core (the base, and each
-            worker of a cluster), training and input take turns on it, and this is all that the input costs; where it
-            has more cores, this is what of that cost is not hidden behind training. None where it was not measured.
+            worker of a cluster), training and input take turns on it, and this is all that the input costs; if it
+            has more cores, this is what of that cost is not hidden behind training. None if it was not measured.
             Below 0 is noise.
         slowest: Least examples/s of the rounds.
         fastest: Most examples/s of the rounds.
@@ -67,7 +67,7 @@ class Comparison:
         measurements: All single ones.
         failures: Why a strategy could not be measured, by its name.
         facts: When, on which machine, what was declared.
-        ended: Why it is not whole; empty where it is.
+        ended: Why it is not whole; empty if it is.
     """
 
     base: str

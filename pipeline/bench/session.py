@@ -40,7 +40,7 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
         TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
             are written all the same.
         StoppedError: A signal ended it, or KeyboardInterrupt or SystemExit; what was measured until then is written
-            where it says anything: of the base and of another strategy.
+            if it says anything: of the base and of another strategy.
     """
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders):
@@ -179,7 +179,7 @@ class _BenchView(View):
 
 
 def _cpu() -> str:
-    """The processor's name, where Linux knows it."""
+    """The processor's name, if Linux knows it."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.machine()

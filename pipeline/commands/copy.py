@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument("preset", metavar="PRESET", help=f"a preset's name: see `tfx-estimator presets`; or {_SCRIPT}")
     parser.add_argument("file", metavar="FILE", help="the file to write")
-    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
 
 

@@ -19,8 +19,8 @@ and, as the first line of a declaration:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; the terminal where left out")
-    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; left out, it goes to the terminal")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
 
 

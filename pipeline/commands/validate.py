@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks each source; returns 2 where one is wrong."""
+    """Checks each source; returns 2 if one is wrong."""
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.errors import DeclarationError
 

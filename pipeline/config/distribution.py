@@ -56,7 +56,7 @@ else:
 
 
 class Devices(Section):
-    """Which devices of a kind a strategy uses; logical devices where a CPU is split."""
+    """Which devices of a kind a strategy uses; logical devices if a CPU is split."""
 
     cpu: Optional[Chosen] = Field(
         default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]"
@@ -73,18 +73,18 @@ class Devices(Section):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The declared devices, from 0; empty where none are."""
+        """The declared devices, from 0; empty if none are."""
         chosen = self.cpu or self.gpu or ()
         return tuple(range(chosen)) if isinstance(chosen, int) else chosen
 
     @property
     def count(self) -> int:
-        """Declared devices; 1 where none are."""
+        """Declared devices; 1 if none are."""
         return len(self.indices) or 1
 
     @property
     def text(self) -> str:
-        """As YAML would write them, for example `gpu: [1, 3]`; empty where none are declared."""
+        """As YAML would write them, for example `gpu: [1, 3]`; empty if none are declared."""
         kind, chosen = ("cpu", self.cpu) if self.cpu else ("gpu", self.gpu)
         return f"{kind}: {list(chosen) if isinstance(chosen, tuple) else chosen}" if chosen else ""
 

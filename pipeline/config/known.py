@@ -38,7 +38,7 @@ KEYS: dict[str, str] = {
     f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
 }
 
-# What others call a key -> ours; by dotted path where the key alone could be anything.
+# What others call a key -> ours; by dotted path if the key alone could be anything.
 ALIASES: dict[str, str] = {
     "data.name": "data.dataset",
     "data.path": "data.data_dir",

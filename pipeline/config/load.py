@@ -145,7 +145,7 @@ class _Draft:
                 yield f"{self.where((section, key))}  {dotted}: {written} is now called `{values[key]}`"
 
     def validate(self) -> Declaration | None:
-        """Types and checks the values, and notes every problem; None where too little is right to go on."""
+        """Types and checks the values, and notes every problem; None if too little is right to go on."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
         values, declaration = copy.deepcopy(self.values), None
         # Each round repairs what the last one found wrong: sections, then their keys.
@@ -174,7 +174,7 @@ class _Draft:
             self.problems.append(problem)
 
     def where(self, path: Path) -> str:
-        """Says where a value stands: the line, the override, or the nearest section's line where it is a default."""
+        """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
         override = self._override_of(path)
         return f"--set {override.text}" if override else f"{self.text.label}:{self.line(path)}"
 
@@ -240,7 +240,7 @@ def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> l
 
 
 def _repair(values: dict[str, Any], path: Path) -> None:
-    """Puts a default, or a stand-in, where a value is wrong."""
+    """Puts a default, or a stand-in, in place of a value that is wrong."""
     target: Any = values
     for depth, key in enumerate(path[:-1], 1):
         if not isinstance(target.get(key), dict):

@@ -9,7 +9,7 @@ from typing import Any
 from tfx_estimator.pipeline.config.yaml_text import Path
 from tfx_estimator.pipeline.errors import DeclarationError
 
-# These are always paths; data.dataset is one where it looks like one.
+# These are always paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
     ("data", "data_dir"),
     ("trainer", "module_file"),
@@ -82,7 +82,7 @@ def reject_folder(path: str) -> str:
         path: An absolute local path.
 
     Returns:
-        The reason, or an empty text where the folder is there and can be written, or can be made.
+        The reason, or an empty text if the folder is there and can be written, or can be made.
     """
     place = path
     while True:

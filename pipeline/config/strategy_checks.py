@@ -153,7 +153,7 @@ def _is_open(section: Strategy) -> bool:
 
 
 def _lists(distribution: Distribution) -> Iterator[Problem]:
-    """Lists of GPUs for one process, where several share this machine."""
+    """Lists of GPUs for one process, if several share this machine."""
     train = distribution.train
     if not train.is_cluster or _others_start_it():
         return
@@ -255,7 +255,7 @@ def _deterministic(declaration: Declaration) -> Iterator[Problem]:
 
 
 def _checkpoints(declaration: Declaration) -> Iterator[Problem]:
-    """An evaluator evaluates checkpoints, and so has nothing to do where the last one is the first."""
+    """An evaluator evaluates checkpoints, and so has nothing to do if the last one is the first."""
     trainer = declaration.trainer
     wanted = trainer.distribution.evaluator and trainer.distribution.train.is_cluster
     if not wanted or trainer.checkpoint_steps < trainer.train_steps:

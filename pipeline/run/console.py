@@ -39,7 +39,7 @@ def run_declaration(loaded: Loaded, workdir: str, cluster: Any = None) -> int:
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
 
     Returns:
-        The exit code: 0 also where the model was not blessed, which is a result and not a failure.
+        The exit code: 0 also if the model was not blessed, which is a result and not a failure.
 
     Raises:
         TfxEstimatorError: The run failed.

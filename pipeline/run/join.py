@@ -81,7 +81,7 @@ class _Chief:
         return said is not None and (said["state"] != RUNNING or self._is_silent())
 
     def check(self, folders: PipelineFolders) -> None:
-        """Raises where it failed: whoever started the tasks starts all again, or none.
+        """Raises if it failed: whoever started the tasks starts all again, or none.
 
         Raises:
             PipelineError: It failed, or has gone.
@@ -110,7 +110,7 @@ def _nothing_seen(what: str, folders: PipelineFolders, seconds: float) -> Pipeli
 
 
 def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> Optional[str]:
-    """The file that the chief's supervisor writes for all tasks; None where the chief ended without one."""
+    """The file that the chief's supervisor writes for all tasks; None if the chief ended without one."""
     pattern = os.path.join(glob.escape(folders.root), "Trainer", "training", "*", "logs", "job-chief-0.json")
     first = before = meeting.read()
     changed = time.monotonic()

@@ -33,9 +33,9 @@ class Results:
         evaluated: Number of examples that the Evaluator read.
         slices: Accuracy and number of examples by feature and value.
         label_names: The classes, in the order of their labels.
-        blessed: None where there was no evaluation.
+        blessed: None without an evaluation.
         reasons: Why not blessed.
-        pushed: Folder of the pushed model; None where none was.
+        pushed: Folder of the pushed model, if one was.
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
         restarts: What went wrong with a task, and what it cost; a line each.
@@ -70,15 +70,7 @@ def _finite(value: Any) -> Any:
 
 
 def collect(folders: PipelineFolders, runs: Iterable[NodeRun]) -> Results:
-    """Collects the results of a run.
-
-    Args:
-        folders: Where the pipeline keeps its things.
-        runs: Its components, as far as they went.
-
-    Returns:
-        The results.
-    """
+    """Collects the results of a run, from its components as far as they went."""
     results = Results(list(runs))
     outputs = _outputs(folders, [run for run in results.components if run.execution_id])
     if examples := outputs.get("TfdsExampleGen", {}).get("examples"):

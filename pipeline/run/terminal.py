@@ -24,7 +24,7 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
     """Works in a pipeline's folder; SIGTERM ends what runs in order.
 
     Args:
-        folders: Where the pipeline keeps its things.
+        folders: The pipeline's.
         alone: Let no other run work there at the same time.
 
     Raises:
@@ -59,7 +59,6 @@ def quiet(log: str) -> Iterator[IO[str]]:
             yield terminal
         finally:
             _flush()
-            terminal.flush()
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)

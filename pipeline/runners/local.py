@@ -25,6 +25,8 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 
+from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
@@ -41,7 +43,7 @@ class NodeRun:
         node: Its id.
         state: `ran`, `cached`, `resolved` (a resolver only looks things up) or `failed`.
         seconds: Wall time.
-        execution_id: In ML Metadata; None where it failed.
+        execution_id: In ML Metadata; None if it failed.
     """
 
     node: str
@@ -54,28 +56,14 @@ class Listener(Protocol):
     """Hears how a run goes on."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
-        """A component starts.
-
-        Args:
-            node: Its id.
-            index: From 1.
-            total: Number of components.
-        """
+        """A component starts; the first has the index 1."""
 
     def node_ended(self, run: NodeRun) -> None:
-        """A component has ended.
-
-        Args:
-            run: How.
-        """
+        """A component has ended."""
 
 
 class LocalRunner(LocalDagRunner):
-    """TFX's LocalDagRunner, telling a listener how each component goes.
-
-    Args:
-        listener: Who is told.
-    """
+    """TFX's LocalDagRunner, telling a listener how each component goes."""
 
     def __init__(self, listener: Optional[Listener] = None) -> None:
         super().__init__()
@@ -126,13 +114,6 @@ class LocalRunner(LocalDagRunner):
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
 
-    Args:
-        loaded: The validated declaration.
-        folders: Where the pipeline keeps its things.
-
-    Returns:
-        The pipeline.
-
     Raises:
         DataError: The data set cannot be had.
     """
@@ -159,7 +140,8 @@ def main(declaration: str, workdir: str) -> None:
     """
     try:
         loaded = load(declaration)
-        check_workdir(workdir)
+        check_workdir(workdir, "WORKDIR")
+        loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
         folders = PipelineFolders(workdir, loaded.declaration.name)
         with only_run(folders):
             LocalRunner().run(prepare(loaded, folders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from typing import Optional
@@ -10,8 +11,9 @@ from typing import Optional
 from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
 
 _INSTALLED = ("site-packages", "dist-packages")
-# Made of the user's functions by TensorFlow, which tells of their own lines in the error's text.
+# What AutoGraph makes of the user's functions; of their own lines it tells in the error's text.
 _GENERATED = "__autograph_generated"
+_TOLD = re.compile(r'^ {4}(File "(.+)", line \d+, in .+?)  \*+ *\n {8}(.+)$', re.MULTILINE)
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -34,7 +36,8 @@ def user_lines(error: BaseException) -> list[str]:
         As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
     """
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
-    return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+    told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if _is_users(file)]
+    return traceback.format_list([frame for frame in frames if _is_users(frame.filename)]) + told
 
 
 def _is_users(file: str) -> bool:

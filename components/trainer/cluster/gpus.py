@@ -19,7 +19,7 @@ def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
         environment: Of the process.
 
     Returns:
-        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None where the variable
+        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None if the variable
         is not set: all that there are.
     """
     text = environment.get(VISIBLE_GPUS)

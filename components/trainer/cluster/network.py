@@ -28,7 +28,7 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
         distribution: What was declared.
 
     Yields:
-        Descriptors of the namespaces that each task enters; none where the tasks listen in this machine's network.
+        Descriptors of the namespaces that each task enters; none if the tasks listen in this machine's network.
     """
     if distribution.network == "host":
         yield ()

@@ -52,7 +52,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
         attempt: From 1.
 
     Returns:
-        Chief, workers, parameter servers and, where declared, the evaluator.
+        Chief, workers, parameter servers and, if declared, the evaluator.
 
     Raises:
         DeclarationError: GPUs are listed by index for processes of which each needs its own.
@@ -88,7 +88,7 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
 
     Args:
         distribution: What was declared; `workers` and `ps` may be left out.
-        place: The cluster that TF_CONFIG describes; None where the tasks are started on this machine.
+        place: The cluster that TF_CONFIG describes; None if the tasks are started on this machine.
 
     Returns:
         The section, with `workers` and `ps`.
@@ -164,7 +164,7 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
     if declared is not None:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
     elif there:
-        # None where the evaluator leaves too few.
+        # None if the evaluator leaves too few.
         each = max((there - own) // workers, 0)
         if not each:
             logger.warning(
@@ -183,7 +183,7 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
 
 
 def _declared_gpus(devices: Devices) -> _Gpus:
-    """What the first process sees; None where no devices are declared."""
+    """What the first process sees; None if no devices are declared."""
     return () if devices.cpu else devices.indices or None
 
 
@@ -196,7 +196,7 @@ def gpu_count() -> int:
 
 
 def _shares(cores: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
-    """Shares cores out evenly; nobody gets cores of his own where there are fewer than tasks."""
+    """Shares cores out evenly; nobody gets cores of his own if there are fewer than tasks."""
     each: Optional[int] = len(cores) // tasks
     if not each or tasks == 1:
         return [()] * tasks

@@ -144,7 +144,7 @@ def _make(channel: int) -> None:
         enter(fds)
     except OSError as error:
         switches = "".join(f"; {path} is {value}" for path, value in _SWITCHES.items() if _read(path) == value)
-        # What unshare(2) says where a limit is reached.
+        # What unshare(2) says if a limit is reached.
         what = "no more namespaces are allowed" if error.errno == errno.ENOSPC else error.strerror or error
         sys.exit(f"this process may not make a network namespace: {what}{switches}")
 
@@ -177,7 +177,7 @@ def _make_with_user_namespace() -> list[int]:
 
 
 def _map_ids(pid: int, kind: str, own: int) -> None:
-    """Maps all ids to themselves where that is permitted, else the own one."""
+    """Maps all ids to themselves if that is permitted, else the own one."""
     path = f"/proc/{pid}/{kind}_map"
     ranges = [line.split() for line in _read(f"/proc/self/{kind}_map").splitlines()]
     try:
@@ -197,7 +197,7 @@ def _unshare(flags: int) -> None:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Calls a function of the C library that returns 0 where it succeeds."""
+    """Calls a function of the C library that returns 0 if it succeeds."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -142,7 +142,7 @@ def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
     """Finds the cluster that this process is part of.
 
     Args:
-        environment: TF_CONFIG decides where it is set and not blank (`{}` is a single process); else SLURM's variables.
+        environment: TF_CONFIG decides if it is set and not blank (`{}` is a single process); else SLURM's variables.
 
     Returns:
         The cluster, or None for a single process.
@@ -158,7 +158,7 @@ def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
 def read(text: str) -> Optional[TfConfig]:
     """Reads a TF_CONFIG in any dialect.
 
-    The chief may be called `chief` or `master`, or be worker 0 where there is neither; the other workers then count
+    The chief may be called `chief` or `master`, or be worker 0 if there is neither; the other workers then count
     from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string, and
     the addresses of a type a list or, as `tf.train.ClusterSpec` allows, a mapping of index to address. Everything else
     (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
@@ -211,11 +211,11 @@ def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optiona
 
     Args:
         environment: What `srun` sets: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and
-            SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared where it is there.
+            SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared if it is there.
         port_base: The first task on each node listens on this port, the second on the next.
 
     Returns:
-        The cluster, or None where `srun` started no more than one task.
+        The cluster, or None if `srun` started no more than one task.
 
     Raises:
         DeclarationError: The variables contradict each other, or ranks go round the nodes instead of filling one first.
@@ -274,7 +274,7 @@ def _listed(kind: str, value: Any) -> tuple[Any, ...]:
 
 
 def _task(given: dict[str, Any], alone: bool) -> Task:
-    """Which task this is; where there is no cluster, it is worker 0 unless it says otherwise."""
+    """Which task this is; if there is no cluster, it is worker 0 unless it says otherwise."""
     missing = [key for key in ("type", "index") if key not in given]
     if missing and not alone:
         raise _wrong(f"task.{missing[0]} is missing beside a cluster", _EXAMPLE)

@@ -99,14 +99,10 @@ def _raised(process: TaskProcess, said: dict) -> Failure:
         error = kind(said["what"], expected=said["expected"], todo=todo)
     else:
         late = said["type"] == "DeadlineExceededError"
-        mend = (
-            "raise trainer.distribution.train.timeout_seconds if a step takes so long"
-            if late
-            else "mend the code above"
-        )
+        todo = "raise trainer.distribution.train.timeout_seconds if a step takes so long" if late else said["todo"]
         error = errors.TaskFailedError(
             f"task {process.name} failed: {said['type']}: {said['what']}\n{said['where']}",
-            todo=f"{mend}, or see the whole log: {process.files.log}",
+            todo=f"{todo + ', or ' if todo else ''}see the whole log: {process.files.log}",
         )
     first_line = (said["what"].splitlines() or [""])[0][:120]
     return Failure(process.name, f"failed: {said['type']}: {first_line}", said["peer"], said["peer"], error)

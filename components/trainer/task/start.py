@@ -102,18 +102,14 @@ def _write_error(path: str, error: BaseException) -> None:
     ours = isinstance(error, TfxEstimatorError)
     name, text = type(error).__name__, str(error)
     peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
+    lines = [] if ours else user_lines(error)
     said = {
         "type": name,
         "what": error.what if isinstance(error, TfxEstimatorError) else text,
         "expected": error.expected if isinstance(error, TfxEstimatorError) else "",
-        "todo": error.todo if isinstance(error, TfxEstimatorError) else "",
-        "where": "" if ours else _where(error),
+        "todo": error.todo if isinstance(error, TfxEstimatorError) else "mend the code above" if lines else "",
+        # Where it was all the same, if no code of the user's took part.
+        "where": "" if ours else "".join((lines or traceback.format_tb(error.__traceback__))[-3:]).rstrip(),
         "peer": peer,
     }
     write_json(path, said)
-
-
-def _where(error: BaseException) -> str:
-    """The last lines of the user's code; if it took no part, of all code."""
-    lines = user_lines(error) or traceback.format_tb(error.__traceback__)
-    return "".join(lines[-3:]).rstrip()

@@ -12,9 +12,10 @@ pytestmark = pytest.mark.unit
 
 def test_an_address_as_the_folder_of_all_runs_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TFX_ESTIMATOR_WORKDIR", "gs://bucket/runs")
-    assert local.main() == 2
-    assert "TFX_ESTIMATOR_WORKDIR gs://bucket/runs: this is an address" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        local.main("digits", "gs://bucket/runs")
+    assert ended.value.code == 2
+    assert "WORKDIR gs://bucket/runs: this is an address" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -25,6 +25,10 @@ def read():
     return json.loads("{")
 
 
+def trained(x):
+    raise ValueError(x.name)
+
+
 def declare():
     return load("nothing")
 
@@ -74,19 +78,36 @@ def test_an_error_of_a_library_alone_has_none():
     assert user_lines(_raised(lambda: json.loads("{")).with_traceback(None)) == []
 
 
-def test_the_pipeline_and_a_task_tell_of_the_same_lines(users):
-    from tfx_estimator.components.trainer.task.start import _where
+def _said(error: Exception, tmp_path: Path) -> dict:
+    """What a task leaves for the supervisor."""
+    from tfx_estimator.components.trainer.task.start import _write_error
 
+    _write_error(str(tmp_path / "error.json"), error)
+    return json.loads((tmp_path / "error.json").read_text())
+
+
+def test_the_pipeline_and_a_task_tell_of_the_same_lines(users, tmp_path):
     error = _raised(users.read)
-    where = _where(error)
-    assert where == "".join(user_lines(error)).rstrip()
-    assert where in str(explain(error, "Trainer", "run.log"))
-    assert "json" not in where.replace("json.loads", "")
+    said = _said(error, tmp_path)
+    assert said["where"] == "".join(user_lines(error)).rstrip()
+    assert said["where"] in str(explain(error, "Trainer", "run.log"))
+    assert said["todo"] == "mend the code above"
+
+
+def test_lines_that_autograph_has_converted_are_the_users(users, tmp_path):
+    import tensorflow as tf
+
+    error = _raised(lambda: tf.function(users.trained)(tf.constant(1)))
+    line = f'File "{users.__file__}", line {MODULE.splitlines().index("    raise ValueError(x.name)") + 1}, in trained'
+    assert line in (said := _said(error, tmp_path))["where"]
+    assert said["todo"] == "mend the code above"
+    assert "failed in your code" in str(explain(error, "Transform", "run.log"))
 
 
 def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.task.start import _where
 
     error = _raised(lambda: Job.load(str(tmp_path / "job.json")))
-    assert "job.py" in _where(error.with_traceback(error.__traceback__.tb_next))
+    said = _said(error.with_traceback(error.__traceback__.tb_next), tmp_path)
+    assert "job.py" in said["where"]
+    assert said["todo"] == ""
