@@ -22,8 +22,8 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
-# Two processes, each with a queue of its own: see tests/conftest.py.
-WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+# Two processes; tests/queues.py says what runs beside what.
+WORKERS := -n 2
 BENCH_ARGS ?=
 
 help:  ## list the targets

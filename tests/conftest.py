@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -35,31 +36,23 @@ _STDERR = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests that take many minutes, unless the environment asks for them; says who may run beside whom.
-
-    Of several workers, as of `make test`, one does the trainings and one the pipelines, each in turn: their fixtures
-    are made once, and at most two of them compete for the cores. The fast tests fill the rest, file by file.
-    """
+    """Leaves out the tests that take many minutes, unless the environment asks for them."""
     long = [item for item in items if item.get_closest_marker("long")]
     if long and not os.environ.get(LONG):
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    if config.getoption("dist", "no") != "loadgroup":
-        return
-    queues: dict[str, list[pytest.Item]] = {"trainings": [], "pipelines": []}
-    for item in items:
-        queues.setdefault(_queue(item), []).append(item)
-    items[:] = [item for queue in queues.values() for item in queue]
-    for name, queue in queues.items():
-        for item in queue:
-            item.add_marker(pytest.mark.xdist_group(name))
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        from tests.queues import in_order
+
+        items[:] = in_order(items)
 
 
-def _queue(item: pytest.Item) -> str:
-    marks = {mark for mark in HEAVY_MARKS if item.get_closest_marker(mark)}
-    if marks:
-        return "pipelines" if "e2e" in marks else "trainings"
-    return item.path.name.removesuffix(".py") + f"-{item.path.parent.name}"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Says which tests may run beside each other, where there are several processes (`-n 2`)."""
+    from tests.queues import Scheduler
+
+    return Scheduler(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

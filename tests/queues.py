@@ -1,0 +1,48 @@
+"""Which tests may run beside each other in the two processes of `make test`.
+
+One does the trainings and one the pipelines, each in turn: their fixtures are made once, and at most two of them
+compete for the cores. The fast tests fill the rest, file by file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# Queue -> where its tests are; the longest begin.
+QUEUES = {
+    "trainings": ("tests/components/trainer/", "tests/equivalence/", "tests/faults/", "tests/model_fn/"),
+    "pipelines": ("tests/e2e/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
+}
+
+
+def queue(nodeid: str) -> str:
+    """Returns the queue that a test stands in: one of the above, or its file's."""
+    file = nodeid.partition("::")[0]
+    return next((name for name, places in QUEUES.items() if file.startswith(places)), file)
+
+
+def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Returns the tests, queue after queue."""
+    queues: dict[str, list[pytest.Item]] = {name: [] for name in QUEUES}
+    for item in items:
+        queues.setdefault(queue(item.nodeid), []).append(item)
+    return [item for each in queues.values() for item in each]
+
+
+class Scheduler(LoadScopeScheduling):
+    """Gives a process a queue, and the next one when that comes to its end.
+
+    Args:
+        config: Of the process that hands out the tests.
+        log: As pytest-xdist passes it.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return queue(nodeid)
