@@ -1,9 +1,11 @@
 """tfx-estimator: declarative, distributed TFX pipelines for tf.estimator code."""
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
@@ -54,6 +56,16 @@ DEV_REQUIREMENTS = [
     "types-PyYAML",
 ]
 
+
+class CleanBuild(build_py):
+    """Builds anew: what an earlier build left, modules that have gone since among it, must not get into a wheel."""
+
+    def run(self) -> None:
+        """Copies the packages."""
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 setup(
     name="tfx-estimator",
     version=VERSION,
@@ -65,5 +77,6 @@ setup(
     package_data={"tfx_estimator": ["py.typed"], "tfx_estimator.pipeline.presets": ["*.yaml"]},
     install_requires=REQUIREMENTS,
     extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED},
+    cmdclass={"build_py": CleanBuild},
     entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )

@@ -82,7 +82,6 @@ def test_tfx_and_our_command_line_run_it(environment, project):
     tfx("run", "create", "--pipeline_name", "mine")
     home = project / "runs" / "mine"
     (pushed,) = (home / "serving").iterdir()
-    assert (pushed / "saved_model.pb").is_file()
     environment.run("tfx-estimator", "run", "mine.yaml", cwd=project)
     (summary,) = home.glob("logs/*/summary.json")
     states = {run["node"]: run["state"] for run in json.loads(summary.read_text())["components"]}
@@ -91,8 +90,5 @@ def test_tfx_and_our_command_line_run_it(environment, project):
     assert len(states) == 8
     logs = [log.name.partition(".")[0] for log in home.rglob("*.log")]
     assert {"chief-0", "worker-0", "evaluator-0"} <= set(logs), logs
-    code = (
-        "import sys, tensorflow as tf; model = tf.saved_model.load(sys.argv[1]);"
-        "print('mine:', sorted(v.name for v in model.variables if 'of_my_own' in v.name))"
-    )
-    assert "of_my_own/kernel:0" in environment.run("python", "-c", code, str(pushed), cwd=project)
+    # The layer's name, which comes from the project's own `pipeline`.
+    assert b"of_my_own/kernel" in (pushed / "saved_model.pb").read_bytes()

@@ -95,9 +95,12 @@ def test_the_template_pushes_a_model(environment, template, tmp_path, edits, by_
     edit(folder, edits)
     edit(folder, {"pipeline/pipeline.py": [(f"# components.append({c})", f"components.append({c})") for c in STEPS]})
     if by_tfx:
-        tfx = ("tfx", "pipeline", "create", "--engine", "local", "--pipeline_path", "local_runner.py")
-        assert 'Pipeline "taxi" created successfully' in environment.run(*tfx, cwd=folder)
-        environment.run("tfx", "run", "create", "--engine", "local", "--pipeline_name", "taxi", cwd=folder)
+        # What TFX remembers of pipelines of the same name.
+        home = {"LOCAL_HOME": str(tmp_path / "tfx")}
+        create = ("tfx", "pipeline", "create", "--engine", "local", "--pipeline_path", "local_runner.py")
+        assert 'Pipeline "taxi" created successfully' in environment.run(*create, cwd=folder, **home)
+        run = ("tfx", "run", "create", "--engine", "local", "--pipeline_name", "taxi")
+        environment.run(*run, cwd=folder, **home)
     else:
         environment.run("python", "local_runner.py", cwd=folder)
     root = folder / "tfx_pipeline_output" / "taxi"
