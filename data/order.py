@@ -117,7 +117,7 @@ def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
             byte_offsets=offset,
         )
         dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-        records = dataset.batch(count).take(1).get_single_element()
+        records = dataset.take(count).batch(count).get_single_element()
         read_bytes = tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + FRAME)
         # A file that was changed meanwhile: each task of a cluster would go on with an order of its own.
         said = ["damaged file", files[file], "changed while it was read: expected", count, "records from byte", offset]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def read(files):
     """Reads the numbers of records, from a step on; datasets are made once for all that read the same."""
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def read(side: str, step: int, count: int, pipelines: int = 1, pipeline: int = 0, **settings) -> tuple[int, ...]:
         examples = numbers(files, SIDES[side], step, pipelines, pipeline, **settings)
         return tuple(number for number, _ in zip(examples, range(count)))
@@ -123,7 +124,7 @@ def test_pipelines_share_late_batches_as_one_device_has_them(read, side, step, p
     alone = read(side, step, TOTAL)
     shares = [read(side, step, TOTAL // pipelines, pipelines, pipeline) for pipeline in range(pipelines)]
     own = BATCH // pipelines
-    for start in range(0, TOTAL // BATCH):
+    for start in range(TOTAL // BATCH):
         together = [number for share in shares for number in share[start * own : (start + 1) * own]]
         assert sorted(together) == sorted(alone[start * BATCH : (start + 1) * BATCH])
 
@@ -159,7 +160,7 @@ def test_examples_come_from_all_over_the_files(tmp_path):
         seen = epoch[start : start + window]
         # 32 blocks at random: a standard deviation of 0.05.
         assert abs(sum(seen) / window / records - 0.5) < 0.25
-        assert sum(abs(a - b) == 1 for a, b in zip(seen, seen[1:])) < 20
+        assert sum(abs(a - b) == 1 for a, b in itertools.pairwise(seen)) < 20
 
 
 def test_a_start_reads_no_more_at_the_end_of_an_epoch_than_at_its_beginning(tmp_path):
