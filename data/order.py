@@ -110,13 +110,18 @@ def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
 
     def read(block: tf.Tensor, skipped: tf.Tensor) -> tf.Tensor:
         file, offset, length, count = tf.unstack(blocks[block])
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=files[file],
-            compression_type="",
-            buffer_size=tf.minimum(length, _READ_BUFFER),
-            byte_offsets=offset,
-        )
-        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+        def records_from(first: tf.Tensor) -> tf.data.Dataset:
+            variant = tf.raw_ops.TFRecordDatasetV2(
+                filenames=files[file],
+                compression_type="",
+                buffer_size=tf.minimum(length, _READ_BUFFER),
+                byte_offsets=first,
+            )
+            return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+        # In a flat_map, as tf.data.TFRecordDataset has it: others crash on what TensorFlow thinks is the raw op's type.
+        dataset = tf.data.Dataset.from_tensors(offset).flat_map(records_from)
         records = dataset.batch(count).take(1).get_single_element()
         read_bytes = tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + FRAME)
         # A file that was changed meanwhile: each task of a cluster would go on with an order of its own.

@@ -60,17 +60,7 @@ def index_records(files: Sequence[str], block: int, folder: Optional[str] = None
         DamagedDataError: A file ends within a record, or is another than when it was indexed first.
         DataError: The files hold no record.
     """
-    if not folder:
-        found = _scan_all(files, block)
-    else:
-        key = hashlib.sha256(json.dumps([list(files), block]).encode()).hexdigest()[:16]
-        kept = os.path.join(folder, f"record-index-{key}.json")
-        found = _load(kept)
-        if found is None:
-            found = _scan_all(files, block)
-            _save(kept, found)
-        else:
-            _check_sizes(files, found)
+    found = _kept(files, block, folder) if folder else _scan_all(files, block)
     blocks = []
     for number, (size, count, offsets) in enumerate(found["files"]):
         starts = range(0, count, found["block"])
@@ -83,6 +73,19 @@ def index_records(files: Sequence[str], block: int, folder: Optional[str] = None
             todo="see what the ExampleGen wrote",
         )
     return RecordIndex(files, blocks)
+
+
+def _kept(files: Sequence[str], block: int, folder: str) -> dict[str, Any]:
+    """What was found before, if it was; else it is found, and kept."""
+    key = hashlib.sha256(json.dumps([list(files), block]).encode()).hexdigest()[:16]
+    path = os.path.join(folder, f"record-index-{key}.json")
+    found = _load(path)
+    if found:
+        _check_sizes(files, found)
+        return found
+    found = _scan_all(files, block)
+    _save(path, found)
+    return found
 
 
 def _scan_all(files: Sequence[str], block: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_examples_come_from_all_over_the_files(tmp_path):
         seen = epoch[start : start + window]
         # 32 blocks at random: a standard deviation of 0.05.
         assert abs(sum(seen) / window / records - 0.5) < 0.25
-        assert sum(abs(a - b) == 1 for a, b in zip(seen, seen[1:])) < 20
+        assert sum(abs(a - b) == 1 for a, b in itertools.pairwise(seen)) < 20
 
 
 def test_a_start_reads_no_more_at_the_end_of_an_epoch_than_at_its_beginning(tmp_path):
