@@ -13,6 +13,7 @@ TWO_CPUS = {"cpu": 2}
 CANNED = "cancer_canned"
 
 
+@pytest.mark.long
 def test_tfx_trains_the_same_model(others, served, eval_examples):
     ours, theirs = (served(others.models[name] / "Format-Serving") for name in (CANNED, "tfx"))
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
