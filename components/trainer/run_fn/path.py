@@ -16,6 +16,8 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
 
+_INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
+
 
 class RunFnPath:
     """TFX's generic contract: the function makes its own strategy; in a cluster, TF_CONFIG tells it of the others.
@@ -26,6 +28,9 @@ class RunFnPath:
     def run(self, context: TaskContext) -> None:
         """See Path."""
         job, task, progress = context.job, context.task, context.progress
+        if (train := context.distribution.train).asynchronous:
+            # TensorFlow 2's servers wait for each other for ever with the one thread that a task's one core gives them.
+            os.environ.setdefault(_INTER_OP_THREADS, str(train.worker_count + 1))
         fn_args = make_fn_args(job)
         leads = not task.in_cluster or task.type == CHIEF
         if not leads:

@@ -72,6 +72,8 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     try:
         return udf_utils.get_fn(exec_properties, name)
     except AttributeError as error:
+        if error.name != name:  # of the module's own code
+            raise
         raise UserCodeError(
             f"the user's module defines no {name}: {error}",
             expected="`def trainer_fn(fn_args, schema)` or `def run_fn(fn_args)`",

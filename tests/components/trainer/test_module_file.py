@@ -69,27 +69,6 @@ def trainer_fn(fn_args, schema):
 """
 EXPORTER = 'tf.estimator.FinalExporter("own", serving_receiver)'
 
-RUN_FN = """
-import tensorflow as tf
-import tensorflow_transform as tft
-
-
-def run_fn(fn_args):
-    graph = tft.TFTransformOutput(fn_args.transform_graph_path)
-    layer = graph.transform_features_layer()
-    spec = graph.raw_feature_spec()
-
-    def parse(serialized):
-        features = layer(tf.io.parse_example(serialized, spec))
-        return features["image"], features["label"]
-
-    data = tf.data.TFRecordDataset(tf.io.gfile.glob(fn_args.train_files)).batch(32).map(parse)
-    model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
-    model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(data, epochs=1, verbose=2)
-    tf.saved_model.save(model, fn_args.serving_model_dir)
-"""
-
 
 @pytest.fixture
 def module_file(tmp_path: Path):
@@ -99,21 +78,6 @@ def module_file(tmp_path: Path):
         return str(path)
 
     return write
-
-
-def test_a_trainer_fn_trains_its_canned_estimator(training, module_file):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.settings import Settings
-
-    module = module_file(TRAINER_FN.replace("EXPORTERS", EXPORTER))
-    model, model_run = training.run(Settings(), steps=40, module_file=module)
-    serving = tf.saved_model.load(str(model / "Format-Serving"))
-    assert "predict" in serving.signatures
-    assert (model / "Format-TFMA" / "saved_model.pb").exists()
-    assert tf.train.latest_checkpoint(f"{model_run.uri}/Format-Serving").endswith("model.ckpt-40")
-    assert model_run.get_float_custom_property("last_step") == 40
-    assert model_run.get_float_custom_property("eval_accuracy") > 0.4
 
 
 def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_file):
@@ -165,16 +129,6 @@ def _alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def test_a_run_fn_trains_its_keras_model(training, module_file):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.settings import Settings
-
-    model, _ = training.run(Settings(), module_file=module_file(RUN_FN))
-    loaded = tf.saved_model.load(str(model / "Format-Serving"))
-    assert loaded.signatures["serving_default"](tf.zeros([2, 28, 28, 1])).popitem()[1].shape == (2, 10)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ TWO_CPUS = {"cpu": 2}
 CANNED = "cancer_canned"
 
 
+@pytest.mark.long
 def test_tfx_trains_the_same_model(others, served, eval_examples):
     ours, theirs = (served(others.models[name] / "Format-Serving") for name in (CANNED, "tfx"))
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
@@ -36,7 +37,9 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
             marks=pytest.mark.long,
         ),
         pytest.param(
-            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"], marks=pytest.mark.long
+            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}},
+            ["chief-0", "replica_check-0"],
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {"train": {"strategy": "central_storage", "devices": TWO_CPUS}},
@@ -65,7 +68,7 @@ def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
     trained = train(CANNED, distribution={"train": train_section, "evaluator": True})
     _check(trained, served(trained.model / "Format-Serving"), eval_examples[1])
     assert trained.properties["last_step"] >= 200
-    assert trained.tasks == ["chief-0", "evaluator-0", "replica_check-0", "ps-0", "worker-0"]
+    assert trained.tasks == ["chief-0", "evaluator-0", "ps-0", "replica_check-0", "worker-0"]
 
 
 def _check(trained, probabilities, labels):

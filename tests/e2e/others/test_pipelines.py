@@ -31,6 +31,9 @@ def test_an_estimators_run_fn_leaves_what_its_trainer_fn_would(others, served):
         assert (folder / "saved_model.pb").exists()
         assert (folder / "variables" / "variables.index").exists()
     canned = others.models["cancer_canned"]
+    for each in (model, canned):
+        checkpoint = each.parents[1] / "model_run" / each.name / "Format-Serving" / "model.ckpt-200.index"
+        assert checkpoint.exists()
     np.testing.assert_allclose(served(model / "Format-Serving"), served(canned / "Format-Serving"), atol=1e-5)
 
 

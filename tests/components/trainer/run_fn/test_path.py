@@ -116,3 +116,17 @@ def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
     events = [event["event"].value for event in ProgressReader(str(tmp_path / "progress")).read()]
     assert events == ["running"]
     assert _saved(run([SERVING], TaskSpec("chief", 0, 1, tf_config="{}")) / SERVING) == SERVING
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_path, monkeypatch, resumes):
+    """See test_skipped_training."""
+    from tensorflow_estimator.python.estimator import training
+
+    before = training._TrainingExecutor.run_local
+    monkeypatch.setattr(training._TrainingExecutor, "run_local", before)
+    if resumes:
+        (tmp_path / "training" / SERVING).mkdir(parents=True)
+        (tmp_path / "training" / SERVING / "checkpoint").write_text("")
+    run([f"{SERVING}/export/taxi/7"])
+    assert (training._TrainingExecutor.run_local is not before) == resumes

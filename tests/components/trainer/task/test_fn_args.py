@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.proto import trainer_pb2
+from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 
 pytestmark = pytest.mark.unit
@@ -23,17 +24,21 @@ def test_custom_config_is_the_users_alone(tmp_path, own):
     given["examples"].split_names = json.dumps(["train", "eval"])
     (tmp_path / "schema").mkdir()
     (tmp_path / "schema" / "schema.pbtxt").write_text("")
-    properties = {
-        "train_args": json.dumps({"num_steps": 7}),
-        "eval_args": "{}",
-        "custom_config": json.dumps({**own, SETTINGS_KEY: Settings().to_dict()}),
-    }
+    properties = Trainer(
+        examples=channel_utils.as_channel([given["examples"]]),
+        run_fn="mine.run_fn",
+        train_args=trainer_pb2.TrainArgs(num_steps=7),
+        eval_args=trainer_pb2.EvalArgs(),
+        custom_config=own,
+        distribution={"max_restarts": 1},
+    ).exec_properties
     inputs, outputs = (
         artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in each.items()})
         for each in (given, made)
     )
     fn_args = make_fn_args(Job(inputs, outputs, properties, str(tmp_path / "training")))
-    assert fn_args.custom_config == own
+    # The user's alone: a function may count on it.
+    assert (fn_args.custom_config or {}) == own
     assert fn_args.train_steps == 7
     # What outlives one execution.
     assert fn_args.model_run_dir == str(tmp_path / "training")

@@ -93,3 +93,11 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
         "attempted relative import with no known parent package",
         "define tune_fn",
     ]
+
+
+def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
+    from tfx_estimator.components.trainer.task.user_code import function_of
+
+    (tmp_path / "mine.py").write_text("import os\nos.nothing\ndef run_fn(fn_args): pass\n")
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        function_of({"module_file": str(tmp_path / "mine.py")}, "run_fn")

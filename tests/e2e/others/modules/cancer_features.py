@@ -27,9 +27,9 @@ def _dense(feature):
     return tf.reshape(feature, [-1])
 
 
-def batches(files, data_accessor, transform_output, epochs=None, batch_size=BATCH):
+def batches(files, data_accessor, transform_output, epochs=None):
     """Batches of transformed features and labels, read the way that TFX's examples read them."""
     options = dataset_options.TensorFlowDatasetOptions(
-        batch_size=batch_size, label_key=LABEL, num_epochs=epochs, shuffle_seed=11
+        batch_size=BATCH, label_key=LABEL, num_epochs=epochs, shuffle_seed=11
     )
     return data_accessor.tf_dataset_factory(files, options, transform_output.transformed_metadata.schema)

@@ -26,22 +26,27 @@ def _initializer(seed):
     return tf.keras.initializers.GlorotUniform(seed)
 
 
-def train_and_save(fn_args, strategy, batch_size):
+def read(fn_args):
+    """Returns how to read files: batches of the whole cluster, for `fit`, which divides them among replicas."""
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
+
+    def data(files):
+        batches = features.batches(files, fn_args.data_accessor, transform_output)
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        return batches.map(inputs_of).with_options(options)
+
+    return data
+
+
+def train_and_save(fn_args, strategy, data):
     """Trains under a strategy and saves, as every run_fn with Keras does.
 
     Args:
         fn_args: TFX's.
         strategy: Of tf.distribute.
-        batch_size: Of what `fit` is given: Keras divides it among the replicas.
+        data: Reads files.
     """
-    transform_output = tft.TFTransformOutput(fn_args.transform_output)
-
-    def data(files):
-        batches = features.batches(files, fn_args.data_accessor, transform_output, batch_size=batch_size)
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return batches.map(_inputs).with_options(options)
-
     with strategy.scope():
         model = build_model()
     model.fit(
@@ -56,19 +61,20 @@ def train_and_save(fn_args, strategy, batch_size):
     )
     loss, accuracy = model.evaluate(data(fn_args.eval_files), steps=4, verbose=2)
     tf.print("evaluation:", {"loss": loss, "accuracy": accuracy})
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
     model.transform = transform_output.transform_features_layer()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
     def serve(examples):
         spec = transform_output.raw_feature_spec()
         spec.pop(features.LABEL)
-        inputs, _ = _inputs(model.transform(tf.io.parse_example(examples, spec)))
+        inputs, _ = inputs_of(model.transform(tf.io.parse_example(examples, spec)))
         return {"probability": model(inputs)}
 
     model.save(fn_args.serving_model_dir, save_format="tf", signatures={"serving_default": serve})
 
 
-def _inputs(transformed, label=None):
+def inputs_of(transformed, label=None):
     return {name: tf.reshape(transformed[name], [-1, 1]) for name in (*features.SCALED, *features.BUCKETS)}, label
 
 
@@ -88,4 +94,4 @@ def callbacks(fn_args):
 
 
 def run_fn(fn_args):
-    train_and_save(fn_args, tf.distribute.MirroredStrategy(), features.BATCH)
+    train_and_save(fn_args, tf.distribute.MirroredStrategy(), read(fn_args))

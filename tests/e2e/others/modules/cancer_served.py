@@ -5,6 +5,7 @@ from __future__ import annotations
 import cancer_features as features
 import cancer_keras
 import tensorflow as tf
+import tensorflow_transform as tft
 
 
 def run_fn(fn_args):
@@ -19,4 +20,16 @@ def run_fn(fn_args):
         )
         server.join()
     resolver.rpc_layer = "grpc"
-    cancer_keras.train_and_save(fn_args, tf.distribute.ParameterServerStrategy(resolver), features.BATCH)
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
+
+    def batches(files):
+        spec = transform_output.transformed_feature_spec()
+        records = tf.data.TFRecordDataset(tf.io.gfile.glob(files), "GZIP").shuffle(500, seed=11).repeat()
+        parsed = records.batch(features.BATCH).map(lambda each: tf.io.parse_example(each, spec))
+        return parsed.map(lambda each: cancer_keras.inputs_of(each, each.pop(features.LABEL)))
+
+    def data(files):
+        return tf.keras.utils.experimental.DatasetCreator(lambda context: batches(files))
+
+    cancer_keras.train_and_save(fn_args, strategy, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cancer_features as features
 import cancer_keras
 import tensorflow as tf
 
@@ -10,4 +9,4 @@ import tensorflow as tf
 def run_fn(fn_args):
     # First of all: TensorFlow must not have run anything before.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    cancer_keras.train_and_save(fn_args, strategy, features.BATCH)
+    cancer_keras.train_and_save(fn_args, strategy, cancer_keras.read(fn_args))

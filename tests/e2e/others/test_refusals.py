@@ -1,0 +1,69 @@
+"""What a module file cannot be given is refused when the pipeline is built, with the way out; and the way out works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
+
+MODULES = Path(__file__).resolve().parent / "modules"
+MIRRORED = {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}
+WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
+SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
+
+
+def _trainer(module: str, distribution: dict | None = None, **arguments):
+    from tfx.types import channel, standard_artifacts
+
+    from tfx_estimator.components.trainer import Trainer
+
+    examples = channel.Channel(standard_artifacts.Examples)
+    if "trainer_fn" not in arguments:
+        arguments["module_file"] = str(MODULES / f"{module}.py")
+    return Trainer(examples=examples, distribution=distribution, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("module", "distribution", "told", "todo"),
+    [
+        ("cancer_keras", MIRRORED, "makes its own tf.distribute strategy", "make the strategy mirrored inside"),
+        ("cancer_keras", {"train": {"strategy": "tpu", "tpu": "t"}}, "makes its own tf.distribute strategy", "inside"),
+        ("cancer_keras", {"eval": MIRRORED["train"]}, "evaluates by itself", "remove it"),
+        ("cancer_workers", {**WORKERS, "evaluator": True}, "an evaluator task would have nothing to do", "remove it"),
+        ("cancer_template", MIRRORED, "makes its own tf.distribute strategy", "cancer_canned.trainer_fn"),
+        ("cancer_template", WORKERS, "trains an Estimator", "cancer_canned.trainer_fn"),
+        ("cancer_template", SERVED, "trains an Estimator", "cancer_canned.trainer_fn"),
+        ("cancer_both", WORKERS, "has a run_fn, which TFX calls, and a trainer_fn", "cancer_both.trainer_fn"),
+    ],
+)
+def test_what_a_module_cannot_be_given_is_refused(module, distribution, told, todo):
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    with pytest.raises(DeclarationError, match=told) as caught:
+        _trainer(module, distribution)
+    assert todo in str(caught.value)
+
+
+@pytest.mark.parametrize("distribution", [None, WORKERS, SERVED])
+def test_what_a_keras_run_fn_can_be_given_is_not(distribution):
+    assert _trainer("cancer_workers", distribution)
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "central_storage", "multi_worker_mirrored", "parameter_server"])
+def test_the_ways_out_of_a_refusal_are_taken(monkeypatch, strategy):
+    from tfx.components.trainer.executor import Executor, GenericExecutor
+    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+
+    from tfx_estimator.components.trainer.settings import Settings
+
+    monkeypatch.syspath_prepend(str(MODULES))
+    distribution = {"train": {"strategy": strategy}}
+    if strategy in ("mirrored", "central_storage"):
+        distribution["train"]["devices"] = {"cpu": 2}
+    named = _trainer("", distribution, trainer_fn="cancer_canned.trainer_fn")
+    chosen = _trainer("cancer_both", distribution, custom_executor_spec=ExecutorClassSpec(Executor))
+    assert [Settings.of(each.exec_properties).path for each in (named, chosen)] == ["estimator", "estimator"]
+    other = _trainer("cancer_both", custom_executor_spec=ExecutorClassSpec(GenericExecutor))
+    assert Settings.of(other.exec_properties).path == "run_fn"
