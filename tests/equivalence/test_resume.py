@@ -61,6 +61,8 @@ def make_late(folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
 def test_two_workers_go_on_at_a_late_step_as_soon_as_at_the_first(trainings, tmp_path):
     train = {**MULTI_WORKER, "timeout_seconds": STEP_TIMEOUT}
     values = {
