@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
-# Inherited by every process that a test starts: finds those that outlived their parent.
 # Set to run the tests marked `long` as well.
 LONG = "TFX_ESTIMATOR_LONG"
+# Inherited by every process that a test starts: finds those that outlived their parent.
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
 # Tests that start processes of their own.
 HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")

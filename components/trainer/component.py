@@ -100,7 +100,7 @@ class Trainer(tfx_trainer.Trainer):
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
         settings: Optional[Settings] = None,
     ) -> None:
-        contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec)
+        contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         settings = settings or Settings()
         if distribution is not None:
             settings = _with_distribution(settings, distribution)
@@ -142,6 +142,7 @@ def _fingerprint(contract: Contract) -> str:
         try:
             return fingerprint_source([contract.target, *own])
         except DeclarationError as error:
-            # TFX needs the module when it trains, and perhaps elsewhere, not here.
-            logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
+            # TFX needs the module when it trains, and perhaps elsewhere, not here; of a module file it keys the contents.
+            if not contract.target.endswith(".py"):
+                logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
     return fingerprint_source(own)

@@ -9,13 +9,12 @@ from typing import Any, Optional
 from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
 
-from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import path_of
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN, functions_of
 
 # What TFX's executors call.
-_CALLED = {tfx_executor.GenericExecutor: RUN_FN, tfx_executor.Executor: TRAINER_FN, Executor: ""}
+_CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN, tfx_executor.Executor: TRAINER_FN}
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Contract:
 
 
 def find_contract(
-    module_file: Any, run_fn: Any, trainer_fn: Any, executor: Optional[executor_spec.ExecutorSpec]
+    module_file: Any, run_fn: Any, trainer_fn: Any, executor: Optional[executor_spec.ExecutorSpec], own: type
 ) -> Contract:
     """Decides as TFX does: by the argument, by the executor; of a module file with both functions it is the run_fn.
 
@@ -43,6 +42,7 @@ def find_contract(
         run_fn: Dotted path.
         trainer_fn: Dotted path.
         executor: `custom_executor_spec`.
+        own: This Trainer's executor, which calls either.
 
     Returns:
         The contract.
@@ -50,7 +50,7 @@ def find_contract(
     Raises:
         DeclarationError: The executor is none of TFX's, or calls what is not there.
     """
-    called = _called_by(executor)
+    called = _called_by(executor, own)
     if not module_file:
         name, dotted = (TRAINER_FN, trainer_fn) if trainer_fn else (RUN_FN, run_fn)
         if dotted and called not in ("", name):
@@ -72,11 +72,13 @@ def find_contract(
     return Contract(path_of(chosen), module_file, has_both=not called and len(functions or ()) > 1)
 
 
-def _called_by(spec: Optional[executor_spec.ExecutorSpec]) -> str:
+def _called_by(spec: Optional[executor_spec.ExecutorSpec], own: type) -> str:
     """The function that a named executor calls; empty if it may be either."""
     if spec is None:
         return ""
     named = getattr(spec, "executor_class", None)
+    if named is own:
+        return ""
     if named not in _CALLED:
         raise DeclarationError(
             f"custom_executor_spec names {getattr(named, '__name__', type(spec).__name__)}",

@@ -15,12 +15,18 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.baseline_resolver import write_comparable
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.contract import Contract
+from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 
 class Executor(base_executor.BaseExecutor):
@@ -42,6 +48,7 @@ class Executor(base_executor.BaseExecutor):
         Raises:
             TrainingError: A task failed or stalled, or there is no whole model at the end.
             UserCodeError: The user's code does not keep its contract.
+            DeclarationError: Its run_fn cannot be given the distribution, and the constructor could not know.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
@@ -59,8 +66,12 @@ class Executor(base_executor.BaseExecutor):
             settings=settings.to_dict(),
             path=paths.name_of(exec_properties, settings),
         )
+        if not settings.path:
+            # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
+            with target_of(exec_properties) as target:
+                check_contract(settings.distribution, Contract(job.path, target))
         _write_declaration(job.training_dir, settings)
-        with _logs_folder(training_dir) as logs:
+        with _logs_folder(training_dir) as logs, _worded(settings):
             outcome = supervise(job, logs)
         if not outcome.publishes:
             # A worker in somebody else's cluster: the chief publishes.
@@ -73,11 +84,22 @@ class Executor(base_executor.BaseExecutor):
         model_run.set_string_custom_property("history", outcome.history())
 
 
+@contextlib.contextmanager
+def _worded(settings: Settings) -> Iterator[None]:
+    """In somebody else's pipeline there is no declaration to correct."""
+    try:
+        yield
+    except TfxEstimatorError as error:
+        if settings.declaration is None:
+            reword(error)
+        raise
+
+
 def _write_declaration(training_dir: str, settings: Settings) -> None:
     """Stores the resolved section `trainer` of the declaration beside the checkpoints."""
     if settings.declaration is not None:
-        with fileio.open(os.path.join(training_dir, "declaration.json"), "w") as file:
-            file.write(json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n")
+        text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
+        write_whole(os.path.join(training_dir, "declaration.json"), text)
 
 
 @contextlib.contextmanager

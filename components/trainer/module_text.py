@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import os
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 from tfx.dsl.io import fileio
@@ -31,6 +35,28 @@ def names_of_module(exec_properties: dict[str, Any]) -> Names:
             expected="a Python file that defines trainer_fn or run_fn",
             todo="correct the Trainer's module_file",
         ) from error
+
+
+@contextlib.contextmanager
+def target_of(exec_properties: dict[str, Any]) -> Iterator[str]:
+    """Finds the text of an execution's function: as `fingerprint_source` takes it, empty if it is elsewhere.
+
+    Args:
+        exec_properties: Of the execution.
+
+    Yields:
+        `package.module:function`; or a module file, unpacked for as long as it is looked at.
+    """
+    dotted = exec_properties.get("run_fn") or exec_properties.get("trainer_fn")
+    module, at, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
+    if dotted or not at:
+        file = exec_properties.get(MODULE_FILE_KEY) or ""
+        yield ":".join(str(dotted).rsplit(".", 1)) if dotted else "" if "://" in file else file
+        return
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        with fileio.open(wheel, "rb") as packed, zipfile.ZipFile(packed) as files:
+            files.extractall(folder)
+        yield os.path.join(folder, f"{module.replace('.', os.sep)}.py")
 
 
 def _read(path: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import PipelineError
 
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
 # trainer_fn alone.
@@ -97,7 +98,17 @@ class Settings:
 
     @classmethod
     def of(cls, exec_properties: Mapping[str, Any]) -> Settings:
-        """Reads what `to_properties` wrote; the defaults, if nothing is there."""
+        """Reads what `to_properties` wrote; the defaults, if nothing is there.
+
+        Raises:
+            PipelineError: One of the two is missing.
+        """
+        if exec_properties.get(SETTINGS_KEY) and not exec_properties.get(OPERATION_KEY):
+            raise PipelineError(
+                f"the Trainer's execution lacks the property {OPERATION_KEY}: deadlines, restarts, threads, network",
+                expected="the property, in the pipeline's definition or in the execution",
+                todo="compile the pipeline with the tfx-estimator that runs it",
+            )
         parts = (json.loads(exec_properties.get(key) or "{}") for key in (SETTINGS_KEY, OPERATION_KEY))
         return cls.from_dict(_merge(*parts))
 

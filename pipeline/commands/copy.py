@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "copy a preset into a file of your own"
+HELP = "copy a preset, or the script for TFX's own command line, into a file of your own"
 EPILOG = """\
 `tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for:
 

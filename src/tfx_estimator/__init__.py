@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
     from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration
     from tfx_estimator.pipeline.config.load import load as load_declaration
@@ -43,6 +44,7 @@ _ERRORS = (
     "DeclarationError",
     "ExportError",
     "PipelineError",
+    "Settings",
     "StoppedError",
     "TaskFailedError",
     "TaskStalledError",
@@ -53,6 +55,7 @@ _ERRORS = (
 # Public name -> where it is, and what it is called there.
 _PLACES = {
     "Declaration": ("pipeline.config", "Declaration"),
+    "Settings": ("components.trainer.settings", "Settings"),
     "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
@@ -71,6 +74,7 @@ __all__ = [
     "ExportError",
     "PipelineError",
     "PipelineFolders",
+    "Settings",
     "StoppedError",
     "TaskFailedError",
     "TaskStalledError",

@@ -32,7 +32,7 @@ def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
     """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment.
 
     Args:
-        gpus: As in the task_spec.
+        gpus: Indices, from 0.
         environment: Of the task's process, as inherited from the supervisor.
 
     Returns:

@@ -63,11 +63,11 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
     cluster = Cluster({kind: tuple(f"localhost:{next(ports)}" for _ in range(n)) for kind, n in counts.items() if n})
     shares = _shares(sorted(os.sched_getaffinity(0)), train.worker_count)
     gpus, of_evaluator = _local_gpus(distribution)
-    task_spec = []
+    specs = []
     for task, text in tf_configs(cluster, evaluator=distribution.evaluator).items():
         position = task.index + (task.type == WORKER)
         trains = task.type in (CHIEF, WORKER)
-        task_spec.append(
+        specs.append(
             TaskSpec(
                 task.type,
                 task.index,
@@ -80,7 +80,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
                 local=True,
             )
         )
-    return task_spec
+    return specs
 
 
 def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) -> Distribution:

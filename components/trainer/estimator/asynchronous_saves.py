@@ -14,7 +14,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
-from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
 from tfx_estimator.components.trainer.protocol.stop import asked_to_stop
 

@@ -18,8 +18,9 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
     Other steps fetch nothing, so that the hook costs next to nothing.
     """
 
-    def __init__(self, progress: ProgressWriter) -> None:
+    def __init__(self, progress: ProgressWriter, total: Optional[int]) -> None:
         self._progress = progress
+        self._total = total
         self._last = 0.0
         self._fetches: dict[str, tf.Tensor] = {}
 
@@ -32,7 +33,8 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Reports the step that training starts from."""
-        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])))
+        total = {} if self._total is None else {"total": int(self._total)}
+        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])), **total)
 
     def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
         """Asks for the tensors when a report is due."""

@@ -164,7 +164,7 @@ def _train_and_evaluate(
         )
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(task.stop_file, progress, alone=not distribution.train.asynchronous)
-    train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress), stop]
+    train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress, spec["train_spec"].max_steps), stop]
     interval = estimator.config.save_checkpoints_steps
     if task.type == WORKER and task.local and distribution.train.asynchronous:
         hook = asynchronous_saves.wait_hook(

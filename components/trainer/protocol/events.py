@@ -20,7 +20,7 @@ class Event(str, enum.Enum):
 
     STARTED = "started"  # the strategy is made: the cluster is complete
     RUNNING = "running"  # code of the user's that reports nothing of its own
-    STEP = "step"  # step, loss
+    STEP = "step"  # step, loss; the first also the total, if there is one
     TRAINED = "trained"  # this task's part of the training is done
     WAITING = "waiting"  # an evaluator, for checkpoints
     SERVING = "serving"  # a parameter server

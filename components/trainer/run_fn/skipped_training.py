@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
+from tfx_estimator.components.trainer.patch import Patch
 
-def apply() -> None:
-    """Has a train_and_evaluate that finds nothing left to train evaluate and export the last checkpoint.
 
-    TensorFlow 2.15 does neither then, and in TFX it need not: there a retry starts in an empty folder. Here a run_fn
-    that was killed during its last evaluation finds its checkpoints again, and would never export a model.
-    """
-    from tensorflow_estimator.python.estimator import training
+def _run_local(original: Any, executor: Any) -> tuple[Any, Any]:
+    """Evaluates and exports the last checkpoint if there was nothing left to train."""
+    metrics, exports = original(executor)
+    if metrics is None and executor._estimator.latest_checkpoint():
+        evaluator = executor._Evaluator(executor._estimator, executor._eval_spec, executor._train_spec.max_steps)
+        result, exports = evaluator.evaluate_and_export()
+        metrics = result.metrics
+    return metrics, exports
 
-    executor = training._TrainingExecutor
-    original = executor.run_local
 
-    @functools.wraps(original)
-    def run_local(self: Any) -> tuple[Any, Any]:
-        metrics, exports = original(self)
-        if metrics is None and self._estimator.latest_checkpoint():
-            evaluator = executor._Evaluator(self._estimator, self._eval_spec, self._train_spec.max_steps)
-            result, exports = evaluator.evaluate_and_export()
-            metrics = result.metrics
-        return metrics, exports
-
-    executor.run_local = run_local
+PATCH = Patch(
+    "tensorflow_estimator.python.estimator.training:_TrainingExecutor.run_local",
+    _run_local,
+    reason="a train_and_evaluate that finds nothing left to train exports nothing. In TFX a retry starts in an empty "
+    "folder; here a run_fn that was killed in its last evaluation finds its checkpoints, and would export no model",
+    version="2.15.1",
+    until="the training folder is an empty one for a run_fn",
+)

@@ -41,7 +41,7 @@ class Group:
         start: Starts a task.
         start_timeout: Seconds until each task's first sign of progress.
         stall_timeout: Seconds without any progress.
-        hear: Is told each event, with the task's task_spec.
+        hear: Is told each event, and of which task.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Group:
         """The highest global step that a task has done; -1 before the first."""
         return max((member.step for member in self._members.values()), default=-1)
 
-    def start(self, task_spec: Sequence[TaskSpec]) -> None:
+    def start(self, tasks: Sequence[TaskSpec]) -> None:
         """Starts the tasks."""
-        for each in task_spec:
+        for each in tasks:
             self._members[each.name] = _Member(self._start(each), moved=time.monotonic())
 
     def restart(self, name: str, attempt: int) -> None:
@@ -101,14 +101,14 @@ class Group:
     def done(self) -> bool:
         """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
         codes = {name: member.process.code for name, member in self._members.items()}
-        needed = [name for name, member in self._members.items() if member.process.task_spec.type != PS]
+        needed = {name: codes[name] for name, member in self._members.items() if member.process.task_spec.type != PS}
         # A parameter server in somebody else's cluster serves until it is ended.
-        if needed and all(codes[name] == 0 or (codes[name] and self._was_done(name)) for name in needed):
+        if needed and all(code == 0 or (code and self._is_over(name, code)) for name, code in needed.items()):
             return True
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
         # A worker may be stuck, and an evaluator wait for a checkpoint that never comes.
-        return all(codes[name] == 0 or self._is_idle(self._members[name]) for name in needed)
+        return all(code == 0 or self._is_idle(self._members[name]) for name, code in needed.items())
 
     def _is_idle(self, member: _Member) -> bool:
         if member.process.task_spec.type != EVALUATOR:
@@ -153,8 +153,11 @@ class Group:
 
     def _failed(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure that explains the others."""
-        failed = {name: code for name, code in codes.items() if code and not self._was_done(name)}
-        failures = [failure.ended(self._members[name].process, code) for name, code in failed.items()]
+        failures = [
+            failure.ended(self._members[name].process, code)
+            for name, code in codes.items()
+            if code and not self._is_over(name, code)
+        ]
         causes = [each for each in failures if not each.from_peer]
         if causes:
             # An error of the user's code above all: no restart mends it.
@@ -168,9 +171,16 @@ class Group:
         all_ended = all(code is not None for code in codes.values())
         return suspect if all_ended or now - since > _CAUSE_SECONDS else None
 
-    def _was_done(self, name: str) -> bool:
-        """Has the training that a task took part in ended well: what becomes of it then is no failure."""
-        return self._chief_ended is not None and self._members[name].process.task_spec.type in (WORKER, PS)
+    def _is_over(self, name: str, code: int) -> bool:
+        """Did a task fail only after the training had ended well: that is no failure of the training.
+
+        What an evaluator that was killed had still to do is left to an exporter; an error of the user's code would
+        come again.
+        """
+        process = self._members[name].process
+        if self._chief_ended is None or process.task_spec.type == CHIEF:
+            return False
+        return process.task_spec.type != EVALUATOR or failure.ended(process, code).retryable
 
     def _blame_silent(self, found: Failure) -> Failure:
         """Names the stopped task behind the error of one that waited for it."""
@@ -182,7 +192,13 @@ class Group:
     def _late(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure of a task that missed a deadline."""
         now = time.monotonic()
-        running = [member for name, member in self._members.items() if codes[name] is None]
+        # The workers of a chief that has ended have nothing more to be late with.
+        kinds = (WORKER, PS) if self._chief_ended is not None else ()
+        running = [
+            member
+            for name, member in self._members.items()
+            if codes[name] is None and member.process.task_spec.type not in kinds
+        ]
         # A task that has not even reported its start, before those that wait for it.
         for member in sorted(running, key=lambda each: each.seen is not None):
             waited = now - member.process.started

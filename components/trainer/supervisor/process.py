@@ -35,7 +35,7 @@ class TaskProcess:
     Args:
         job_path: The job's file.
         task_spec: What the task is told.
-        intra_op_threads: Declared; None leaves it to the task_spec.
+        intra_op_threads: Declared; None leaves it to the task.
         network: Descriptors of the private network's namespaces.
     """
 

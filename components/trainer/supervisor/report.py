@@ -21,7 +21,7 @@ class Report:
 
     Args:
         batch_size: Global, in examples; None if it is not known, as of another input_fn than the built-in one.
-        total_steps: To train; None if it is not known.
+        total_steps: To train; None if it is not known, until a task says so.
     """
 
     def __init__(self, batch_size: Optional[int], total_steps: Optional[int]) -> None:
@@ -60,7 +60,7 @@ class Report:
         elif kind in _UNTOLD:
             return
         else:
-            message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind}"
+            message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}"
         logger.info(message)
 
     def restarted(self, restart: Restart) -> None:
@@ -101,6 +101,7 @@ class Report:
 
     def _step(self, event: dict[str, Any]) -> None:
         step = event["step"]
+        self._total = event.get("total", self._total)
         if self._first is None:
             self._first = step
         self._resumed(step)

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Optional
 
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
@@ -79,10 +78,10 @@ class Supervisor:
         self._distribution = self._settings.distribution
         section = self._settings.trainer
         self._threads = section.intra_op_threads if section else None
-        # A module file has batches of its own, and may have steps of its own.
+        # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(
-            built_in.global_batch_size if built_in else None, section.train_steps if section else _num_steps(job)
+            built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
         )
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
@@ -279,13 +278,6 @@ class Supervisor:
     def _next_attempt(self) -> int:
         self._attempt += 1
         return self._attempt
-
-
-def _num_steps(job: Job) -> Optional[int]:
-    """`train_args.num_steps` of a Trainer without a declaration."""
-    steps: dict[str, Any] = json.loads(job.exec_properties.get("train_args") or "{}")
-    value = steps.get("num_steps") or steps.get("numSteps")
-    return int(value) if value else None
 
 
 def _last_attempt(logs: str) -> int:

@@ -60,13 +60,15 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
     if exec_properties.get("trainer_fn") or exec_properties.get("run_fn"):
         return ESTIMATOR if exec_properties.get("trainer_fn") else RUN_FN
     names = names_of_module(exec_properties)
-    if "run_fn" not in names and "trainer_fn" not in names:
+    found = names.functions | names.others
+    # `from x import *` may bring either: what the module itself names comes first.
+    if not (names.is_open or found & {"run_fn", "trainer_fn"}):
         raise UserCodeError(
             "the module file defines neither trainer_fn nor run_fn",
             expected="`def trainer_fn(fn_args, schema)` or `def run_fn(fn_args)`",
             todo="define one of them",
         )
-    return RUN_FN if "run_fn" in names else ESTIMATOR
+    return ESTIMATOR if "trainer_fn" in found and "run_fn" not in found else RUN_FN
 
 
 def traits_of(job: Job, distribution: Distribution) -> PathTraits:

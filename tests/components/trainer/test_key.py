@@ -39,7 +39,7 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.measuring.batch_counter",
     f"{TRAINER}.estimator.measuring.measure_hook",
     f"{TRAINER}.estimator.patches",
-    f"{TRAINER}.estimator.patches.patch",
+    f"{TRAINER}.patch",
     f"{TRAINER}.estimator.patches.tensorflow_fixes",
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from keras.src.utils import metrics_utils
 
-from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.components.trainer.patch import Patch
 
 
 def apply() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.components.trainer.patch import Patch
 
 _LOOK_SECONDS = 1
 

@@ -49,7 +49,7 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path: Path, t
     assert train_and_evaluate() == (None, None)
     assert versions() == []
 
-    skipped_training.apply()
+    skipped_training.PATCH.apply()
     after, exported = train_and_evaluate()
     assert after == before
     assert [Path(tf.compat.as_str(path)).name for path in exported] == versions()

@@ -159,12 +159,31 @@ def test_what_becomes_of_the_others_after_a_finished_training_is_no_failure(kind
     assert group.done()
 
 
-def test_an_evaluator_that_dies_after_the_chief_is_a_failure():
+def test_an_evaluator_that_is_killed_after_the_chief_leaves_its_work_to_an_exporter():
     group, tasks = start("chief", "worker", "evaluator")
     for task in tasks.values():
         task.code = 0
     tasks["evaluator-0"].code = -9
+    assert group.look() is None
+    assert group.done()
+
+
+def test_an_evaluators_own_error_stays_one():
+    group, tasks = start("chief", "worker", "evaluator")
+    for task in tasks.values():
+        task.code = 0
+    tasks["evaluator-0"].code = 1
     failure = group.look()
     assert failure is not None
-    assert (failure.task, failure.retryable) == ("evaluator-0", True)
+    assert (failure.task, failure.retryable) == ("evaluator-0", False)
     assert not group.done()
+
+
+def test_a_worker_that_stands_still_after_the_chief_is_not_late():
+    group, tasks = start("chief", "worker", "worker", stall_timeout=0.1)
+    tasks["worker-0"].say("step")
+    tasks["chief-0"].code = 0
+    tasks["worker-0"].quiet = 1.0
+    group.look()
+    time.sleep(0.2)
+    assert group.look() is None

@@ -69,6 +69,9 @@ def test_the_supervisor_imports_no_tensorflow():
         ("def trainer_fn(fn_args, schema): pass\n", "estimator"),
         # TFX's own default.
         ("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n", "run_fn"),
+        ("from constants import *\ndef trainer_fn(fn_args, schema): pass\n", "estimator"),
+        ("from constants import *\ndef run_fn(fn_args): pass\n", "run_fn"),
+        ("from mine import *\n", "run_fn"),
     ],
 )
 def test_the_functions_of_a_module_choose_the_path(tmp_path, text, name):

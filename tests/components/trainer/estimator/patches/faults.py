@@ -17,7 +17,7 @@ from tensorflow.python.training import session_manager
 
 from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
-from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.components.trainer.patch import Patch
 
 FOLDER = Path(tempfile.mkdtemp())
 PATCHES: tuple[Patch, ...] = (

@@ -14,7 +14,7 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
-from tfx_estimator.components.trainer.estimator.patches.patch import Patch
+from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.errors import TrainingError
 
 FAULTS = Path(__file__).with_name("faults.py")
