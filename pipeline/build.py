@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import tensorflow_model_analysis as tfma
@@ -85,7 +86,7 @@ def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_p
         settings=Settings(
             start_timeout=trainer.start_timeout,
             stall_timeout=trainer.stall_timeout,
-            declaration={"trainer": trainer.dict()},
+            declaration=json.loads(declaration.to_json()),
             image_shape=image_shape,
             label_names=source.info.label_names,
             source=fingerprint_source(declared_code(trainer), search_paths),

@@ -142,7 +142,7 @@ def _fingerprint(contract: Contract) -> str:
         try:
             return fingerprint_source([contract.target, *own])
         except DeclarationError as error:
-            # TFX needs the module when it trains, and perhaps elsewhere, not here; of a module file it keys the contents.
+            # TFX needs the module when it trains, perhaps elsewhere. A module file it keys by its contents.
             if not contract.target.endswith(".py"):
                 logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
     return fingerprint_source(own)

@@ -96,7 +96,7 @@ def _worded(settings: Settings) -> Iterator[None]:
 
 
 def _write_declaration(training_dir: str, settings: Settings) -> None:
-    """Stores the resolved section `trainer` of the declaration beside the checkpoints."""
+    """Stores the declaration beside the checkpoints."""
     if settings.declaration is not None:
         text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
         write_whole(os.path.join(training_dir, "declaration.json"), text)

@@ -30,7 +30,7 @@ class Settings:
     Args:
         start_timeout: Seconds until a task's first sign of progress.
         stall_timeout: Seconds without any progress.
-        declaration: Holds the section `trainer` of a declaration; None in a pipeline of somebody else's.
+        declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
@@ -87,7 +87,8 @@ class Settings:
         if section := self.trainer:
             # The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
             decides, operates = section.split()
-            deciding["declaration"], operational["declaration"] = {"trainer": decides}, {"trainer": operates}
+            deciding["declaration"] = {"trainer": decides}
+            operational["declaration"] = {**(self.declaration or {}), "trainer": operates}
         if self.distribution_section is not None:
             decides, operates = Distribution.parse_obj(self.distribution_section).split()
             deciding["distribution_section"], operational["distribution_section"] = decides, operates

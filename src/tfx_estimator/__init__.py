@@ -44,7 +44,6 @@ _ERRORS = (
     "DeclarationError",
     "ExportError",
     "PipelineError",
-    "Settings",
     "StoppedError",
     "TaskFailedError",
     "TaskStalledError",

@@ -57,7 +57,8 @@ def check_command(words: list[str], folder: Path) -> None:
         options = dict(zip(words[3::2], words[4::2]))
         assert options["--engine"] == "local"
         if "--pipeline_path" in options:
-            assert (ROOT / options["--pipeline_path"]).is_file()
+            # Written by a command before it.
+            assert (folder / options["--pipeline_path"]).is_file()
         else:
             names = [yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")]
             assert options["--pipeline_name"] in names
