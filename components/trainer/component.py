@@ -132,7 +132,9 @@ def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any]
             expected="the distribution in one place",
             todo="remove one of the two",
         )
-    return dataclasses.replace(settings, distribution_section=read_distribution(distribution).dict())
+    section = read_distribution(distribution)
+    # One that says nothing is none: the same training, and the same key.
+    return settings if section == Distribution() else dataclasses.replace(settings, distribution_section=section.dict())
 
 
 def _fingerprint(contract: Contract) -> str:

@@ -1,1 +1,1 @@
-"""Starts, watches, restarts and ends training tasks; imports no TensorFlow."""
+"""Starts, watches, restarts and ends training tasks; imports no TensorFlow of its own."""
