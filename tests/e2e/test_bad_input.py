@@ -112,11 +112,3 @@ def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):
     with (home / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert "another run is using" in workdir.run(declare(), code=6)
-
-
-def test_a_users_module_named_like_one_of_ours_does_not_hide_it(ingested, declare, tmp_path):
-    (tmp_path / "own_network.py").write_text("from tfx_estimator.model_fn.networks import mnist_cnn as network\n")
-    for name in ("data", "components", "model_fn", "pipeline"):
-        (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong module')\n")
-    ingested.run(declare(trainer={"model": "own_network:network"}))
-    assert ingested.summary("bad")["training"]["last_step"] == 20

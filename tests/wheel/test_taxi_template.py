@@ -84,7 +84,7 @@ def edit(folder: Path, edits: dict[str, list[tuple[str, str]]]) -> None:
 @pytest.mark.parametrize(
     ("edits", "by_tfx"),
     [
-        pytest.param(RUN_FN, False, id="run_fn-local_runner"),
+        pytest.param(RUN_FN, False, id="run_fn-local_runner", marks=long),
         pytest.param(RUN_FN, True, id="run_fn-tfx", marks=long),
         pytest.param(TRAINER_FN, False, id="estimator-local_runner", marks=long),
         pytest.param(TRAINER_FN, True, id="estimator-tfx"),

@@ -231,3 +231,12 @@ def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_p
     trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
     assert len(warned) == 1
     assert "" != without != Settings.of(trainer.exec_properties).source
+
+
+def test_an_execution_without_the_operational_part_is_refused():
+    from tfx_estimator.pipeline.errors import PipelineError
+
+    properties = Settings(stall_timeout=3.0).to_properties()
+    assert Settings.of(properties).stall_timeout == 3.0
+    with pytest.raises(PipelineError, match="lacks the property tfx_estimator_operation"):
+        Settings.of({**properties, OPERATION_KEY: ""})
