@@ -1,6 +1,7 @@
 """Runs the pipeline on this machine; also a script for TFX's own CLI, as `tfx-estimator copy local_runner` writes one.
 
-    TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path pipeline/runners/local.py
+    tfx-estimator copy local_runner local_runner.py
+    TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path local_runner.py
     TFX_ESTIMATOR_DECLARATION=mnist tfx run create --engine local --pipeline_name mnist
 
 TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR_WORKDIR the folder of all runs

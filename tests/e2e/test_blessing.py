@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
 
 def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse_one_is_not_pushed(digits_run):

@@ -40,9 +40,8 @@ class RunFnPath:
             fn_args.eval_model_dir = path_utils.eval_model_dir(own)
         run_fn = function_of(job.exec_properties, "run_fn")
         progress.write(Event.RUNNING)
-        if any(
-            fileio.exists(os.path.join(each, "checkpoint")) for each in (fn_args.serving_model_dir, job.training_dir)
-        ):
+        folders = (fn_args.serving_model_dir, job.training_dir)
+        if any(fileio.exists(os.path.join(folder, "checkpoint")) for folder in folders):
             skipped_training.PATCH.apply()
         run_fn(fn_args)
         if leads:

@@ -102,7 +102,7 @@ def test_so_are_further_pairings():
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(120)
 def test_an_evaluation_that_would_report_something_else_is_refused():
     wrong = {
         "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",
@@ -117,7 +117,7 @@ def test_an_evaluation_that_would_report_something_else_is_refused():
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(120)
 def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
     verdicts = try_cases("central_storage", "global adam minimize", "global keras updates")
     assert "is 0.50 times" in verdicts["global adam minimize"]
