@@ -10,9 +10,9 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.console import View, make_console
 from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.view import View, make_console
 
 _POLL_SECONDS = 0.2
 # Without a sign of the chief's life.

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.orchestration import metadata
@@ -15,63 +12,15 @@ from tfx.types import Artifact
 from tfx.types.artifact_utils import deserialize_artifact
 
 from tfx_estimator.components.tfds_example_gen.properties import label_names
+from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.runners.local import NodeRun
+from tfx_estimator.pipeline.run.summary import Summary, Warned
+from tfx_estimator.pipeline.runners.listener import NodeRun
 
 
-@dataclass
-class Results:
-    """What a run came to.
-
-    Args:
-        components: How each component went.
-        examples: Number of examples, by split.
-        dataset: Name and version.
-        accuracy: Of the Evaluator, overall.
-        loss: Mean cross-entropy, overall.
-        evaluated: Number of examples that the Evaluator read.
-        slices: Accuracy and number of examples by feature and value.
-        label_names: The classes, in the order of their labels.
-        blessed: None without an evaluation.
-        reasons: Why not blessed.
-        pushed: Folder of the pushed model, if one was.
-        model_run: Checkpoints, TensorBoard events and logs of the training.
-        training: Facts of the training: steps, seconds, rate.
-        restarts: What went wrong with a task, and what it cost; a line each.
-    """
-
-    components: list[NodeRun]
-    examples: dict[str, int] = field(default_factory=dict)
-    dataset: str = ""
-    accuracy: Optional[float] = None
-    loss: Optional[float] = None
-    evaluated: int = 0
-    slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
-    label_names: tuple[str, ...] = ()
-    blessed: Optional[bool] = None
-    reasons: list[str] = field(default_factory=list)
-    pushed: Optional[str] = None
-    model_run: Optional[str] = None
-    training: dict[str, float] = field(default_factory=dict)
-    restarts: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold: what is not a number is null."""
-        return _finite(asdict(self))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def collect(folders: PipelineFolders, runs: Iterable[NodeRun]) -> Results:
-    """Collects the results of a run, from its components as far as they went."""
-    results = Results(list(runs))
+def collect(results: Summary, folders: PipelineFolders) -> None:
+    """Adds to a summary what the components came to, as far as they went."""
     outputs = _outputs(folders, [run for run in results.components if run.execution_id])
     if examples := outputs.get("TfdsExampleGen", {}).get("examples"):
         _read_examples(results, examples)
@@ -83,6 +32,10 @@ def collect(folders: PipelineFolders, runs: Iterable[NodeRun]) -> Results:
             if value.HasField("double_value")
         }
         history = model_run.get_string_custom_property("history")
+        known = {warned.text for warned in results.warnings}
+        # A training that was done before, or that goes on, is not checked again.
+        notes = [note for note in read_notes(model_run.uri) if note not in known]
+        results.warnings += [Warned("Trainer", note) for note in notes]
         results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
     evaluator = outputs.get("Evaluator", {})
     if evaluation := evaluator.get("evaluation"):
@@ -92,7 +45,6 @@ def collect(folders: PipelineFolders, runs: Iterable[NodeRun]) -> Results:
     pushed = outputs.get("Pusher", {}).get("pushed_model")
     if pushed and pushed.get_int_custom_property("pushed") == 1:
         results.pushed = pushed.get_string_custom_property("pushed_destination")
-    return results
 
 
 def _outputs(folders: PipelineFolders, runs: list[NodeRun]) -> dict[str, dict[str, Artifact]]:
@@ -117,7 +69,7 @@ def _outputs(folders: PipelineFolders, runs: list[NodeRun]) -> dict[str, dict[st
     return outputs
 
 
-def _read_examples(results: Results, examples: Artifact) -> None:
+def _read_examples(results: Summary, examples: Artifact) -> None:
     name, version = examples.get_string_custom_property("dataset"), examples.get_string_custom_property("version")
     results.dataset = f"{name} {version}".strip()
     results.label_names = label_names(examples)
@@ -125,7 +77,7 @@ def _read_examples(results: Results, examples: Artifact) -> None:
         results.examples[split] = examples.get_int_custom_property(f"num_examples_{split}")
 
 
-def _read_evaluation(results: Results, uri: str) -> None:
+def _read_evaluation(results: Summary, uri: str) -> None:
     import tensorflow_model_analysis as tfma
 
     for key, metrics in tfma.load_eval_result(uri).slicing_metrics:

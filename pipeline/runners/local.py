@@ -14,8 +14,7 @@ import datetime
 import os
 import sys
 import time
-from dataclasses import dataclass
-from typing import Optional, Protocol
+from typing import Optional
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.compiler import constants
@@ -34,33 +33,7 @@ from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-
-
-@dataclass(frozen=True)
-class NodeRun:
-    """What became of one component.
-
-    Args:
-        node: Its id.
-        state: `ran`, `cached`, `resolved` (a resolver only looks things up) or `failed`.
-        seconds: Wall time.
-        execution_id: In ML Metadata; None if it failed.
-    """
-
-    node: str
-    state: str
-    seconds: float
-    execution_id: Optional[int]
-
-
-class Listener(Protocol):
-    """Hears how a run goes on."""
-
-    def node_started(self, node: str, index: int, total: int) -> None:
-        """A component starts; the first has the index 1."""
-
-    def node_ended(self, run: NodeRun) -> None:
-        """A component has ended."""
+from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
 
 
 class LocalRunner(LocalDagRunner):
@@ -89,6 +62,7 @@ class LocalRunner(LocalDagRunner):
         deployment = runner_utils.extract_local_deployment_config(pipeline)
         config = deployment.metadata_connection_config
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
+        self._listener.run_started([node.pipeline_node.node_info.id for node in pipeline.nodes])
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
             self._listener.node_started(name, index, len(pipeline.nodes))

@@ -76,6 +76,9 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, 
     said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
     assert "train-images-idx3-ubyte" in said
     assert not (workdir.path / "bad" / "artifacts").exists()
+    left = workdir.summary("bad")
+    assert (left["state"], left["exit_code"], left["components"]) == ("failed", 3, [])
+    assert left["error"]["type"] == "DamagedDataError"
 
 
 def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, declare, tmp_path):
@@ -89,6 +92,14 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert "task chief-0 failed: ValueError" in said
     assert "Negative dimension size" in said
     assert "chief-0.attempt-1.log" in said
+    left = ingested.summary("bad")
+    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 5, "TaskFailedError")
+    assert "Negative dimension size" in left["error"]["what"]
+    assert "chief-0.attempt-1.log" in left["error"]["todo"]
+    states = ingested.states("bad")
+    assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("ran", "failed", "not reached")
+    assert left["examples"] == {"train": 1438, "eval": 359}
+    assert left["model_run"] is left["blessed"] is None
 
 
 def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):

@@ -43,6 +43,12 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, numbe
     assert task
     gone, alive = psutil.wait_procs(task, timeout=10)
     assert len(gone) == len(task), alive
+    if number != signal.SIGKILL:
+        left = workdir.summary("digits")
+        assert (left["state"], left["exit_code"]) == ("interrupted", code)
+        states = workdir.states("digits")
+        assert (states["Trainer"], states["Pusher"]) == ("failed", "not reached")
+        assert left["seconds"] > sum(each["seconds"] for each in left["components"])
 
     # Fewer steps than are done would be another training; so the same number. Whoever reads may leave meanwhile.
     assert workdir.run_unread("digits", *STEPS) == ""

@@ -14,15 +14,6 @@ from tfx_estimator.pipeline.log import get_logger
 pytestmark = pytest.mark.unit
 
 
-def test_labels_are_named_and_in_order():
-    from tfx_estimator.pipeline.run.console import _by_slice
-
-    values = {"10": (0.5, 1), "9": (1.0, 2), "0": (0.25, 3)}
-    names = tuple(f"class{index}" for index in range(11))
-    assert _by_slice("label", values, names) == "class0 0.250, class9 1.000, class10 0.500"
-    assert _by_slice("size", {"small": (0.5, 1), "2": (0.75, 1)}, ()) == "2 0.750, small 0.500"
-
-
 def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_path):
     code = (
         "import os, sys\n"
@@ -44,7 +35,7 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
     code = (
         "import sys\n"
         "from rich.console import Console\n"
-        "from tfx_estimator.pipeline.run.console import View\n"
+        "from tfx_estimator.pipeline.run.view import View\n"
         "from tfx_estimator.pipeline.run.terminal import quiet\n"
         "with quiet(sys.argv[1]) as terminal:\n"
         "    view = View(Console(file=terminal, width=200))\n"
@@ -87,12 +78,12 @@ def test_a_terminal_that_cannot_be_written_does_not_hide_the_error(tmp_path):
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 
-    from tfx_estimator.pipeline.run import console
-    from tfx_estimator.pipeline.runners.local import NodeRun
+    from tfx_estimator.pipeline.run import view as module
+    from tfx_estimator.pipeline.runners.listener import NodeRun
 
-    monkeypatch.setattr(console, "_PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_PROGRESS_SECONDS", 0.0)
     with (tmp_path / "out").open("w+") as file:
-        view = console.View(Console(file=file, width=200))
+        view = module.View(Console(file=file, width=200))
         try:
             view.node_started("Trainer", 6, 9)
             get_logger("trainer").info("step 5/10, loss 0.5000")

@@ -1,0 +1,144 @@
+"""What a run came to, however it ended: `summary.json`; imports no TFX."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+FILE = "summary.json"
+SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
+_SIGINT = 130
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that was shown.
+
+    Args:
+        component: Of which component; empty before the first.
+        text: What it said.
+    """
+
+    component: str
+    text: str
+
+
+@dataclass
+class Summary:
+    """What a run came to.
+
+    Args:
+        name: Of the pipeline.
+        source: Of the declaration: a preset's name, or a file.
+        state: `succeeded`, `failed` or `interrupted`.
+        exit_code: Of the command.
+        error: Its `type`, and `what`, `expected` and `todo`, as they were shown; None without one.
+        started: When, as of ISO 8601, with the offset from UTC.
+        seconds: Elapsed time.
+        components: How each component went, in their order; empty if the run ended before there was a pipeline.
+        warnings: What was shown.
+        notes: On the declaration.
+        examples: Number of examples, by split.
+        dataset: Name and version.
+        accuracy: Of the Evaluator, overall.
+        loss: Mean cross-entropy, overall.
+        evaluated: Number of examples that the Evaluator read.
+        slices: Accuracy and number of examples by feature and value.
+        label_names: The classes, in the order of their labels.
+        blessed: None without an evaluation.
+        reasons: Why not blessed.
+        pushed: Folder of the pushed model, if one was.
+        model_run: Checkpoints, TensorBoard events and logs of the training.
+        training: Facts of the training: steps, seconds, rate.
+        restarts: What went wrong with a task, and what it cost; a line each.
+    """
+
+    name: str
+    source: str
+    state: str = SUCCEEDED
+    exit_code: int = 0
+    error: Optional[dict[str, str]] = None
+    started: str = ""
+    seconds: float = 0.0
+    components: Sequence[NodeRun] = ()
+    warnings: list[Warned] = field(default_factory=list)
+    notes: Sequence[str] = ()
+    examples: dict[str, int] = field(default_factory=dict)
+    dataset: str = ""
+    accuracy: Optional[float] = None
+    loss: Optional[float] = None
+    evaluated: int = 0
+    slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    label_names: tuple[str, ...] = ()
+    blessed: Optional[bool] = None
+    reasons: list[str] = field(default_factory=list)
+    pushed: Optional[str] = None
+    model_run: Optional[str] = None
+    training: dict[str, float] = field(default_factory=dict)
+    restarts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._begun = time.monotonic()
+
+    def heard(self, components: Sequence[NodeRun], warnings: Sequence[Warned]) -> None:
+        """Takes note of how the components went, and of what was shown meanwhile."""
+        self.components, self.warnings = list(components), list(warnings)
+
+    def end(self, error: Optional[BaseException] = None) -> None:
+        """Takes note of the end.
+
+        Args:
+            error: What ended the run; None if it succeeded.
+        """
+        self.seconds = round(time.monotonic() - self._begun, 3)
+        if error is None:
+            return
+        self.exit_code = _exit_code(error)
+        stopped = isinstance(error, (KeyboardInterrupt, StoppedError)) or self.exit_code > 128
+        self.state = INTERRUPTED if stopped else FAILED
+        told = error if isinstance(error, TfxEstimatorError) else TfxEstimatorError(str(error) or "ended by a signal")
+        self.error = {
+            "type": type(error).__name__,
+            "what": told.what,
+            "expected": told.expected,
+            "todo": told.todo,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold: what is not a number is null."""
+        return _finite(asdict(self))
+
+    def write(self, path: str) -> None:
+        """Writes it as JSON, whole or not at all.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_json(path, self.to_dict(), indent=2, allow_nan=False)
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, TfxEstimatorError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return _SIGINT
+    if isinstance(error, SystemExit) and isinstance(error.code, (int, type(None))):
+        return error.code or 0
+    return 1
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,37 @@
+"""What a runner tells of a run; imports no TFX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional, Protocol
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """What became of one component.
+
+    Args:
+        node: Its id.
+        state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed` or `not reached`.
+        seconds: Wall time.
+        execution_id: In ML Metadata; None if it failed, or was not reached.
+    """
+
+    node: str
+    state: str
+    seconds: float
+    execution_id: Optional[int]
+
+
+class Listener(Protocol):
+    """Hears how a run goes on."""
+
+    def run_started(self, nodes: Sequence[str]) -> None:
+        """The pipeline starts; its components, in the order in which they run."""
+
+    def node_started(self, node: str, index: int, total: int) -> None:
+        """A component starts; the first has the index 1."""
+
+    def node_ended(self, run: NodeRun) -> None:
+        """A component has ended."""
