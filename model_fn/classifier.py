@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 IMAGE = "image"
 # Names of the outputs; the Evaluator reads PROBABILITIES.
+CLASSES = "classes"
 CLASS_IDS = "class_ids"
 LOGITS = "logits"
 PROBABILITIES = "probabilities"
@@ -30,7 +31,8 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
         [batch, height, width, channels]; `labels` is int64 [batch]; `params` holds `num_classes`, `train_steps`,
-        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict).
+        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict); and `label_names`,
+        where the classes' names are to be served.
     """
 
     def model_fn(
@@ -43,7 +45,7 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         with dropout_keys(features[IMAGE], params["seed"]):
             logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
         if mode == tf.estimator.ModeKeys.PREDICT:
-            return _predict(logits)
+            return _predict(logits, params.get("label_names", ()))
         per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         if training:
             return _train(model, features[IMAGE], per_example, logits, labels, params)
@@ -52,12 +54,11 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     return model_fn
 
 
-def _predict(logits: tf.Tensor) -> tf.estimator.EstimatorSpec:
-    predictions = {
-        LOGITS: logits,
-        PROBABILITIES: tf.nn.softmax(logits),
-        CLASS_IDS: tf.argmax(logits, axis=-1),
-    }
+def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
+    class_ids = tf.argmax(logits, axis=-1)
+    predictions = {LOGITS: logits, PROBABILITIES: tf.nn.softmax(logits), CLASS_IDS: class_ids}
+    if label_names:
+        predictions[CLASSES] = tf.gather(tf.constant(label_names), class_ids)
     return tf.estimator.EstimatorSpec(
         tf.estimator.ModeKeys.PREDICT,
         predictions=predictions,

@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
 _SCORES = "probabilities"
-_OUTPUTS = (_SCORES, "logits", "class_ids")
+_OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
 
 def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:

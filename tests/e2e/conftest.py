@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,10 @@ def workdir(tmp_path: Path) -> Workdir:
 
 
 @pytest.fixture
-def served_accuracy() -> Callable[[str, Path], float]:
-    """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature."""
+def served_accuracy() -> Callable[..., float]:
+    """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature; it names the classes."""
 
-    def measure(pushed: str, examples: Path) -> float:
+    def measure(pushed: str, examples: Path, label_names: Sequence[str]) -> float:
         script = Path(__file__).with_name("serve_images.py")
         done = subprocess.run(
             [sys.executable, str(script), pushed, str(examples)],
@@ -148,6 +148,8 @@ def served_accuracy() -> Callable[[str, Path], float]:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
             check=True,
         )
-        return float(done.stdout.split()[-1])
+        served = json.loads(done.stdout.splitlines()[-1])
+        assert served["names"] == {number: [label_names[int(number)]] for number in served["names"]}
+        return served["accuracy"]
 
     return measure

@@ -21,7 +21,8 @@ def test_the_digits_preset_trains_a_blessed_and_pushed_model(digits_run, served_
     assert results["examples"] == {"train": 1438, "eval": 359}
     assert {run["state"] for run in results["components"]} == {"ran", "resolved"}
     assert digits_run.versions == [results["pushed"]]
-    assert served_accuracy(results["pushed"], digits_run.examples) == pytest.approx(results["accuracy"], abs=1e-6)
+    served = served_accuracy(results["pushed"], digits_run.examples, results["label_names"])
+    assert served == pytest.approx(results["accuracy"], abs=1e-6)
     for text in ("TfdsExampleGen", f"{results['accuracy']:.4f} on 359 examples", results["pushed"], "tensorboard"):
         assert text in said
     assert len(results["slices"]["label"]) == 10
@@ -39,7 +40,8 @@ def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_
     assert results["evaluated"] == 10_000
     assert results["accuracy"] >= 0.98
     assert results["blessed"] is True
-    assert served_accuracy(results["pushed"], run.examples) == pytest.approx(results["accuracy"], abs=1e-6)
+    served = served_accuracy(results["pushed"], run.examples, results["label_names"])
+    assert served == pytest.approx(results["accuracy"], abs=1e-6)
 
 
 @pytest.mark.long  # two epochs of the whole data set

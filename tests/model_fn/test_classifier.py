@@ -115,13 +115,15 @@ def test_the_seed_decides_the_initial_weights(tmp_path):
 def test_predictions_are_probabilities_of_the_logits(tmp_path):
     import tensorflow as tf
 
-    model = estimator(linear, tmp_path)
+    names = ["sandal", "T-shirt", "\u0161aty"]
+    model = estimator(linear, tmp_path, label_names=names)
     model.train(input_fn, steps=5)
     once = lambda: tf.data.Dataset.from_tensors({"image": IMAGES})  # noqa: E731
     rows = list(model.predict(once))
     probabilities = np.stack([row["probabilities"] for row in rows])
     np.testing.assert_allclose(probabilities.sum(1), 1.0, atol=1e-6)
     assert [row["class_ids"] for row in rows] == probabilities.argmax(1).tolist()
+    assert [row["classes"].decode() for row in rows] == [names[number] for number in probabilities.argmax(1)]
 
 
 @pytest.mark.parametrize(

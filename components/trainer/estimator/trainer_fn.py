@@ -48,6 +48,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     model_fn = _model_fn(section.model or "", section.params, transform_output.transformed_feature_spec())
     params = {
         "num_classes": len(settings.label_names),
+        "label_names": list(settings.label_names),
         "image_shape": settings.image_shape,
         "train_steps": section.train_steps,
         "global_batch_size": section.global_batch_size,

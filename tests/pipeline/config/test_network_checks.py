@@ -58,7 +58,7 @@ def test_a_network_function_passes_with_probabilities_alone(declare, refuse, mod
     }.items():
         message = refuse(declare(module, f"evaluator: {{prediction_key: {key}}}\n"))
         assert f"mine.yaml:8  evaluator.prediction_key: {key}" in message
-        assert f"{reason}: a network function's model puts out probabilities, logits, class_ids" in message
+        assert f"{reason}: a network function's model puts out probabilities, logits, class_ids, classes" in message
         assert "remove it, or write probabilities" in message
         assert "1 problem\n" in message
 
