@@ -27,19 +27,20 @@ class Workdir:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def run(self, *args: str, code: int = 0, seconds: float = 280) -> str:
+    def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT) -> str:
         """Runs `tfx-estimator run` in this folder.
 
         Args:
             *args: After the verb.
             code: The expected exit code.
             seconds: Time limit.
+            cwd: The current folder.
 
         Returns:
             What it printed.
         """
         command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
         said = done.stdout + done.stderr
         assert done.returncode == code, said
         assert "Traceback" not in said

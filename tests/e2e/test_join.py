@@ -10,53 +10,48 @@ from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.e2e.conftest import Workdir
+from tests.examples import commands, copy_example
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-SETTINGS = ["trainer.train_steps=100", "trainer.distribution.train={strategy: multi_worker_mirrored}"]
+
+def _environment(**variables: str) -> dict[str, str]:
+    """With `tfx-estimator` on the path."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **variables}
 
 
-def _start(workdir: Path, index: int, environment: dict[str, str], *settings: str) -> subprocess.Popen:
-    overrides = [part for each in (*SETTINGS, *settings) for part in ("--set", each)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", str(workdir), *overrides],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(tmp_path):
+    folder = copy_example("joined-cluster", tmp_path)
+    (command,) = commands()["joined-cluster"]
+    ports = " ".join(map(str, free_ports(2)))
+    run = subprocess.Popen(
+        command, cwd=folder, env=_environment(PORTS=ports), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-
-
-def test_the_chief_runs_the_pipeline_and_the_others_train_with_it(workdir):
-    addresses = [f"localhost:{port}" for port in free_ports(2)]
-    runs = []
-    for index in range(2):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        runs.append(_start(workdir.path, index, {"TF_CONFIG": json.dumps(task)}))
     try:
-        said = [run.communicate(timeout=200)[0] for run in runs]
+        said, _ = run.communicate(timeout=200)
     finally:
-        for run in runs:
-            run.kill()
-            run.wait()
-    assert [run.returncode for run in runs] == [0, 0], said
-    assert "worker-0 has done its part: steps 0 to 100" in said[1]
-    results = workdir.summary("digits")
+        run.terminate()
+        run.wait()
+    assert run.returncode == 0, said
+    assert "worker-0 has done its part: steps 0 to 100" in said
+    results = Workdir(folder / "runs").summary("joined-cluster")
     assert results["training"]["last_step"] == 100
     assert results["accuracy"] > 0.9
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
-    logs = next((workdir.path / "digits" / "artifacts" / "Trainer" / "model_run").glob("*/logs"))
+    logs = next((folder / "runs" / "joined-cluster" / "artifacts" / "Trainer" / "model_run").glob("*/logs"))
     tasks = {path.name.split(".")[0] for path in logs.glob("*.log")}
     assert tasks == {"chief-0", "worker-0", "exporter-0"}
 
 
-def test_without_a_chief_a_task_ends_with_an_error(workdir):
+def test_without_a_chief_a_task_ends_with_an_error(tmp_path):
     task = {"cluster": {"worker": ["localhost:1", "localhost:2"]}, "task": {"type": "worker", "index": 1}}
-    run = _start(workdir.path, 1, {"TF_CONFIG": json.dumps(task)}, "trainer.start_timeout=1")
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 6, said
+    folder = copy_example("joined-cluster", tmp_path)
+    command = ["tfx-estimator", "run", "joined-cluster.yaml", "--set", "trainer.start_timeout=1"]
+    environment = _environment(TF_CONFIG=json.dumps(task))
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 6, run.stdout
+    said = run.stdout + run.stderr
     assert "the chief of this cluster did not come" in said
     assert "Traceback" not in said

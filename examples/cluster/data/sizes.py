@@ -1,0 +1,2 @@
+SCALE = 255.0
+HIDDEN = 32

@@ -1,0 +1,1 @@
+LAYER = "of_my_own"

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Does on this machine what a scheduler does: starts the same command in each task, and tells each its place.
+#   PORTS="31200 31201 31202" bash start_tasks.sh tfx-estimator run joined-cluster.yaml
+set -euo pipefail
+read -ra ports <<<"${PORTS:-31200 31201}"
+addresses=$(printf ', "localhost:%d"' "${ports[@]}")
+tasks=()
+for index in "${!ports[@]}"; do
+  TF_CONFIG="{\"cluster\": {\"worker\": [${addresses#, }]}, \"task\": {\"type\": \"worker\", \"index\": $index}}" "$@" &
+  tasks+=($!)
+done
+trap 'kill "${tasks[@]}" 2>/dev/null || true' INT TERM
+code=0
+for task in "${tasks[@]}"; do wait "$task" || code=$?; done
+exit "$code"

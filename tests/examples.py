@@ -1,0 +1,35 @@
+"""The folders of `examples/`, copied as a user copies them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from tests.root import ROOT
+
+EXAMPLES = ROOT / "examples"
+_SECTION = re.compile(
+    r"^## \[(?P<name>[\w-]+)\]\((?P=name)/\).*?\n```sh\n(?P<commands>.*?)```", re.MULTILINE | re.DOTALL
+)
+
+
+def commands() -> dict[str, list[list[str]]]:
+    """The commands of each example, as the README of the examples has them."""
+    text = (EXAMPLES / "README.md").read_text()
+    return {
+        found["name"]: [line.split() for line in found["commands"].splitlines()] for found in _SECTION.finditer(text)
+    }
+
+
+def copy_example(name: str, folder: Path) -> Path:
+    """Copies an example without what an earlier run left in it."""
+    ignored = shutil.ignore_patterns("runs", "prepared", "images", "__pycache__")
+    return shutil.copytree(EXAMPLES / name, folder / name, ignore=ignored)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Replaces a text that is in a file."""
+    text = file.read_text()
+    assert old in text, f"{file} has no {old!r}"
+    file.write_text(text.replace(old, new))

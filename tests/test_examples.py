@@ -1,0 +1,24 @@
+"""Each example is in the README of the examples, and is a declaration without a problem."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.examples import EXAMPLES, commands, copy_example
+from tfx_estimator.__main__ import main
+
+pytestmark = pytest.mark.unit
+
+DECLARATIONS = sorted(path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*/*.yaml"))
+
+
+def test_the_readme_has_them_all():
+    assert sorted(commands()) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("path", DECLARATIONS, ids=str)
+def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(copy_example(path.parts[0], tmp_path))
+    assert main(["validate", path.name]) == 0
+    assert capsys.readouterr().out.startswith("ok: ")
+    assert any(path.name in command for command in commands()[path.parts[0]])
