@@ -11,6 +11,9 @@ from tfx.types import component_spec, standard_artifacts
 from tfx_estimator.components.tfds_example_gen import executor, parameters
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.log import get_logger
+
+_log = get_logger("data")
 
 
 class TfdsExampleGenSpec(component_spec.ComponentSpec):
@@ -55,6 +58,8 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
             source = open_source(data)
             if source.is_prepared:
                 source.resolve_disjoint(data.splits.train, data.splits.eval)
+            for note in source.notes():
+                _log.warning(note)
             fingerprint = source.fingerprint([data.splits.train, data.splits.eval])
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),

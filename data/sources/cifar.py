@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, damaged
+from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.config.data import DataSection
 
@@ -67,7 +68,8 @@ class CifarBinarySource(FileSource):
         names_file = folder / self._kind.names_file
         names = [str(label) for label in range(self._kind.num_classes)]
         if names_file.exists():
-            names = [line.strip() for line in names_file.read_text().split("\n") if line.strip()]
+            with reading(names_file):
+                names = [line.strip() for line in names_file.read_text().split("\n") if line.strip()]
             if len(names) != self._kind.num_classes:
                 raise damaged(names_file, f"it names {len(names)} classes", f"{self._kind.num_classes}")
         info = SourceInfo(
@@ -90,7 +92,7 @@ class CifarBinarySource(FileSource):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See FileSource."""
         record = self._record
-        with file.path.open("rb") as stream:
+        with reading(file.path), file.path.open("rb") as stream:
             stream.seek(start * record)
             for first in range(start, stop, size):
                 count = min(size, stop - first)
@@ -108,7 +110,8 @@ class CifarBinarySource(FileSource):
         return self._kind.label_bytes + _PIXELS
 
     def _count(self, path: Any) -> int:
-        length = path.stat().length
+        with reading(path), path.open("rb"):
+            length = path.stat().length
         if length % self._record or not length:
             raise damaged(
                 path, f"it is {length:,} bytes long", f"a multiple of {self._record:,}, one {self._kind.name} image"

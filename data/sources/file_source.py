@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.data.sources.damage import damaged
 from tfx_estimator.data.sources.fingerprint import of_files
 from tfx_estimator.data.sources.resize import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError
 
 # Examples read at once.
 _BATCH = 256
@@ -118,10 +118,3 @@ class FileSource(ImageSource):
 
     def check(self, file: ExampleFile) -> None:
         """Raises DamagedDataError where a file's contents are not what its length and header promise."""
-
-
-def damaged(
-    path: Any, what: str, expected: str, todo: str = "fetch the file again, or remove it from the folder"
-) -> DamagedDataError:
-    """Returns the error for a file that is not what it should be."""
-    return DamagedDataError(f"damaged file {path}: {what}", expected=expected, todo=todo)

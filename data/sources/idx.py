@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, damaged
+from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError
@@ -61,7 +62,8 @@ class IdxSource(FileSource):
         height, width, channels = next(iter(shapes.values()))
         names = folder / _NAMES_FILE
         if names.exists():
-            label_names = [line.strip() for line in names.read_text().split("\n") if line.strip()]
+            with reading(names):
+                label_names = [line.strip() for line in names.read_text().split("\n") if line.strip()]
         else:
             label_names = [str(label) for label in range(_count_classes(files))]
         info = SourceInfo(
@@ -188,14 +190,15 @@ def _values(path: Any, start: int, stop: int, size: int) -> Iterator[np.ndarray]
 @contextlib.contextmanager
 def _reading(path: Any) -> Iterator[BinaryIO]:
     try:
-        with path.open("rb") as file:
+        # Outside: a BadGzipFile is an OSError too.
+        with reading(path):
+            file = path.open("rb")
+        with file:
             if path.suffix == ".gz":
                 with gzip.open(file) as stream:
                     yield stream  # type: ignore[misc]
             else:
                 yield file
-    except FileNotFoundError:
-        raise damaged(path, "it is missing", "the file that was there before") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise damaged(path, f"it cannot be unpacked: {error}", "a whole gzip file") from None
 

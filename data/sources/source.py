@@ -81,6 +81,10 @@ class ImageSource(abc.ABC):
     def prepare(self) -> None:
         """Makes the examples readable: downloads and converts where that is needed."""
 
+    def notes(self) -> tuple[str, ...]:
+        """Returns what the user should know of the examples as they are now, and need not change at once."""
+        return ()
+
     @abc.abstractmethod
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """Returns the number of examples in each file of each split."""

@@ -7,16 +7,18 @@ import difflib
 import importlib
 from typing import Any, Optional
 
+from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataNotFoundError
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundBuilder:
-    """A TFDS builder, and the class that makes its data where that class is known."""
+    """A TFDS builder, the class that makes its data where that is known, and that class if the user named it."""
 
     builder: Any
     cls: Optional[type] = None
+    own: Optional[type] = None
 
 
 def find_by_name(section: DataSection) -> FoundBuilder:
@@ -76,9 +78,10 @@ def find_by_class(section: DataSection) -> FoundBuilder:
             expected="a subclass of tfds.core.GeneratorBasedBuilder",
             todo="see https://www.tensorflow.org/datasets/add_dataset",
         )
-    found = _find(section, cls.name, None, section.version, cls)
+    # Raised in the class, it means that what lies there prepared is another data set.
+    found = _find(section, cls.name, None, section.version or _class_version(cls), cls)
     assert found is not None  # the class is known
-    return found
+    return dataclasses.replace(found, own=cls)
 
 
 def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
@@ -94,10 +97,8 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     Raises:
         DataNotFoundError: it holds several data sets, or not that version.
     """
-    import tensorflow_datasets as tfds
-
     if is_prepared(folder):
-        builder = tfds.builder_from_directory(folder)
+        builder = open_prepared(folder)
         if _newest([builder.version], section.version) is None:
             raise _no_version(section, str(folder), [builder.version])
         return FoundBuilder(builder)
@@ -117,14 +118,13 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     version = _newest(versions, section.version)
     if version is None:
         raise _no_version(section, str(parents[0]), versions)
-    return FoundBuilder(tfds.builder_from_directory(parents[0] / str(version)))
+    return FoundBuilder(open_prepared(parents[0] / str(version)))
 
 
 def _find(
     section: DataSection, name: str, config: Optional[str], wanted: Optional[str], cls: Any
 ) -> Optional[FoundBuilder]:
     """Prefers what is prepared, in its newest version, to what would have to be prepared."""
-    import tensorflow_datasets as tfds
     from etils import epath
     from tensorflow_datasets.core.utils import file_utils
 
@@ -138,7 +138,7 @@ def _find(
             versions.setdefault(version, parent / str(version))
     prepared = _newest(list(versions), wanted)
     if prepared is not None:
-        return FoundBuilder(tfds.builder_from_directory(versions[prepared]), cls)
+        return FoundBuilder(open_prepared(versions[prepared]), cls)
     if cls is None:
         if versions:
             raise _no_version(section, name, list(versions))
@@ -150,9 +150,11 @@ def _find(
     return FoundBuilder(builder, cls)
 
 
-def is_prepared(folder: Any) -> bool:
-    """Returns whether a version's folder (`epath.Path`) holds a whole prepared data set; without TFDS's warnings."""
-    return (folder / "features.json").exists() and (folder / "dataset_info.json").exists()
+def _class_version(cls: Any) -> Optional[str]:
+    """The version that TFDS would prepare; None where only an instance tells."""
+    config = cls.default_builder_config if cls.BUILDER_CONFIGS else None
+    version = (config.version if config else None) or cls.VERSION
+    return str(version) if version else None
 
 
 def _prepared_versions(folder: Any) -> list[Any]:

@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import IO, Any
 
-from tfx_estimator.data.sources.tfds_lookup import is_prepared
+from tfx_estimator.data.sources.tfds_prepared import is_prepared
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.data.sources import builder_source
 from tfx_estimator.data.sources.fingerprint import of_files
 from tfx_estimator.data.sources.resize import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_features import describe, image_and_label
-from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared
+from tfx_estimator.data.sources.tfds_lookup import FoundBuilder
+from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
+from tfx_estimator.data.sources.tfds_prepared import prepared_damage as _damaged
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, DataNotFoundError
+from tfx_estimator.pipeline.errors import DataNotFoundError
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20
@@ -61,11 +64,17 @@ class TfdsSource(ImageSource):
         from tfx_estimator.data.sources.tfds_prepare import prepare_builder
 
         prepare_builder(self._builder, self.section)
+        if self._found.own:
+            builder_source.remember(self._found.own, self._builder.data_path)
         # Features such as class names may have become known; the prepared files are what counts.
-        import tensorflow_datasets as tfds
-
-        self._builder = tfds.builder_from_directory(self._builder.data_dir)
+        self._builder = open_prepared(self._builder.data_path)
         self.__dict__.pop("info", None)
+
+    def notes(self) -> tuple[str, ...]:
+        """See ImageSource."""
+        if not self._found.own or not self.is_prepared:
+            return ()
+        return builder_source.notes(self._found.own, self._builder.data_path)
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -81,7 +90,7 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         split = self._builder.info.splits[f"{examples.split}[{examples.start}:{examples.stop}]"]
         for file in split.file_instructions:
-            yield from self._read_file(os.fspath(file.filename), file.skip, file.take)
+            yield from self._read_file(os.fspath(file.filename), file.skip, file.take, file.examples_in_shard)
 
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes name, version, split expressions and size of images, and the prepared files of the splits in use.
@@ -107,29 +116,30 @@ class TfdsSource(ImageSource):
 
         used = {part.split for expression in expressions for part in self.resolve(expression)}
         paths = [epath.Path(path) for split in used for path in self._builder.info.splits[split].filepaths]
-        for path in paths:
-            if not path.exists():
-                raise _damaged(path, "it is missing")
         return of_files(paths, facts)
 
-    def _read_file(self, path: str, skip: int, take: int) -> Iterator[tuple[np.ndarray, int]]:
+    def _read_file(self, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
         import tensorflow as tf
         from tensorflow_datasets.core import file_adapters
 
         records = file_adapters.ADAPTER_FOR_FORMAT[self._builder.info.file_format].make_tf_data(path)
         batch = max(1, min(_MAX_BATCH, _BATCH_BYTES // self.info.image_bytes))
-        dataset = records.skip(skip).take(take).batch(batch).map(self._decode).prefetch(2)
+        # One more, where there should be none.
+        tried = take + 1 if skip + take == total else take
+        dataset = records.skip(skip).take(tried).batch(batch).map(self._decode).prefetch(2)
         count, num_classes = 0, self.info.num_classes
         try:
             for images, labels in dataset.as_numpy_iterator():
                 for image, label in zip(images, labels.tolist()):
+                    if count == take:
+                        raise _damaged(path, f"it goes on after its {total} examples")
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
                     count += 1
         except tf.errors.NotFoundError:
             raise _damaged(path, "it is missing") from None
-        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+        except tf.errors.OpError as error:
             where = f"examples {skip + count} to {skip + min(count + batch, take) - 1}"
             raise _damaged(path, f"{where} cannot be read: {error.message.splitlines()[0][:200]}") from None
         if count != take:
@@ -161,11 +171,3 @@ class TfdsSource(ImageSource):
             return tf.map_fn(decode_one, parsed[image_key], fn_output_signature=spec), parsed[label_key]
 
         return decode
-
-
-def _damaged(path: Any, what: str) -> DamagedDataError:
-    return DamagedDataError(
-        f"damaged file {path}: {what}",
-        expected="the file that TFDS wrote when it prepared the data set",
-        todo="delete the folder of this version and prepare it again",
-    )

@@ -70,13 +70,15 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
         for file in prepared.iterdir():
             data = file.read_bytes().replace(b'"version": "1.0.0"', f'"version": "{version}"'.encode())
             (folder / file.name).write_bytes(data)
-    assert _open(dataset, data_dir=str(data_dir)).info.version == "1.0.10"
-    assert _open(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
-    fingerprints = {
-        _open(dataset, data_dir=str(data_dir), version=version).fingerprint(["train"])
-        for version in ("1.0.0", "1.0.9", "1.0.10")
-    }
+    folder = prepared.parent
+    assert _open(folder).info.version == "1.0.10"
+    assert _open(folder.name, data_dir=str(data_dir)).info.version == "1.0.10"
+    assert _open(folder, version="1.0.9").info.version == "1.0.9"
+    fingerprints = {_open(folder, version=version).fingerprint(["train"]) for version in ("1.0.0", "1.0.9", "1.0.10")}
     assert len(fingerprints) == 3
+    # The class says which version is its own.
+    assert _open(dataset, data_dir=str(data_dir)).info.version == "1.0.0"
+    assert _open(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
 
 
 @pytest.mark.parametrize(

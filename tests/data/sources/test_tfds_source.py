@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -181,3 +187,55 @@ def _rewrite(file, change):
     with tf.io.TFRecordWriter(str(file)) as writer:
         for record in change(records):
             writer.write(record)
+
+
+@pytest.fixture
+def edit(monkeypatch):
+    """Edits the module of a builder class, which is then imported anew."""
+    from tensorflow_datasets.core import registered
+
+    def change(dataset, before, after):
+        name, _, class_name = dataset.partition(":")
+        file = Path(sys.modules[name].__file__)
+        file.write_text(file.read_text().replace(before, after))
+        os.utime(file, (file.stat().st_mtime + 10,) * 2)  # else its bytecode may be taken for up to date
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delitem(registered._DATASET_REGISTRY, class_name.lower())
+        importlib.invalidate_caches()
+
+    return change
+
+
+def _colours(source):
+    return sorted(int(image[0, 0, 0]) for image, _ in source.read(ExampleRange("train", 0, 12)))
+
+
+def test_a_raised_version_is_prepared_and_read(make_builder, data_dir, edit):
+    dataset = make_builder()
+    first = _prepared(dataset, data_dir)
+    assert _colours(first) == list(range(12))
+    edit(dataset, '"1.0.0")', '"1.1.0")')
+    source = _open(dataset, data_dir=str(data_dir))
+    assert (source.info.version, source.is_prepared) == ("1.1.0", False)
+    source.prepare()
+    assert source.fingerprint(["train"]) != first.fingerprint(["train"])
+    assert source.notes() == ()
+    # What is declared counts more than the class.
+    assert _open(dataset, data_dir=str(data_dir), version="1.0.0").info.version == "1.0.0"
+
+
+def test_a_builder_that_was_edited_without_a_raised_version_is_noted(make_builder, data_dir, edit):
+    dataset = make_builder()
+    assert _prepared(dataset, data_dir).notes() == ()
+    edit(dataset, "i, np.uint8)", "100 + i, np.uint8)")
+    source = _prepared(dataset, data_dir)
+    (note,) = source.notes()
+    assert "was edited since its data were prepared" in note
+    assert "raise VERSION" in note
+    (folder,) = data_dir.glob("tiny*/1.0.0")
+    assert str(folder) in note
+    assert _colours(source) == list(range(12))
+    shutil.rmtree(folder)
+    source = _prepared(dataset, data_dir)
+    assert source.notes() == ()
+    assert _colours(source) == list(range(100, 112))

@@ -1,0 +1,37 @@
+"""The error for a file that is not what it should be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tfx_estimator.pipeline.errors import DamagedDataError
+
+_TODO = "fetch the file again, or remove it from the folder"
+
+
+def damaged(path: Any, what: str, expected: str, todo: str = _TODO) -> DamagedDataError:
+    """Returns the error for a file that is not what it should be."""
+    return DamagedDataError(f"damaged file {path}: {what}", expected=expected, todo=todo)
+
+
+@contextlib.contextmanager
+def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
+    """Names a file that cannot be read as it should: missing, a link to nowhere, a folder, or not ours to read.
+
+    Args:
+        path: The file, for messages.
+        todo: What to do next.
+
+    Raises:
+        DamagedDataError: Reading it failed in the context.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise damaged(path, "it is missing", "the file that was there before", todo) from None
+    except UnicodeDecodeError as error:
+        raise damaged(path, f"it is no text: {error.reason} at byte {error.start}", "UTF-8", todo) from None
+    except OSError as error:
+        raise damaged(path, f"it cannot be read: {error.strerror or error}", "a readable file", todo) from None

@@ -1,0 +1,240 @@
+"""Files that are damaged in every way that we know: the file is named, or the examples are what they were."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError
+
+pytestmark = pytest.mark.unit
+
+Damage = Callable[[Path], None]
+
+
+def _read(dataset: Path, **changes) -> tuple:
+    """All that a pipeline takes from a data set, in the order in which it does."""
+    source = open_source(DataSection(dataset=str(dataset), **changes))
+    source.prepare()
+    info = source.info
+    ranges = source.resolve_disjoint(source.section.splits.train, source.section.splits.eval)
+    source.fingerprint(["train", "test"])
+    examples = [(image.tobytes(), label) for parts in ranges for part in parts for image, label in source.read(part)]
+    return info.label_names, info.image_shape, examples
+
+
+def _cut(share: float) -> Damage:
+    return lambda path: path.write_bytes(path.read_bytes()[: int(len(path.read_bytes()) * share)])
+
+
+def _flip(place: float, bit: int = 4) -> Damage:
+    def flip(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[int(place) if place >= 1 else int(len(data) * place)] ^= 1 << bit
+        path.write_bytes(data)
+
+    return flip
+
+
+def _append(data: bytes) -> Damage:
+    return lambda path: path.write_bytes(path.read_bytes() + data)
+
+
+def _write(data: bytes) -> Damage:
+    return lambda path: path.write_bytes(data)
+
+
+def _replace(old: bytes, new: bytes) -> Damage:
+    def replace(path: Path) -> None:
+        assert old in path.read_bytes()
+        path.write_bytes(path.read_bytes().replace(old, new))
+
+    return replace
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def _unreadable(path: Path) -> None:
+    path.chmod(0)
+
+
+# What may happen to any file.
+_ANY: dict[str, Damage] = {
+    "empty": _write(b""),
+    "cut in its first bytes": lambda path: path.write_bytes(path.read_bytes()[:3]),
+    "cut in the middle": _cut(0.5),
+    "cut at the end": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "missing": Path.unlink,
+    "a folder": _folder,
+    "a link to nowhere": _link,
+    "unreadable": _unreadable,
+}
+
+
+def _records(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
+    def damage(path: Path) -> None:
+        import tensorflow as tf
+
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for record in change(records):
+                writer.write(record)
+
+    return damage
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A data set of each kind, whole."""
+    home = tmp_path_factory.mktemp("whole")
+    random = np.random.default_rng(1)
+    folders = {name: home / name for name in ("idx", "idx_gz", "cifar")}
+    for folder in folders.values():
+        folder.mkdir()
+    for prefix, count in (("train", 40), ("t10k", 20)):
+        images = random.integers(0, 256, (count, 6, 5), np.uint8)
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
+            data = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
+            (folders["idx"] / f"{prefix}-{kind}-ubyte").write_bytes(data)
+            (folders["idx_gz"] / f"{prefix}-{kind}-ubyte.gz").write_bytes(gzip.compress(data))
+    for name in ("data_batch_1", "data_batch_2", "test_batch"):
+        records = random.integers(0, 256, (7, 3073), np.uint8)
+        records[:, 0] %= 10
+        (folders["cifar"] / f"{name}.bin").write_bytes(records.tobytes())
+    (folders["cifar"] / "batches.meta.txt").write_text("\n".join("abcdefghij"))
+    folders["tfds"] = _prepare(home / "tensorflow_datasets")
+    return folders
+
+
+def _prepare(data_dir: Path) -> Path:
+    import tensorflow_datasets as tfds
+
+    class Flat(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """Seventeen flat images."""
+
+        name = "flat"
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(4, 6, 3)),
+                "label": tfds.features.ClassLabel(names=["a", "b", "c"]),
+            }
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples(0, 12), "test": self._generate_examples(12, 17)}
+
+        def _generate_examples(self, start=0, stop=0):
+            for i in range(start, stop):
+                yield i, {"image": np.full((4, 6, 3), i, np.uint8), "label": i % 3}
+
+    Flat(data_dir=data_dir).download_and_prepare()
+    return data_dir / "flat" / "1.0.0"
+
+
+@pytest.fixture(scope="module")
+def undamaged(kinds: dict[str, Path]) -> dict[str, tuple]:
+    """What each data set gives when it is whole."""
+    return {name: _read(folder) for name, folder in kinds.items()}
+
+
+_TFRECORD = "flat-train.tfrecord-00000-of-00001"
+_DAMAGES: list[tuple[str, str, str, Damage]] = [
+    *(
+        (kind, file, name, damage)
+        for kind, file in (
+            ("idx", "train-images-idx3-ubyte"),
+            ("idx", "t10k-labels-idx1-ubyte"),
+            ("idx_gz", "train-images-idx3-ubyte.gz"),
+            ("cifar", "data_batch_2.bin"),
+            ("tfds", "dataset_info.json"),
+            ("tfds", "features.json"),
+            ("tfds", _TFRECORD),
+            ("tfds", "label.labels.txt"),
+        )
+        for name, damage in _ANY.items()
+        # Nothing tells that these are damages: a data set without names, with a batch less, with five black aeroplanes.
+        if (file, name)
+        not in (("label.labels.txt", "missing"), ("data_batch_2.bin", "missing"), ("data_batch_2.bin", "zeros"))
+    ),
+    ("idx", "train-images-idx3-ubyte", "another type", _flip(2)),
+    ("idx", "train-images-idx3-ubyte", "no magic", _flip(0)),
+    ("idx", "train-images-idx3-ubyte", "another number of dimensions", _flip(3, 0)),
+    ("idx", "train-images-idx3-ubyte", "another count", _flip(7, 0)),
+    ("idx", "train-images-idx3-ubyte", "a huge count", _flip(4, 7)),
+    ("idx", "train-images-idx3-ubyte", "another width", _flip(15, 0)),
+    ("idx", "train-images-idx3-ubyte", "one image more", _append(bytes(30))),
+    ("idx", "train-labels-idx1-ubyte", "one label less than images", lambda path: path.write_bytes(
+        struct.pack(">BBBBI", 0, 0, 8, 1, 39) + path.read_bytes()[8:-1])),
+    ("idx", "train-labels-idx1-ubyte", "a label of no class", _flip(12, 6)),
+    *(("idx_gz", "train-images-idx3-ubyte.gz", f"a bit at {at}", _flip(at)) for at in (0, 1, 2, 0.2, 0.5, 0.8)),
+    ("idx_gz", "train-labels-idx1-ubyte.gz", "its checksum", lambda path: _flip(path.stat().st_size - 6)(path)),
+    ("idx_gz", "train-labels-idx1-ubyte.gz", "its length", lambda path: _flip(path.stat().st_size - 2)(path)),
+    ("idx_gz", "train-images-idx3-ubyte.gz", "more after its end", _append(b"\0garbage")),
+    ("cifar", "data_batch_1.bin", "a label of no class", _flip(3073 * 3, 5)),
+    ("cifar", "data_batch_1.bin", "a byte more", _append(b"\0")),
+    ("cifar", "batches.meta.txt", "a name less", _replace(b"j", b"")),
+    ("tfds", "dataset_info.json", "a record less", _replace(b'"12"', b'"11"')),
+    ("tfds", "dataset_info.json", "a record more", _replace(b'"12"', b'"13"')),
+    ("tfds", "dataset_info.json", "a count that is none", _replace(b'"12"', b'"-1"')),
+    ("tfds", "dataset_info.json", "another shard", _replace(b'"12"', b'"6", "6"')),
+    ("tfds", "dataset_info.json", "null", _write(b"null")),
+    ("tfds", "dataset_info.json", "a list", _write(b"[]")),
+    ("tfds", "dataset_info.json", "no splits", _replace(b'"splits"', b'"splits_"')),
+    ("tfds", "dataset_info.json", "no version", _replace(b'"1.0.0"', b'""')),
+    ("tfds", "dataset_info.json", "an unknown format", _replace(b'"tfrecord"', b'"papyrus"')),
+    ("tfds", "features.json", "an empty object", _write(b"{}")),
+    ("tfds", "features.json", "another shape", _replace(b'"4"', b'"5"')),
+    ("tfds", "features.json", "an unknown feature", _replace(b"image_feature.Image", b"image_feature.Inage")),
+    ("tfds", "features.json", "a class less", _replace(b'"3"\n                }', b'"2"\n                }')),
+    ("tfds", "label.labels.txt", "a name twice", _write(b"a\nb\nb\n")),
+    ("tfds", _TFRECORD, "a record less", _records(lambda records: records[:-1])),
+    ("tfds", _TFRECORD, "a record more", _records(lambda records: [*records, records[0]])),
+    *(("tfds", _TFRECORD, f"a bit at {place}", _flip(place)) for place in (0, 9, 0.3, 0.7, 0.99)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "damage"),
+    [pytest.param(kind, file, damage, id=f"{kind}: {file}: {name}") for kind, file, name, damage in _DAMAGES],
+)
+def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp_path, kind, file, damage):
+    folder = tmp_path / kind
+    shutil.copytree(kinds[kind], folder)
+    damage(folder / file)
+    told = ""
+    try:
+        # What nobody may read, root may; what stands after its end, gzip takes no notice of.
+        assert _read(folder) == undamaged[kind]
+    except DamagedDataError as error:
+        told = error.what
+    assert not told or any(f"{folder / each}: " in told for each in (file, *_OTHERS.get(file, ())))
+
+
+# Where two files contradict each other, either may be told of.
+_OTHERS = {
+    "train-images-idx3-ubyte": ("train-labels-idx1-ubyte",),
+    "t10k-labels-idx1-ubyte": ("t10k-images-idx3-ubyte",),
+    "train-images-idx3-ubyte.gz": ("train-labels-idx1-ubyte.gz",),
+    "dataset_info.json": (_TFRECORD, _TFRECORD.replace("00001", "00002")),
+    "features.json": (_TFRECORD, "label.labels.txt"),
+}
