@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 import tensorflow_model_analysis as tfma
-from tfx.components.evaluator.component import Evaluator
 from tfx.components.pusher.component import Pusher
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.transform.component import Transform
@@ -17,6 +16,7 @@ from tfx.proto import pusher_pb2, trainer_pb2
 from tfx.types import Channel, standard_artifacts
 
 from tfx_estimator.components.baseline_resolver import BaselineStrategy
+from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
@@ -167,7 +167,10 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
     ]
     return tfma.EvalConfig(
         model_specs=[
-            tfma.ModelSpec(signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key)
+            # Without a prediction_key, our Evaluator chooses it.
+            tfma.ModelSpec(
+                signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key or ""
+            )
         ],
         metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],

@@ -13,7 +13,8 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.errors import ExportError
 
 _DEFAULT = "serving_default"
-_ALTERNATIVE = f":{_DEFAULT}"
+# An Estimator's head answers serialized examples alone by its default signature, and any other input by `predict`.
+_ALTERNATIVES = (f":{_DEFAULT}", ":predict")
 
 
 def adopt(saved_model: str, target: str) -> None:
@@ -65,9 +66,12 @@ def rename_signatures(saved_model: str) -> None:
         proto.ParseFromString(file.read())
     for meta_graph in proto.meta_graphs:
         signatures = meta_graph.signature_def
-        for name in [name for name in signatures if name.endswith(_ALTERNATIVE)]:
-            signatures[name.removesuffix(_ALTERNATIVE)].CopyFrom(signatures[name])
-            del signatures[name]
+        for suffix in _ALTERNATIVES:
+            for name in [name for name in signatures if name.endswith(suffix)]:
+                plain = name.removesuffix(suffix)
+                if plain not in signatures:
+                    signatures[plain].CopyFrom(signatures[name])
+                    del signatures[name]
     write_whole(path, proto.SerializeToString(deterministic=True))
 
 

@@ -43,6 +43,8 @@ class Declaration(Section):
             found["trainer.save_checkpoints_steps"] = str(self.trainer.checkpoint_steps)
         if self.trainer.eval_steps is None:
             found["trainer.eval_steps"] = "every example once"
+        if self.evaluator.prediction_key is None:
+            found["evaluator.prediction_key"] = "the served output that fits"
         if self.pusher.destination is None:
             found["pusher.destination"] = "`serving` in the work folder"
         return found

@@ -17,8 +17,10 @@ class EvaluatorSection(Section):
         default=0.01,
         description="accuracy may be lower than the latest blessed model's by this much; null does not compare",
     )
-    prediction_key: str = Field(
-        default="probabilities", description="output of the serving signature that holds class scores"
+    prediction_key: Optional[str] = Field(
+        default=None,
+        description="output of the serving signature that holds class scores; null chooses the one that fits: "
+        "probabilities, scores, predictions, logistic, logits, or the only one",
     )
     slices: tuple[Literal["label"], ...] = Field(
         default=("label",), description="features whose values are evaluated apart"

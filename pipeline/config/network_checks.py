@@ -43,7 +43,7 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
             )
         )
     key = declaration.evaluator.prediction_key
-    if key != _SCORES:
+    if key not in (None, _SCORES):
         what = f"`{key}` gives no right accuracy and loss" if key in _OUTPUTS else f"there is no output `{key}`"
         problems.append(
             Problem(
@@ -51,7 +51,7 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
                 f"{what}: a network function's model puts out {', '.join(_OUTPUTS)}",
                 f"{_SCORES}, unless trainer.model is a whole model_fn",
                 f"remove it, or write {_SCORES}",
-                value=key,
+                value=key or "",
                 depends=("trainer.model", "trainer.module_file"),
             )
         )

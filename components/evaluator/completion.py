@@ -1,0 +1,79 @@
+"""Tells TFMA where a model's scores are, and what they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Optional
+
+import tensorflow_model_analysis as tfma
+
+from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.pipeline.errors import UserCodeError
+
+_ACCURACY, _LOSS = "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"
+# Metrics of one score for two classes; they keep the names, by which the results, and an earlier model's, know them.
+_OF_TWO = {_ACCURACY: ("BinaryAccuracy", "sparse_categorical_accuracy")}
+_OF_TWO[_LOSS] = ("BinaryCrossentropy", "sparse_categorical_crossentropy")
+
+
+def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scores]) -> None:
+    """Completes a configuration, in place.
+
+    Args:
+        config: With one model spec.
+        candidate: The scores of the model that is evaluated.
+        baseline: The scores of the one that it is compared with, if there is one.
+
+    Raises:
+        UserCodeError: One of the two has one score for both classes, the other one for each.
+    """
+    spec = config.model_specs[0]
+    spec.prediction_key = candidate.key
+    metrics = [metric for each in config.metrics_specs for metric in each.metrics]
+    for metric in metrics:
+        _tell(metric, candidate)
+    if baseline is None or baseline == candidate:
+        # TFX makes the baseline's spec of the candidate's.
+        return
+    if baseline.of_two != candidate.of_two:
+        raise UserCodeError(
+            f"the model's scores are in `{candidate.key}`, those of the latest blessed model in `{baseline.key}`, and "
+            "one of them has a score for each class, the other one for both: they cannot be compared",
+            expected="scores of one form",
+            todo="set evaluator.prediction_key to an output of the other form, or name another --workdir",
+        )
+    other = config.model_specs.add()
+    other.CopyFrom(spec)
+    spec.name, other.name = tfma.CANDIDATE_KEY, tfma.BASELINE_KEY
+    other.prediction_key, other.is_baseline = baseline.key, True
+    if baseline.from_logits != candidate.from_logits:
+        _only_for_the_candidate(config)
+
+
+def _tell(metric: tfma.MetricConfig, scores: Scores) -> None:
+    """Tells one metric what the scores are."""
+    if metric.class_name not in _OF_TWO:
+        return
+    changes: dict[str, Any] = {}
+    is_loss = metric.class_name == _LOSS
+    if scores.of_two:
+        metric.class_name, changes["name"] = _OF_TWO[metric.class_name]
+    if scores.from_logits and is_loss:
+        changes["from_logits"] = True
+    elif scores.from_logits and scores.of_two:
+        changes["threshold"] = 0.0
+    if changes:
+        metric.config = json.dumps({**changes, **json.loads(metric.config or "{}")})
+
+
+def _only_for_the_candidate(config: tfma.EvalConfig) -> None:
+    """Measures no loss of a baseline whose scores are of another kind: one metric reads both models alike."""
+    for each in list(config.metrics_specs):
+        losses = [metric for metric in each.metrics if metric.class_name in (_LOSS, _OF_TWO[_LOSS][0])]
+        if not losses:
+            continue
+        own = config.metrics_specs.add(model_names=[tfma.CANDIDATE_KEY])
+        for metric in losses:
+            own.metrics.add().CopyFrom(metric)
+            each.metrics.remove(metric)
+        each.model_names.extend([tfma.CANDIDATE_KEY, tfma.BASELINE_KEY])

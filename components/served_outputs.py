@@ -1,0 +1,155 @@
+"""What a SavedModel puts out, and which of it are the scores of the classes; the model is not loaded for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import saved_model_pb2
+from tfx.dsl.io import fileio
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+_KEY = "evaluator.prediction_key"
+# How Estimators, their heads and TensorFlow's examples call scores; the first that is there is meant.
+_NAMES = ("probabilities", "scores", "predictions", "logistic", "logits")
+_FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
+# What computes scores that no softmax or sigmoid has seen.
+_LINEAR = ("BiasAdd", "MatMul")
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a signature.
+
+    Args:
+        name: Its name.
+        dtype: A value of TensorFlow's DataType.
+        shape: Of a batch; None where a dimension is not known, or all of it.
+        operation: The kind of TensorFlow operation that computes it; empty if that is not known.
+    """
+
+    name: str
+    dtype: int
+    shape: Optional[tuple[Optional[int], ...]]
+    operation: str = ""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The output that holds the scores of the classes.
+
+    Args:
+        key: Its name.
+        from_logits: Are they logits, not probabilities.
+        of_two: Is it one score an example, that of the second of two classes.
+    """
+
+    key: str
+    from_logits: bool = False
+    of_two: bool = False
+
+
+def read_outputs(saved_model: str, signature: str = "serving_default") -> list[Output]:
+    """Reads the outputs of a signature, sorted by name.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+        signature: Its name.
+
+    Returns:
+        The outputs.
+
+    Raises:
+        UserCodeError: There is no such signature.
+    """
+    proto = saved_model_pb2.SavedModel()
+    with fileio.open(os.path.join(saved_model, "saved_model.pb"), "rb") as file:
+        proto.ParseFromString(file.read())
+    for graph in proto.meta_graphs:
+        if signature not in graph.signature_def:
+            continue
+        nodes = {node.name: node for node in graph.graph_def.node}
+
+        def operation(tensor: str, nodes: dict = nodes) -> str:
+            node = nodes.get(tensor.partition(":")[0])
+            while node is not None and node.op == "Identity":
+                node = nodes.get(node.input[0].partition(":")[0])
+            return node.op if node is not None else ""
+
+        found = sorted(graph.signature_def[signature].outputs.items())
+        return [Output(name, info.dtype, _shape(info.tensor_shape), operation(info.name)) for name, info in found]
+    there = sorted({name for graph in proto.meta_graphs for name in graph.signature_def if not name.startswith("__")})
+    raise UserCodeError(
+        f"the served model has no signature `{signature}`, only {', '.join(there) or 'none at all'}",
+        expected=f"`{signature}`, which the Evaluator and clients call",
+        todo="name it among the EstimatorSpec's export_outputs, in mode PREDICT",
+    )
+
+
+def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classes: Optional[int]) -> Scores:
+    """Finds the scores among a signature's outputs.
+
+    Args:
+        outputs: Of the signature.
+        declared: The output that the declaration names; None leaves it open.
+        num_classes: Of the data; None if it is not known.
+
+    Returns:
+        The scores: of the declared output; else of the one whose name says so; else of the only one that may be it.
+
+    Raises:
+        UserCodeError: There is no such output; or none or several may be it.
+    """
+    by_name = {output.name: output for output in outputs}
+    if declared is not None:
+        if declared not in by_name:
+            raise _refusal(f"{_told(outputs)}: there is no `{declared}`", outputs, "correct")
+        if by_name[declared].dtype not in _FLOATS:
+            kind = types_pb2.DataType.Name(by_name[declared].dtype).removeprefix("DT_").lower()
+            raise _refusal(f"{_told(outputs)}: `{declared}` is {kind}, no scores", outputs, "correct")
+        return _scores(by_name[declared], num_classes)
+    fitting = [output for output in outputs if _fits(output, num_classes)]
+    named = [output for name in _NAMES for output in fitting if output.name == name]
+    if not named and len(fitting) != 1:
+        which = f"each of {', '.join(o.name for o in fitting)} may be the scores" if fitting else "none of them fits"
+        raise _refusal(f"{_told(outputs)}: {which}", outputs, "set")
+    return _scores((named or fitting)[0], num_classes)
+
+
+def _fits(output: Output, num_classes: Optional[int]) -> bool:
+    """May it be scores: a number for each class, or for the second of two."""
+    if output.dtype not in _FLOATS:
+        return False
+    if output.shape is None:
+        return True
+    width = output.shape[1] if len(output.shape) == 2 else 1
+    if len(output.shape) not in (1, 2) or (width == 1 and num_classes != 2):
+        return False
+    return width in (None, 1) or num_classes in (None, width)
+
+
+def _scores(output: Output, num_classes: Optional[int]) -> Scores:
+    of_two = num_classes == 2 and output.shape is not None and output.shape[1:] in ((), (1,))
+    return Scores(output.name, output.name == "logits" or output.operation in _LINEAR, of_two)
+
+
+def _shape(proto: object) -> Optional[tuple[Optional[int], ...]]:
+    if proto.unknown_rank:  # type: ignore[attr-defined]
+        return None
+    return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)  # type: ignore[attr-defined]
+
+
+def _told(outputs: Sequence[Output]) -> str:
+    return f"the served outputs are {', '.join(output.name for output in outputs)}"
+
+
+def _refusal(what: str, outputs: Sequence[Output], verb: str) -> UserCodeError:
+    return UserCodeError(
+        what,
+        expected="an output with a score for each class: float [batch, classes]",
+        todo=f"{verb} {_KEY}, or add such an output to the export_outputs in mode PREDICT",
+    )

@@ -1,0 +1,227 @@
+"""Models whose scores bear any name are evaluated, beside baselines of another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.components.trainer.conftest import digits
+from tfx_estimator.pipeline.errors import UserCodeError
+
+__all__ = ["digits"]
+
+pytestmark = [pytest.mark.timeout(300)]
+
+CLASSES = 10
+
+
+def head_fn(features, labels, mode):
+    import tensorflow as tf
+
+    head = tf.estimator.MultiClassHead(CLASSES)
+    logits = tf.compat.v1.layers.dense(features["image"], CLASSES)
+    trained = tf.compat.v1.trainable_variables()
+    optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    optimizer.iterations = tf.compat.v1.train.get_or_create_global_step()
+    return head.create_estimator_spec(features, mode, logits, labels, optimizer, trained)
+
+
+def v1_head_fn(features, labels, mode):
+    import tensorflow as tf
+    from tensorflow_estimator.python.estimator.canned import head as heads
+
+    head = heads._multi_class_head_with_softmax_cross_entropy_loss(CLASSES)
+    logits = tf.compat.v1.layers.dense(features["image"], CLASSES)
+    return head.create_estimator_spec(features, mode, logits, labels, tf.compat.v1.train.GradientDescentOptimizer(0.1))
+
+
+def logits_fn(features, labels, mode):
+    import tensorflow as tf
+
+    logits = tf.compat.v1.layers.dense(features["image"], CLASSES)
+    return _plain(mode, labels, logits, {"raw": logits, "top": tf.argmax(logits, 1)})
+
+
+def two_fn(features, labels, mode):
+    import tensorflow as tf
+
+    logit = tf.compat.v1.layers.dense(features["image"], 1)
+    both = tf.concat([tf.zeros_like(logit), logit], 1)
+    return _plain(mode, labels, both, {"logistic": tf.sigmoid(logit), "features": features["image"]})
+
+
+def _plain(mode, labels, logits, outputs):
+    import tensorflow as tf
+
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        export = {"serving_default": tf.estimator.export.PredictOutput(outputs)}
+        return tf.estimator.EstimatorSpec(mode, predictions=outputs, export_outputs=export)
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    step = tf.compat.v1.train.get_or_create_global_step()
+    train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+@pytest.fixture(scope="module")
+def export(digits, tmp_path_factory):
+    """Trains a model_fn for a few steps and exports it: returns the model's artifact."""
+
+    def make(model_fn, classes: int = CLASSES):
+        import tensorflow as tf
+        from tfx.types import standard_artifacts
+
+        home = tmp_path_factory.mktemp("model")
+        spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+        def images(raw):
+            pixels = tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 784])
+            return {"image": tf.cast(pixels, tf.float32) / 255.0}
+
+        def input_fn():
+            files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-train/*")
+            parsed = tf.data.TFRecordDataset(files).batch(64).map(lambda batch: tf.io.parse_example(batch, spec))
+            return parsed.map(lambda each: (images(each["image"]), each["label"] % classes)).repeat()
+
+        def receiver():
+            examples = tf.compat.v1.placeholder(tf.string, [None])
+            raw = tf.io.parse_example(examples, {"image": spec["image"]})["image"]
+            return tf.estimator.export.ServingInputReceiver(images(raw), {"examples": examples})
+
+        estimator = tf.estimator.Estimator(model_fn, str(home / "training"))
+        estimator.train(input_fn, steps=60)
+        exported = tf.compat.as_str(estimator.export_saved_model(str(home / "exported"), receiver))
+        (home / "artifact").mkdir()
+        Path(exported).rename(home / "artifact" / "Format-Serving")
+        artifact = standard_artifacts.Model()
+        artifact.uri = str(home / "artifact")
+        return artifact
+
+    return make
+
+
+@pytest.fixture
+def evaluate(digits, tmp_path):
+    """Runs the executor as TFX does; returns the metrics by model and slice, and the declared thresholds' verdict."""
+
+    def run(model, baseline=None, classes: int = CLASSES, **section):
+        import tensorflow_model_analysis as tfma
+        from tfx.components.evaluator.component import Evaluator as Theirs
+        from tfx.types import channel_utils, standard_artifacts
+
+        from tfx_estimator.components.evaluator import Evaluator
+        from tfx_estimator.components.image_schema_gen.executor import image_schema
+        from tfx_estimator.pipeline.build import eval_config
+        from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+
+        schema, examples = standard_artifacts.Schema(), digits["examples"][0]
+        schema.uri = str(tmp_path / "schema")
+        (tmp_path / "schema").mkdir()
+        (tmp_path / "schema" / "schema.pbtxt").write_text(str(image_schema(classes)))
+        if classes < CLASSES:
+            examples = _examples_of(classes, examples, tmp_path)
+        inputs = {"examples": [examples], "model": [model], "schema": [schema]}
+        inputs |= {"baseline_model": [baseline]} if baseline else {}
+        component = Evaluator(
+            **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
+            eval_config=eval_config(EvaluatorSection(**section)),
+        )
+        # What is chosen is no property, so the key is TFX's own.
+        assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
+        outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
+        for name, artifact in outputs.items():
+            artifact.uri = str(tmp_path / name)
+        executor = component.executor_spec.executor_class()
+        properties = {key: value for key, value in component.exec_properties.items() if value is not None}
+        executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+        found = {}
+        for key, values in tfma.load_eval_result(outputs["evaluation"].uri).slicing_metrics:
+            found[key] = {name: value.get("doubleValue") for name, value in values[""][""].items()}
+        return found, outputs["blessing"].get_int_custom_property("blessed") == 1
+
+    return run
+
+
+def _examples_of(classes, examples, folder):
+    """The same, with labels below `classes`."""
+    import tensorflow as tf
+    from tfx.types import standard_artifacts
+
+    made = standard_artifacts.Examples()
+    made.uri, made.split_names = str(folder / "examples"), examples.split_names
+    (folder / "examples" / "Split-eval").mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(folder / "examples" / "Split-eval" / "data_tfrecord-00000-of-00001")) as writer:
+        for record in tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator():
+            example = tf.train.Example.FromString(record)
+            values = example.features.feature["label"].int64_list.value
+            values[0] %= classes
+            writer.write(example.SerializeToString())
+    return made
+
+
+def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, float]:
+    """Accuracy and mean loss, of what the model serves, in numpy; the output holds probabilities."""
+    import tensorflow as tf
+
+    records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
+    labels = np.array([tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] for r in records])
+    labels = labels % classes
+    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
+    (name,) = serve.structured_input_signature[1]
+    scores = serve(**{name: tf.constant(records)})[output].numpy().astype(np.float64)
+    if output == "raw":
+        scores = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    if scores.shape[1] == 1:
+        scores = np.concatenate([1 - scores, scores], 1)
+    # As Keras does, against the logarithm of 0.
+    likelihood = np.clip(scores[np.arange(len(labels)), labels], 1e-7, 1)
+    return (scores.argmax(1) == labels).mean(), -np.log(likelihood).mean()
+
+
+def check(metrics, accuracy: float, loss: float) -> None:
+    assert metrics["sparse_categorical_accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    assert metrics["sparse_categorical_crossentropy"] == pytest.approx(loss, abs=1e-4)
+    assert accuracy > 0.6
+
+
+@pytest.fixture(scope="module")
+def logits_model(export):
+    """A model that puts out logits, by a name that does not say so."""
+    return export(logits_fn)
+
+
+@pytest.mark.parametrize("model_fn", [head_fn, pytest.param(v1_head_fn, marks=pytest.mark.long)])
+def test_a_head_is_evaluated_beside_a_baseline_with_other_outputs(export, evaluate, digits, logits_model, model_fn):
+    model = export(model_fn)
+    found, blessed = evaluate(model, logits_model, min_accuracy=0.5, max_accuracy_drop=0.5)
+    check(found[()], *expected(model, "scores", digits["examples"][0]))
+    assert blessed
+    assert len(found) == 1 + CLASSES
+    slices = [(values["example_count"], values["sparse_categorical_accuracy"]) for key, values in found.items() if key]
+    assert sum(count * accuracy for count, accuracy in slices) / sum(count for count, _ in slices) == pytest.approx(
+        found[()]["sparse_categorical_accuracy"]
+    )
+    # Compared with the baseline's own accuracy.
+    baseline = expected(logits_model, "raw", digits["examples"][0])[0]
+    assert found[()]["sparse_categorical_accuracy_diff"] == pytest.approx(
+        found[()]["sparse_categorical_accuracy"] - baseline, abs=1e-6
+    )
+
+
+def test_logits_are_told_from_probabilities(evaluate, digits, logits_model):
+    found, _ = evaluate(logits_model, slices=())
+    check(found[()], *expected(logits_model, "raw", digits["examples"][0]))
+
+
+def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digits):
+    model = export(two_fn, classes=2)
+    found, blessed = evaluate(model, classes=2, min_accuracy=0.5, slices=())
+    check(found[()], *expected(model, "logistic", digits["examples"][0], classes=2))
+    assert blessed
+
+
+def test_a_declared_output_that_is_not_there_is_told_before_anything_is_evaluated(evaluate, logits_model, tmp_path):
+    with pytest.raises(UserCodeError, match="the served outputs are raw, top: there is no `probabilities`"):
+        evaluate(logits_model, prediction_key="probabilities")
+    assert not (tmp_path / "evaluation").exists()
