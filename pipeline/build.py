@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 import tensorflow_model_analysis as tfma
-from tfx.components.pusher.component import Pusher
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.transform.component import Transform
 from tfx.dsl.components.common.resolver import Resolver
@@ -19,6 +18,7 @@ from tfx_estimator.components.baseline_resolver import BaselineStrategy
 from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.pusher import Pusher
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN

@@ -17,9 +17,11 @@ pytestmark = pytest.mark.unit
 def test_the_public_names_are_there() -> None:
     assert tfx_estimator.__all__ == sorted(tfx_estimator.__all__)
     assert {name: getattr(tfx_estimator, name) for name in tfx_estimator.__all__}
+    from tfx_estimator.components.pusher.component import Pusher
     from tfx_estimator.components.trainer.component import Trainer
     from tfx_estimator.pipeline.build import create_pipeline
 
+    assert tfx_estimator.Pusher is Pusher
     assert tfx_estimator.Trainer is Trainer
     assert tfx_estimator.create_pipeline is create_pipeline
     assert set(tfx_estimator.__all__) <= set(dir(tfx_estimator))

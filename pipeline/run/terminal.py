@@ -30,7 +30,7 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
     Raises:
         PipelineError: Another run goes on, or something cannot be written.
     """
-    with only_run(folders) if alone else contextlib.nullcontext(), _terminated_as_exit():
+    with only_run(folders) if alone else contextlib.nullcontext(), terminated_as_exit():
         try:
             yield
         except OSError as error:
@@ -94,7 +94,7 @@ def _flush() -> None:
 
 
 @contextlib.contextmanager
-def _terminated_as_exit() -> Iterator[None]:
+def terminated_as_exit() -> Iterator[None]:
     """Makes SIGTERM unwind the stack, so that what runs is ended in order."""
 
     def leave(*_: object) -> None:

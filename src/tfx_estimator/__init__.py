@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfx_estimator.components.pusher import Pusher
     from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
@@ -56,6 +57,7 @@ _PLACES = {
     "Declaration": ("pipeline.config", "Declaration"),
     "Settings": ("components.trainer.settings", "Settings"),
     "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
+    "Pusher": ("components.pusher", "Pusher"),
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
@@ -73,6 +75,7 @@ __all__ = [
     "ExportError",
     "PipelineError",
     "PipelineFolders",
+    "Pusher",
     "Settings",
     "StoppedError",
     "TaskFailedError",

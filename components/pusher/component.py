@@ -1,0 +1,78 @@
+"""The Pusher component."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+from tfx import types
+from tfx.components.pusher import component as tfx_pusher
+from tfx.dsl.components.base import executor_spec
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.proto import pusher_pb2
+
+from tfx_estimator.components.pusher.executor import Executor
+from tfx_estimator.pipeline.errors import DeclarationError
+
+
+class Pusher(tfx_pusher.Pusher):
+    """A drop-in for `tfx.components.Pusher`: a version is at its destination whole, or not at all.
+
+    TFX's own copies into the version's folder, and leaves half of a model there for the model server when it is ended,
+    or the disk is full. This one copies into a draft beside the versions, which no model server takes for one, and
+    renames it; what a push that was killed left behind is removed by the next. Pushes at the same time get versions of
+    their own, and numbers only grow. A model that is the newest version already, byte for byte, is not copied again:
+    the push that put it there may have died before anybody heard of it.
+
+        pusher = Pusher(
+            model=trainer.outputs["model"],
+            model_blessing=evaluator.outputs["blessing"],
+            push_destination=pusher_pb2.PushDestination(
+                filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="serving")),
+        )
+
+    Component `outputs`: `pushed_model`: a copy of the model; its properties `pushed`, `pushed_destination` and
+    `pushed_version` say what became of it.
+
+    Args:
+        model: Channel of the `standard_artifacts.Model` to push.
+        model_blessing: Channel of an Evaluator's `standard_artifacts.ModelBlessing`: a model without it is not pushed.
+        infra_blessing: Channel of an InfraValidator's `standard_artifacts.InfraBlessing`, likewise; in place of `model`
+            it must hold one.
+        push_destination: A folder of versions, or an address of object storage; may be a RuntimeParameter. Only another
+            executor may do without.
+        custom_config: What other executors are told.
+        custom_executor_spec: Another executor in place of this Pusher's own.
+
+    Raises:
+        DeclarationError: There is no push_destination.
+        ValueError: There is neither a model nor an infra_blessing.
+
+    Source: https://www.tensorflow.org/tfx/guide/pusher.
+    """
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        model: Optional[types.BaseChannel] = None,
+        model_blessing: Optional[types.BaseChannel] = None,
+        infra_blessing: Optional[types.BaseChannel] = None,
+        push_destination: Optional[Union[pusher_pb2.PushDestination, RuntimeParameter]] = None,
+        custom_config: Optional[dict[str, Any]] = None,
+        custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
+    ) -> None:
+        own = custom_executor_spec is None and self.EXECUTOR_SPEC.executor_class is Executor
+        if own and push_destination is None:
+            raise DeclarationError(
+                "Pusher is told no push_destination",
+                expected="a pusher_pb2.PushDestination with a filesystem, or an executor that needs none",
+                todo="pass push_destination=",
+            )
+        super().__init__(
+            model=model,
+            model_blessing=model_blessing,
+            infra_blessing=infra_blessing,
+            push_destination=push_destination,
+            custom_config=custom_config,
+            custom_executor_spec=custom_executor_spec,
+        )

@@ -1,0 +1,84 @@
+"""The executor of Pusher."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+from tfx import types
+from tfx.components.pusher import executor as tfx_executor
+from tfx.proto import pusher_pb2
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import io_utils, proto_utils
+
+from tfx_estimator.components.pusher import local_folder, object_store
+from tfx_estimator.components.pusher.object_store import StoredTree
+from tfx_estimator.components.pusher.tree import LocalTree, Tree
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.errors import PipelineError
+
+
+class Executor(tfx_executor.Executor):
+    """Pushes a blessed model, whole or not at all."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Pushes.
+
+        Args:
+            input_dict: `model` or `infra_blessing`, and where given `model_blessing`.
+            output_dict: `pushed_model`.
+            exec_properties: `push_destination`, as of `tfx.components.Pusher`.
+
+        Raises:
+            PipelineError: The model is not there, or cannot be copied to the destination, which is then as it was.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        pushed = artifact_utils.get_single_instance(output_dict[standard_component_specs.PUSHED_MODEL_KEY])
+        if not self.CheckBlessing(input_dict):
+            self._MarkNotPushed(pushed)
+            return
+        base = _destination(exec_properties)
+        model = _tree(self.GetModelPath(input_dict))
+        if not model.sizes():
+            raise PipelineError(
+                f"there is no model to push in {model.folder}", expected="a SavedModel", todo="run the Trainer again"
+            )
+        # The copy of TFX's first: nothing may fail once the version is there.
+        try:
+            io_utils.copy_dir(model.folder, pushed.uri)
+            version = (object_store if is_address(base) else local_folder).push(model, base)
+        except (OSError, tf.errors.OpError) as error:
+            size = sum(model.sizes().values())
+            raise PipelineError(
+                f"the model cannot be pushed to {base}: {error}",
+                expected=f"a destination that can be written, with room for {size:,} bytes, twice beside the artifacts",
+                todo="make room there, or name another destination, and run it again; no half of the model is there",
+            ) from error
+        self._MarkPushed(pushed, pushed_destination=os.path.join(base, version), pushed_version=version)
+
+
+def _destination(exec_properties: dict[str, Any]) -> str:
+    """Returns the folder of the versions."""
+    destination = pusher_pb2.PushDestination()
+    proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
+    base = destination.filesystem.base_directory
+    if not base or destination.filesystem.versioning not in (
+        pusher_pb2.Versioning.AUTO,
+        pusher_pb2.Versioning.UNIX_TIMESTAMP,
+    ):
+        raise PipelineError(
+            f"Pusher cannot push to the push_destination {str(destination).strip()!r}",
+            expected="filesystem.base_directory, and versions by the time",
+            todo="correct push_destination, or give the Pusher an executor of your own",
+        )
+    return base
+
+
+def _tree(folder: str) -> Tree:
+    return StoredTree(folder) if is_address(folder) else LocalTree(folder)

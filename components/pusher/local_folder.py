@@ -1,0 +1,141 @@
+"""Pushes into a folder of this machine, or of a file system mounted on it. Standard library only.
+
+A draft is `.push-…/` beside the versions, so that it is on their file system: it holds `lock`, which the pushing
+process keeps locked, and `model`, which becomes the version by one rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+
+from tfx_estimator.components.pusher import lock, versions
+from tfx_estimator.components.pusher.tree import LocalTree, Tree, chunks, same
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.log import get_logger
+
+logger = get_logger("pusher")
+# Held while drafts are made and removed, and while a version gets its number.
+_LOCK = ".push.lock"
+# What a rename to a version that is there already ends with.
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+def push(model: Tree, base: str) -> str:
+    """Makes a model the newest version.
+
+    Args:
+        model: What to push.
+        base: Folder of the versions.
+
+    Returns:
+        The version: a new one, or the newest if it is that model already.
+
+    Raises:
+        PipelineError: The model changed meanwhile, or another push stands in the way.
+        OSError: Something cannot be written; no version is there then.
+    """
+    os.makedirs(base, exist_ok=True)
+    with _draft(base) as draft:
+        newest = versions.newest(os.listdir(base))
+        if newest and same(model, LocalTree(os.path.join(base, newest))):
+            logger.info(f"the model is version {newest} already")
+            return newest
+        _copy(model, draft)
+        return _publish(draft, base, newest)
+
+
+@contextlib.contextmanager
+def _draft(base: str) -> Iterator[str]:
+    """Makes a draft, and removes it, and those of pushes that have died."""
+    folder, fd = os.path.join(base, versions.draft_name()), -1
+    try:
+        with lock.held(os.path.join(base, _LOCK)):
+            for name in os.listdir(base):
+                if versions.is_draft(name):
+                    _remove_if_over(os.path.join(base, name))
+            os.mkdir(folder)
+            fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
+            lock.try_lock(fd)
+        yield os.path.join(folder, "model")
+    finally:
+        if fd >= 0:
+            os.close(fd)  # before the file is removed, which NFS would keep under another name
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_if_over(draft: str) -> None:
+    try:
+        fd = os.open(os.path.join(draft, "lock"), os.O_RDWR)
+    except FileNotFoundError:
+        over = True  # it is made, and removed, together with its draft
+    else:
+        try:
+            free = lock.try_lock(fd)
+            written = max(os.path.getmtime(top) for top, _, _ in os.walk(draft))
+            over = versions.is_over(os.path.basename(draft), written) if free is None else free
+        finally:
+            os.close(fd)
+    if over:
+        logger.info(f"removing what a push left that did not end: {draft}")
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy(model: Tree, draft: str) -> None:
+    """Copies a model so that it survives a failure of the power."""
+    os.mkdir(draft)
+    for name in model.folders():
+        os.makedirs(os.path.join(draft, name), exist_ok=True)
+    for name in model.sizes():
+        with model.open(name) as source, open(os.path.join(draft, name), "xb") as target:
+            for piece in chunks(source):
+                target.write(piece)
+            target.flush()
+            os.fsync(target.fileno())
+    for top, _, _ in os.walk(draft):
+        _sync_folder(top)
+    if not same(model, LocalTree(draft)):
+        raise PipelineError(
+            f"the copy of {model.folder} is not what is there",
+            expected="a model that nobody changes while it is pushed, and a disk that gives back what was written",
+            todo="see what writes into the artifacts, then run it again",
+        )
+
+
+def _publish(draft: str, base: str, compared: str) -> str:
+    """Makes a draft a version, in one step.
+
+    Args:
+        draft: Folder of the whole model.
+        base: Folder of the versions.
+        compared: The version that is known to be another model.
+    """
+    with lock.held(os.path.join(base, _LOCK)):
+        newest = versions.newest(os.listdir(base))
+        if newest != compared and newest and same(LocalTree(draft), LocalTree(os.path.join(base, newest))):
+            return newest
+        number = versions.after(newest)
+        while True:
+            try:
+                os.rename(draft, os.path.join(base, str(number)))
+                break
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                number += 1  # by somebody who does not lock
+        _sync_folder(base)
+    return str(number)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of file systems whose folders need none
+            raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,60 @@
+"""Numbers of versions, and names of drafts, which no model server takes for one. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterable
+
+_DRAFT = ".push-"
+# Nobody writes to a draft for so long who still pushes.
+_OLD_SECONDS = 86400.0
+
+
+def newest(names: Iterable[str]) -> str:
+    """Returns the newest version among the names in a folder; nothing if there is none."""
+    return max((name for name in names if name.isascii() and name.isdigit()), key=int, default="")
+
+
+def after(version: str) -> int:
+    """Returns the number of a new version: the time in seconds, as of TFX's Pusher, or more, so that numbers grow.
+
+    Args:
+        version: The newest; nothing if there is none.
+    """
+    return max(int(time.time()), int(version or 0) + 1)
+
+
+def draft_name() -> str:
+    """Makes a name that says which process pushes."""
+    return f"{_DRAFT}{_place()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def is_draft(name: str) -> bool:
+    """Tells drafts from other names."""
+    return name.startswith(_DRAFT)
+
+
+def is_over(draft: str, written: float) -> bool:
+    """Tells, where nothing can be locked, whether a push has died.
+
+    Args:
+        draft: Its name.
+        written: `time.time()` of the last writing to it.
+    """
+    place, _, rest = draft.removeprefix(_DRAFT).partition("-")
+    pid = rest.partition("-")[0]
+    died = place == _place() and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
+    return died or time.time() - written > _OLD_SECONDS
+
+
+def _place() -> str:
+    """Where process ids are unique: this machine, as long as it is up, or this container of it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            place = file.read() + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        place = uuid.uuid4().hex  # nobody else's, so that only age tells
+    return hashlib.sha256(place.encode()).hexdigest()[:12]

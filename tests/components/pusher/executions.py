@@ -1,0 +1,39 @@
+"""Executes the Pusher once, as TFX does."""
+
+from __future__ import annotations
+
+import json
+
+from tfx.types import standard_artifacts
+
+from tfx_estimator.components.pusher.executor import Executor
+
+
+def execute(model: str, base: str, output: str, blessed=None, infra=None):
+    """Executes the Pusher.
+
+    Args:
+        model: Folder of the model artifact.
+        base: The destination.
+        output: Folder of the pushed_model artifact.
+        blessed: What the Evaluator said; None if there is none.
+        infra: What the InfraValidator said.
+
+    Returns:
+        The pushed_model artifact.
+    """
+    pushed = standard_artifacts.PushedModel()
+    pushed.uri = output
+    inputs = {"model": [standard_artifacts.Model()]}
+    inputs["model"][0].uri = model
+    if blessed is not None:
+        blessing = standard_artifacts.ModelBlessing()
+        blessing.set_int_custom_property("blessed", int(blessed))
+        inputs["model_blessing"] = [blessing]
+    if infra is not None:
+        blessing = standard_artifacts.InfraBlessing()
+        blessing.set_int_custom_property("blessed", int(infra))
+        inputs["infra_blessing"] = [blessing]
+    destination = json.dumps({"filesystem": {"base_directory": base}})
+    Executor().Do(inputs, {"pushed_model": [pushed]}, {"push_destination": destination})
+    return pushed

@@ -1,0 +1,190 @@
+"""Versions in a folder of this machine: whole or not there, each with a number of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.components.pusher import local_folder, lock, versions
+from tfx_estimator.components.pusher.tree import LocalTree
+from tfx_estimator.pipeline.errors import PipelineError
+
+pytestmark = pytest.mark.unit
+
+PUSH = """
+import sys
+from tfx_estimator.components.pusher import local_folder
+from tfx_estimator.components.pusher.tree import LocalTree
+print("ready", flush=True)
+sys.stdin.readline()
+print(local_folder.push(LocalTree(sys.argv[1]), sys.argv[2]))
+"""
+
+
+def model(folder: Path, text: str, size: int = 3_000_000) -> LocalTree:
+    (folder / "variables").mkdir(parents=True)
+    (folder / "assets").mkdir()
+    (folder / "saved_model.pb").write_text(text)
+    (folder / "variables" / "variables.data-00000-of-00001").write_bytes(text.encode() * (size // len(text)))
+    return LocalTree(str(folder))
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "nested" / "serving"
+
+
+def test_a_version_is_the_model_and_nothing_else_is_there(tmp_path, base):
+    before = int(time.time())
+    version = local_folder.push(model(tmp_path / "model", "one"), str(base))
+    assert before <= int(version) <= time.time()
+    assert contents(base / version) == contents(tmp_path / "model")
+    assert os.listdir(base) == [version]
+    # As the folders that others make: a model server may be another user.
+    assert (base / version).stat().st_mode == (tmp_path / "model").stat().st_mode
+
+
+def test_numbers_grow_whatever_the_clock_says(tmp_path, base):
+    for name in ("9999999999", "12", "0099", "old", "٣"):
+        (base / name).mkdir(parents=True)
+    assert local_folder.push(model(tmp_path / "one", "one"), str(base)) == "10000000000"
+    assert local_folder.push(model(tmp_path / "two", "two"), str(base)) == "10000000001"
+
+
+def test_what_is_the_newest_version_already_is_not_pushed_again(tmp_path, base):
+    one, two = model(tmp_path / "one", "one"), model(tmp_path / "two", "two")
+    first = local_folder.push(one, str(base))
+    assert local_folder.push(one, str(base)) == first
+    second = local_folder.push(two, str(base))
+    # Back to the first: that is a new version.
+    third = local_folder.push(one, str(base))
+    assert sorted(os.listdir(base), key=int) == [first, second, third]
+    # One byte, of the same length.
+    (tmp_path / "one" / "saved_model.pb").write_text("onE")
+    assert local_folder.push(one, str(base)) not in (first, second, third)
+
+
+@pytest.mark.parametrize("texts", [("one", "two", "six"), ("one", "one", "one")])
+def test_pushes_at_the_same_time(tmp_path, base, texts):
+    for index, text in enumerate(texts):
+        model(tmp_path / str(index), text)
+    pushes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PUSH, str(tmp_path / str(index)), str(base)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(len(texts))
+    ]
+    for push in pushes:
+        assert push.stdout.readline() == "ready\n"
+    for push in pushes:
+        push.stdin.write("\n")
+        push.stdin.flush()
+    found = [push.communicate(timeout=60)[0].strip() for push in pushes]
+    assert [push.returncode for push in pushes] == [0] * len(pushes)
+    # The same model at the same time, as of retries, is one version.
+    assert len(set(found)) == len(set(texts))
+    assert sorted(os.listdir(base)) == sorted(set(found))
+    for index, version in enumerate(found):
+        assert contents(base / version) == contents(tmp_path / str(index))
+
+
+def test_the_draft_of_a_push_that_goes_on_stays_and_that_of_a_dead_one_goes(tmp_path, base):
+    base.mkdir(parents=True)
+    going, dead, unlocked = (base / versions.draft_name() for _ in range(3))
+    for draft in (going, dead, unlocked):
+        (draft / "model").mkdir(parents=True)
+    (dead / "lock").touch()
+    with open(going / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        version = local_folder.push(model(tmp_path / "one", "one"), str(base))
+        assert sorted(os.listdir(base)) == sorted([version, going.name])
+    local_folder.push(model(tmp_path / "two", "two"), str(base))
+    assert not going.exists()
+
+
+def test_where_there_are_no_locks_the_process_and_the_age_tell(tmp_path, base, monkeypatch):
+    monkeypatch.setattr(lock, "try_lock", lambda fd: None)
+    base.mkdir(parents=True)
+    own, elsewhere, old = (
+        base / name for name in (versions.draft_name(), ".push-elsewhere-1-a", ".push-elsewhere-1-b")
+    )
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead = base / versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    for draft in (own, elsewhere, old, dead):
+        (draft / "model").mkdir(parents=True)
+        (draft / "lock").touch()
+    for folder in (old, old / "model"):
+        os.utime(folder, (0, time.time() - 100_000))
+    version = local_folder.push(model(tmp_path / "one", "one"), str(base))
+    assert sorted(os.listdir(base)) == sorted([version, own.name, elsewhere.name])
+
+
+def test_a_number_that_somebody_takes_without_a_lock_is_left_to_them(tmp_path, base, monkeypatch):
+    model(base / "5000000000", "theirs")
+    monkeypatch.setattr(versions, "after", lambda version: 5000000000)
+    assert local_folder.push(model(tmp_path / "one", "one"), str(base)) == "5000000001"
+    assert (base / "5000000000" / "saved_model.pb").read_text() == "theirs"
+
+
+def test_a_lock_that_is_held_for_ever_is_a_stated_error(tmp_path):
+    path = tmp_path / "lock"
+    with lock.held(str(path)):
+        with pytest.raises(PipelineError, match=r"another push has held .*lock for 0\.2 s"), lock.held(str(path), 0.2):
+            pass
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    path, inside, most = str(tmp_path / "lock"), [], []
+
+    def hold() -> None:
+        for _ in range(20):
+            with lock.held(path):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.001)
+                inside.pop()
+
+    threads = [threading.Thread(target=hold) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 80
+
+
+def test_a_model_that_changes_meanwhile_is_not_pushed(tmp_path, base, monkeypatch):
+    changing = model(tmp_path / "one", "one")
+    monkeypatch.setattr(
+        local_folder, "_sync_folder", lambda folder: (tmp_path / "one" / "saved_model.pb").write_text("x")
+    )
+    with pytest.raises(PipelineError, match=r"the copy of .*one is not what is there"):
+        local_folder.push(changing, str(base))
+    assert os.listdir(base) == []
+
+
+def test_links_are_pushed_as_what_they_link_to(tmp_path, base):
+    model(tmp_path / "one", "one")
+    (tmp_path / "vocabularies").mkdir()
+    (tmp_path / "vocabularies" / "words.txt").write_text("a b c")
+    (tmp_path / "one" / "assets").rmdir()
+    (tmp_path / "one" / "assets").symlink_to(tmp_path / "vocabularies")
+    version = local_folder.push(LocalTree(str(tmp_path / "one")), str(base))
+    assert not (base / version / "assets").is_symlink()
+    assert (base / version / "assets" / "words.txt").read_text() == "a b c"

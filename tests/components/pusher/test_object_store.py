@@ -1,0 +1,214 @@
+"""Versions in object storage: what has its saved_model.pb is whole, and what a dead push has begun is removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ADDRESS = "store://bucket/serving"
+FILES = {
+    "saved_model.pb": b"graph",
+    "fingerprint.pb": b"print",
+    "assets/vocabulary.txt": b"a b c",
+    "variables/variables.data-00000-of-00001": b"numbers" * 1000,
+    "variables/variables.index": b"index",
+}
+DIED = 9
+
+
+def store(root: Path):
+    """A file system whose addresses lie in a folder, and which renames nothing."""
+    from tfx.dsl.io import filesystem
+    from tfx.dsl.io.plugins.local import LocalFilesystem
+
+    def located(path: str) -> str:
+        return str(root / path.removeprefix("store://")) if path.startswith("store://") else path
+
+    class Store(filesystem.Filesystem):
+        SUPPORTED_SCHEMES = ["store://"]
+        # Operations until this process dies.
+        left = -1
+
+        @classmethod
+        def _count(cls) -> None:
+            if cls.left == 0:
+                os._exit(DIED)
+            cls.left -= 1
+
+        @classmethod
+        def open(cls, name, mode="r"):
+            if "w" in mode:
+                cls._count()
+                os.makedirs(os.path.dirname(located(name)), exist_ok=True)
+            return open(located(name), mode)
+
+        @classmethod
+        def copy(cls, src, dst, overwrite=False):
+            cls._count()
+            LocalFilesystem.copy(located(src), located(dst), overwrite)
+
+        @classmethod
+        def makedirs(cls, path):
+            cls._count()
+            os.makedirs(located(path), exist_ok=True)
+
+        @classmethod
+        def remove(cls, path):
+            cls._count()
+            os.remove(located(path))
+
+        @classmethod
+        def rmtree(cls, path):
+            for top, _, names in os.walk(located(path), topdown=False):
+                for name in names:
+                    cls._count()
+                    os.remove(os.path.join(top, name))
+                os.rmdir(top)
+
+        @classmethod
+        def walk(cls, top, topdown=True, onerror=None):
+            for folder, folders, names in os.walk(located(top)):
+                yield f"store://{os.path.relpath(folder, root)}", [f"{name}/" for name in folders], names
+
+        @classmethod
+        def listdir(cls, path):
+            return [name + "/" * os.path.isdir(os.path.join(located(path), name)) for name in os.listdir(located(path))]
+
+        exists = classmethod(lambda cls, path: os.path.exists(located(path)))
+        stat = classmethod(lambda cls, path: os.stat(located(path)))
+        glob = isdir = mkdir = rename = None
+
+    return Store
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch):
+    """The file system, known to TFX; `folder` is where its versions lie."""
+    from tfx.dsl.io.filesystem_registry import DEFAULT_FILESYSTEM_REGISTRY as REGISTRY
+
+    monkeypatch.setattr(REGISTRY, "_preferred_filesystem_by_scheme", dict(REGISTRY._preferred_filesystem_by_scheme))
+    monkeypatch.setattr(REGISTRY, "_filesystem_priority", dict(REGISTRY._filesystem_priority))
+    made = store(tmp_path)
+    REGISTRY.register(made, priority=0)
+    # Copies from this machine go by it as well, as TensorFlow's file system does for gs://.
+    monkeypatch.setitem(REGISTRY._preferred_filesystem_by_scheme, "", made)
+    made.folder = tmp_path / "bucket" / "serving"
+    return made
+
+
+@pytest.fixture
+def model(tmp_path: Path):
+    from tfx_estimator.components.pusher.tree import LocalTree
+
+    for name, content in FILES.items():
+        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "model" / name).write_bytes(content)
+    return LocalTree(str(tmp_path / "model"))
+
+
+def push(model) -> str:
+    from tfx_estimator.components.pusher import object_store
+
+    return object_store.push(model, ADDRESS)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def versions(folder: Path) -> list[str]:
+    """The versions that a model server can load; each is whole."""
+    found = sorted(path.parent.name for path in folder.glob("[0-9]*/saved_model.pb")) if folder.exists() else []
+    assert all(contents(folder / name) == FILES for name in found)
+    return found
+
+
+def test_a_push_that_dies_at_any_operation_is_cleaned_up_by_the_next(bucket, model):
+    ended, operations = False, 0
+    while not ended:
+        pid = os.fork()
+        if not pid:
+            bucket.left = operations
+            push(model)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        ended = code == 0
+        assert code in (0, DIED)
+        before = versions(bucket.folder)
+        version = push(model)
+        # What had its last file is the same model, and is not pushed again.
+        assert before in ([], [version])
+        assert os.listdir(bucket.folder) == [version]
+        assert versions(bucket.folder) == [version]
+        shutil.rmtree(bucket.folder)
+        operations += 1
+    # Twice each file, and what belongs to it.
+    assert operations > 4 * len(FILES)
+
+
+def test_an_error_leaves_nothing(bucket, model, monkeypatch):
+    copy, room = bucket.copy, [0]
+
+    def full(src, dst, overwrite=False):
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        room[0] -= 1
+        copy(src, dst, overwrite)
+
+    monkeypatch.setattr(bucket, "copy", full)
+    for files in range(2 * len(FILES)):
+        room[0] = files
+        with pytest.raises(OSError, match="No space left"):
+            push(model)
+        assert os.listdir(bucket.folder) == []
+
+
+def test_the_file_without_which_nothing_loads_is_the_last(bucket, model, monkeypatch):
+    copy, copied = bucket.copy, []
+    monkeypatch.setattr(bucket, "copy", lambda *args, **options: (copied.append(args[1]), copy(*args, **options)))
+    version = push(model)
+    names = [path.removeprefix(f"{ADDRESS}/{version}/") for path in copied if f"/{version}/" in path]
+    assert sorted(names) == sorted(FILES)
+    assert names[-2:] == ["fingerprint.pb", "saved_model.pb"]
+    assert all("/.push-" in path for path in copied[: len(FILES)])
+
+
+def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_path):
+    from tfx_estimator.components.pusher.tree import LocalTree
+
+    found, barrier = [], threading.Barrier(4)
+
+    def push_own(index: int) -> None:
+        own = tmp_path / str(index)
+        shutil.copytree(model.folder, own)
+        (own / "assets" / "vocabulary.txt").write_text(str(index))
+        barrier.wait()
+        found.append((push(LocalTree(str(own))), index))
+
+    threads = [threading.Thread(target=push_own, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(os.listdir(bucket.folder)) == sorted(version for version, _ in found)
+    assert len({version for version, _ in found}) == 4
+    for version, index in found:
+        assert (bucket.folder / version / "assets" / "vocabulary.txt").read_text() == str(index)
+
+
+def test_a_push_on_another_machine_is_left_alone_for_a_day(bucket, model):
+    for name, age in ((".push-elsewhere-1-a", 1000), (".push-elsewhere-1-b", 100_000)):
+        draft = bucket.folder / name
+        (draft / "model").mkdir(parents=True)
+        for file in ("model/saved_model.pb", "version-77"):
+            (draft / file).touch()
+            os.utime(draft / file, (0, time.time() - age))
+    version = push(model)
+    assert sorted(os.listdir(bucket.folder)) == [".push-elsewhere-1-a", version]

@@ -1,0 +1,165 @@
+"""Ends or disturbs a process before any of its file operations, by strace's injection of faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import psutil
+import pytest
+
+from tests.root import ROOT
+
+# What changes files; openat(2) also reads, see `changes`.
+_CALLS = (
+    "openat,creat,write,pwrite64,sendfile,copy_file_range,ftruncate,fsync,fdatasync,flock,"
+    "rename,renameat,renameat2,mkdir,mkdirat,unlink,unlinkat,rmdir"
+)
+_LINE = re.compile(r"^\d+ +(\w+)\((.*)$")
+_DEADLINE_SECONDS = 60.0
+
+
+def need_strace() -> None:
+    """Skips a test where no process can be traced."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed: it injects the faults")
+    tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"processes cannot be traced here: {tried.stderr.strip()}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A file operation of a process: the nth call of that name, from the moment on at which it stopped itself.
+
+    Args:
+        call: Name of the system call.
+        number: Counted from 1.
+        text: Its arguments.
+    """
+
+    call: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.call} {self.number}: {self.text}"
+
+
+class Forks:
+    """Calls a function in forked copies of one process: see tests/faults/forks.py.
+
+    Args:
+        target: `module:function`; the function stops its process by `stop_here` at the moment that counts.
+        folder: For what the calls print.
+    """
+
+    def __init__(self, target: str, folder: Path) -> None:
+        self._log = folder / "forks.log"
+        command = [sys.executable, "-m", "tests.faults.forks", target]
+        self._server = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._answer() == "ready"
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._server.stdin.close()
+        self._server.wait(30)
+        self._server.stdout.close()
+
+    @property
+    def said(self) -> str:
+        """What the last call printed."""
+        return self._log.read_text()
+
+    @property
+    def result(self) -> str:
+        """The last line of it."""
+        return self.said.splitlines()[-1]
+
+    def call(self, *arguments: object) -> int:
+        """Calls without a fault.
+
+        Returns:
+            The exit code.
+        """
+        self._start(arguments)
+        return int(self._answer())
+
+    def operations(self, *arguments: object, within: str) -> list[Operation]:
+        """Calls, and lists the operations that change files.
+
+        Args:
+            *arguments: Of the function.
+            within: Part of the paths that count.
+        """
+        trace = self._log.with_name("trace")
+        code = self._traced(arguments, "-y", "-o", str(trace), "-e", f"trace={_CALLS}")
+        assert code == 0, self.said
+        counts: dict[str, int] = {}
+        found = []
+        for match in filter(None, map(_LINE.match, trace.read_text().splitlines())):
+            call, text = match.groups()
+            counts[call] = counts.get(call, 0) + 1
+            reads = call == "openat" and "O_CREAT" not in text
+            if within in text and not reads:
+                found.append(Operation(call, counts[call], text[:160]))
+        return found
+
+    def disturbed(self, *arguments: object, operation: Operation, fault: str = "signal=KILL") -> int:
+        """Calls, and does something before one of its operations.
+
+        Args:
+            *arguments: Of the function.
+            operation: Before which.
+            fault: As of strace's `-e inject=`.
+
+        Returns:
+            The exit code, negative for a signal.
+        """
+        fault = f"inject={operation.call}:{fault}:when={operation.number}"
+        return self._traced(arguments, "-o", os.devnull, "-e", f"trace={operation.call}", "-e", fault)
+
+    def _traced(self, arguments: tuple, *options: str) -> int:
+        pid = self._start(arguments)
+        self._wait_for_stop(pid)
+        command = ["strace", "-f", "-p", str(pid), *options]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+            assert "attached" in strace.stderr.readline()
+            os.kill(pid, signal.SIGCONT)
+            code = int(self._answer())
+            strace.communicate(timeout=_DEADLINE_SECONDS)
+        return code
+
+    def _wait_for_stop(self, pid: int) -> None:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while time.monotonic() < deadline and psutil.pid_exists(pid):
+            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+                return
+            time.sleep(0.005)
+        raise AssertionError(f"the process did not come to where it stops:\n{self.said}")
+
+    def _start(self, arguments: tuple) -> int:
+        request = {"arguments": [*arguments], "log": str(self._log)}
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return int(self._answer())
+
+    def _answer(self) -> str:
+        return self._server.stdout.readline().strip()
+
+
+def stop_here(wanted: Optional[bool] = True) -> None:
+    """Stops this process until it is continued."""
+    if wanted:
+        os.kill(os.getpid(), signal.SIGSTOP)

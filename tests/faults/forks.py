@@ -1,0 +1,50 @@
+"""Calls a function in forked copies of one process, which has imported all that it needs, once.
+
+    python -m tests.faults.forks MODULE:FUNCTION
+
+reads a line of JSON for each call: `arguments`, and `log`, the file for what it prints. It answers with the copy's
+process id, and then with its exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+
+
+def main(target: str) -> None:
+    """Serves until stdin ends."""
+    module, _, name = target.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            _call(function, **request)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _call(function, arguments: list, log: str) -> None:
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    code = 70
+    try:
+        code = function(*arguments) or 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

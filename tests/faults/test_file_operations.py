@@ -1,0 +1,170 @@
+"""The Trainer's publication and the Pusher are ended before each of their file operations."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.file_operations import Forks, Operation, need_strace
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+KILL, STOP, INTERRUPT, FULL = "signal=KILL", "signal=TERM", "signal=INT", "error=ENOSPC"
+# In a serving folder, what needs room on the disk; a rename may need a block for the folder.
+NEED_ROOM = ("openat", "mkdir", "write", "fsync", "rename")
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    need_strace()
+    forks = Forks("tests.faults.publications:call", tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
+
+
+@pytest.fixture(scope="module")
+def models(forks, tmp_path_factory) -> list[Path]:
+    """Two model artifacts, the first with what adds 1."""
+    home = tmp_path_factory.mktemp("models")
+    one, other = home / "1" / "Format-Serving", home / "2" / "Format-Serving"
+    assert forks.call("save", str(one), 1.0) == 0, forks.said
+    shutil.copytree(one, other)
+    (other / "assets" / "vocabulary.txt").write_text("another\n" * 5000)
+    return [home / "1", home / "2"]
+
+
+class Served:
+    """A folder of versions, which holds one at first.
+
+    Args:
+        folder: For it, and for the outputs of executions.
+        forks: Executes the Pusher.
+        models: Artifacts; the first is there at first.
+    """
+
+    def __init__(self, folder: Path, forks: Forks, models: list[Path]) -> None:
+        self.base, self._output, self._forks, self._models = folder / "serving", folder / "pushed", forks, models
+        self.arguments = ("push", str(models[1]), str(self.base), str(self._output))
+        assert forks.call("push", str(models[0]), str(self.base), str(self._output)) == 0, forks.said
+        self.first = forks.result
+
+    def operations(self) -> list[Operation]:
+        """What a push does to files."""
+        found = self._forks.operations(*self.arguments, True, within=str(self.base.parent))
+        shutil.rmtree(self.base / self._forks.result)
+        return found
+
+    def push(self, operation: Operation, fault: str) -> int:
+        """Pushes the second model, with a fault; whatever is there then is whole."""
+        code = self._forks.disturbed(*self.arguments, True, operation=operation, fault=fault)
+        self.versions()
+        return code
+
+    def versions(self) -> list[str]:
+        """The versions, each of which must be a whole model."""
+        found = [path.name for path in self.base.iterdir() if path.name.isdigit()]
+        for name in found:
+            model = self._models[0 if name == self.first else 1] / "Format-Serving"
+            assert equal(self.base / name, model)
+        return sorted(found, key=int)
+
+    def push_again(self) -> None:
+        """The next push ends with two versions, and nothing else; then all is as it was at first."""
+        assert self._forks.call(*self.arguments) == 0, self._forks.said
+        first, second = self.versions()
+        assert (first, second) == (self.first, self._forks.result)
+        assert sorted(os.listdir(self.base)) == [first, second]
+        shutil.rmtree(self.base / second)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def equal(folder: Path, other: Path) -> bool:
+    """Do two folders hold the same files."""
+    names = files(folder)
+    return names == files(other) and not any(filecmp.cmpfiles(folder, other, names, shallow=False)[1:])
+
+
+@pytest.fixture
+def served(tmp_path, forks, models) -> Served:
+    return Served(tmp_path, forks, models)
+
+
+def test_a_push_that_is_killed_before_any_operation(served, forks):
+    operations = served.operations()
+    assert {operation.call for operation in operations} >= {"openat", "write", "fsync", "rename", "mkdir", "unlink"}
+    for operation in operations:
+        assert served.push(operation, KILL) == -9, operation
+        served.push_again()
+    assert forks.call("load", str(served.base / served.first)) == 0
+    assert json.loads(forks.result) == [1.0]
+
+
+@pytest.mark.parametrize(("fault", "code"), [(STOP, 143), (INTERRUPT, 130)])
+def test_a_push_that_is_ended_removes_what_it_has_begun(served, fault, code):
+    operations = [each for each in served.operations() if str(served.base) in each.text]
+    for call in ("write", "fsync", "rename"):
+        operation = [each for each in operations if each.call == call][-1]
+        assert served.push(operation, fault) == code, operation
+        assert all(name.isdigit() for name in os.listdir(served.base))
+        served.push_again()
+
+
+def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
+    operations = served.operations()
+    last = next(each.number for each in operations if each.call == "rename")
+    in_serving = [each for each in operations if str(served.base) in each.text and each.call in NEED_ROOM]
+    for operation in [each for each in in_serving if each.call != "rename" or each.number == last]:
+        synced_late = operation == [each for each in in_serving if each.call == "fsync"][-1]
+        if " = -1 " in operation.text or synced_late:
+            continue
+        assert served.push(operation, FULL) == 6, operation
+        assert "No space left on device" in forks.said
+        assert "make room" in forks.said
+        assert os.listdir(served.base) == [served.first], operation
+    archive = next(each for each in operations if each.call == "sendfile")
+    assert served.push(archive, FULL) == 6
+    assert "make room" in forks.said
+    served.push_again()
+
+
+def test_a_trainer_that_is_killed_while_it_publishes(forks, models, tmp_path):
+    root, saved = tmp_path / "Trainer", models[1] / "Format-Serving"
+    executions = iter(range(1, 1000))
+
+    def published(number: int) -> Path:
+        """The folder of a model, which is there whole or not at all."""
+        folder = root / "model" / str(number) / "Format-Serving"
+        assert not folder.exists() or equal(folder, saved)
+        return folder
+
+    def train_again() -> list[bool]:
+        number = next(executions)
+        assert forks.call("train", str(root), str(saved), number) == 0, forks.said
+        assert sorted(os.listdir(root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
+        assert published(number).exists()
+        run = root / "model_run" / str(number)
+        assert sorted(os.listdir(run)) == ["declaration.json", "logs", "model.ckpt-9.index"]
+        assert not os.listdir(root / "training")
+        return json.loads(forks.result)
+
+    assert train_again() == [False]  # and the folders of the component are there
+    operations = forks.operations("train", str(root), str(saved), next(executions), True, within=str(root))
+    assert {operation.call for operation in operations} >= {"openat", "sendfile", "rename", "mkdir", "rmdir"}
+    moved = False
+    for operation in operations:
+        number = next(executions)
+        code = forks.disturbed("train", str(root), str(saved), number, True, operation=operation)
+        assert code == -9, operation
+        published(number)
+        moved = (root / "model_run" / str(number)).exists()
+        # Only a training that is published already is done again.
+        assert train_again() == [not moved], operation
+    assert not moved
