@@ -20,9 +20,9 @@ def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.Run
     return tf.estimator.RunConfig(
         model_dir=model_dir,
         tf_random_seed=section.seed,
-        save_summary_steps=section.log_every_steps,
+        save_summary_steps=section.report_steps,
         save_checkpoints_steps=section.checkpoint_steps,
         keep_checkpoint_max=section.keep_checkpoint_max,
-        log_step_count_steps=section.log_every_steps,
+        log_step_count_steps=section.report_steps,
         session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True),
     )

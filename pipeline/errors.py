@@ -12,7 +12,8 @@
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
     │   ├── ExportError                             training ended without a whole SavedModel
     │   └── StoppedError              exit code 130, 143   SIGINT or SIGTERM ended training, at a checkpoint
-    └── PipelineError                 exit code 6   a pipeline component failed for another reason
+    ├── PipelineError                 exit code 6   a pipeline component failed for another reason
+    └── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
 
 Each message says what was wrong, where, what was expected, and what to do next.
 """
@@ -122,3 +123,9 @@ class PipelineError(TfxEstimatorError):
     """A pipeline component failed for a reason of its own."""
 
     exit_code = 6
+
+
+class NotBlessedError(TfxEstimatorError):
+    """The model did not reach what the declaration asks for, and had to: the run is done for all that."""
+
+    exit_code = 7

@@ -78,11 +78,11 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print()
     console.print(table)
     console.print()
-    console.print(f"[bold]{comparison.answer()}[/bold]")
+    console.print(comparison.answer(), style="bold")
     if any(result.input_share is not None for result in comparison.results()):
-        console.print(f"[dim]input: {_INPUT}[/dim]")
+        console.print(f"input: {_INPUT}", style="dim")
     for doubt in comparison.doubts():
-        console.print(f"[yellow]{doubt}[/yellow]")
+        console.print(doubt, style="yellow")
 
 
 def to_html(comparison: Comparison, plot: bytes) -> str:

@@ -18,8 +18,9 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
-from tfx_estimator.pipeline.run.view import View, make_console
+from tfx_estimator.pipeline.run.view import View
 
 _WIDTH_OF_A_FILE = 140
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
+from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.run.summary import Summary
 
 HELP = "run the declared pipeline on this machine; in a task of a cluster (TF_CONFIG, srun), take part in its training"
 
@@ -14,10 +20,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
     parser.add_argument("--workdir", metavar="DIR", default="runs", help="where the results go (default: %(default)s)")
+    parser.add_argument(
+        "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
+    from tfx_estimator.pipeline.run.summary import Summary
+
+    summary = Summary(args.source)
+    if not args.json:
+        return _run(args, summary, terminal_fd=1)
+    try:
+        code = _run(args, summary, terminal_fd=2)
+        if not summary.seconds:  # a task that trained with its chief
+            summary.end()
+        return code
+    except BaseException as error:
+        summary.end(error)
+        raise
+    finally:
+        # How the run ended matters more than that nobody reads it.
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(summary.to_dict(), indent=2, allow_nan=False), flush=True)
+
+
+def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.paths import check_workdir
 
@@ -33,8 +65,16 @@ def run(args: argparse.Namespace) -> int:
     if place is not None and place.task.type != CHIEF:
         from tfx_estimator.pipeline.run.join import join
 
-        return join(loaded, args.workdir, place)
+        summary.name = loaded.declaration.name
+        return join(loaded, args.workdir, place, terminal_fd)
 
     from tfx_estimator.pipeline.run.console import run_declaration
 
-    return run_declaration(loaded, args.workdir, place and place.cluster.addresses)
+    return run_declaration(
+        loaded,
+        args.workdir,
+        place and place.cluster.addresses,
+        summary=summary,
+        require_blessing=args.require_blessing,
+        terminal_fd=terminal_fd,
+    )

@@ -41,6 +41,8 @@ class Declaration(Section):
             found["transform.preprocessing_fn"] = "standardize"
         if self.trainer.save_checkpoints_steps is None:
             found["trainer.save_checkpoints_steps"] = str(self.trainer.checkpoint_steps)
+        if self.trainer.log_every_steps is None:
+            found["trainer.log_every_steps"] = str(self.trainer.report_steps)
         if self.trainer.eval_steps is None:
             found["trainer.eval_steps"] = "every example once"
         if self.evaluator.prediction_key is None:

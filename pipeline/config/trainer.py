@@ -57,8 +57,10 @@ class TrainerSection(Section):
     keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
         default=3, description="the newest checkpoints that are kept", operational=True
     )
-    log_every_steps: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
-        default=100, description="steps between two reports of loss and examples/s", operational=True
+    log_every_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="steps between two points of TensorBoard's curves; null is a fiftieth of train_steps, at most 100",
+        operational=True,
     )
     intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=None,
@@ -85,3 +87,8 @@ class TrainerSection(Section):
     def checkpoint_steps(self) -> int:
         """Steps between two checkpoints, derived where the declaration leaves it open."""
         return self.save_checkpoints_steps or min(max(self.train_steps // 10, 100), 1000)
+
+    @property
+    def report_steps(self) -> int:
+        """Steps between two reports of the loss, derived where the declaration leaves it open."""
+        return self.log_every_steps or min(max(self.train_steps // 50, 1), 100)

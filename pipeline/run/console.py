@@ -8,40 +8,64 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 from rich.console import Console
 
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
-from tfx_estimator.pipeline.run.view import View, make_console
+from tfx_estimator.pipeline.run.view import View
+from tfx_estimator.pipeline.text import one_line
 
 
-def run_declaration(loaded: Loaded, workdir: str, cluster: Any = None) -> int:
+def run_declaration(
+    loaded: Loaded,
+    workdir: str,
+    cluster: Any = None,
+    *,
+    summary: Optional[Summary] = None,
+    require_blessing: bool = False,
+    terminal_fd: int = 1,
+) -> int:
     """Runs a declaration on this machine.
 
     Args:
         loaded: The validated declaration.
         workdir: Folder of all runs.
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
+        summary: Takes what the run comes to; it is filled even if the run fails.
+        require_blessing: Whether a model that is not blessed is a failure.
+        terminal_fd: As of `quiet`.
 
     Returns:
-        The exit code: 0 also if the model was not blessed, which is a result and not a failure.
+        The exit code: 0.
 
     Raises:
         TfxEstimatorError: The run failed.
+        NotBlessedError: The model was not blessed, and had to be.
     """
+    results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
         logs = _make_logs(loaded, folders)
-        with quiet(os.path.join(logs, "pipeline.log")) as terminal:
-            _run(loaded, folders, logs, make_console(terminal))
+        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
+            view = View(console := make_console(terminal))
+            with _recorded(results, view, folders, logs):
+                _run(loaded, folders, logs, console, view, results)
+                if require_blessing and not results.blessed:
+                    raise NotBlessedError(
+                        f"the model is not blessed: {results.why_not_blessed()}",
+                        expected="a blessed model, as of --require-blessing",
+                        todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
+                    )
     return 0
 
 
@@ -57,13 +81,12 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     return logs
 
 
-def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) -> None:
-    results = Summary(folders.name, loaded.source, notes=loaded.notes)
-    view = View(console)
-    with _recorded(results, view, folders, logs), view.explaining(os.path.join(logs, "pipeline.log")):
-        console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {folders.home}")
+def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, view: View, results: Summary) -> None:
+    results.name, results.notes = folders.name, loaded.notes
+    with view.explaining(os.path.join(logs, "pipeline.log")):
+        title(console, folders, loaded.source)
         for note in loaded.notes:
-            console.print(f"  note: {note}", markup=False)
+            console.print(f"  note: {one_line(note)}")
         with view.waiting("starting TensorFlow and TFX"):
             from tfx_estimator.pipeline.run.results import collect
             from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
@@ -73,6 +96,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console) 
         view.current = "results"
         results.heard(view.runs, view.warnings)
         collect(results, folders)
+    results.end()
     print_table(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
 
 
@@ -91,7 +115,6 @@ def _recorded(results: Summary, view: View, folders: PipelineFolders, logs: str)
             with contextlib.suppress(OSError):
                 results.write(path)
         raise
-    results.end()
     results.write(path)
 
 

@@ -10,22 +10,24 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
-from tfx_estimator.pipeline.run.view import View, make_console
+from tfx_estimator.pipeline.run.view import View
 
 _POLL_SECONDS = 0.2
 # Without a sign of the chief's life.
 _SILENT_SECONDS = 60.0
 
 
-def join(loaded: Loaded, workdir: str, place: Any) -> int:
+def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
     """Waits for the chief's Trainer, and trains with it.
 
     Args:
         loaded: The validated declaration: the chief's.
         workdir: Folder of all runs: the chief's.
         place: This task's place in the cluster, a `TfConfig`.
+        terminal_fd: As of `quiet`.
 
     Returns:
         The exit code, 0: the chief's run ended well, or its training did, or it had nothing to train.
@@ -37,9 +39,9 @@ def join(loaded: Loaded, workdir: str, place: Any) -> int:
     with in_order(folders, alone=False):
         os.makedirs(folders.logs, exist_ok=True)
         log = os.path.join(folders.logs, f"{place.task.name}.log")
-        with quiet(log) as terminal:
+        with quiet(log, terminal_fd) as terminal:
             console = make_console(terminal)
-            console.print(f"[bold]{folders.name}[/bold]  {place.task.name} of the cluster  →  {folders.home}")
+            title(console, folders, f"{place.task.name} of the cluster")
             view = View(console)
             view.current = "Trainer"
             with view.explaining(log):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2
@@ -15,7 +16,7 @@ from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.summary import Summary, Warned
+from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
 
@@ -81,18 +82,28 @@ def _read_evaluation(results: Summary, uri: str) -> None:
     import tensorflow_model_analysis as tfma
 
     for key, metrics in tfma.load_eval_result(uri).slicing_metrics:
-        values = {name: value.get("doubleValue") for name, value in metrics[""][""].items()}
-        accuracy, count = values["sparse_categorical_accuracy"], int(values["example_count"] or 0)
-        if key:
+        values = dict(_numbers(metrics))
+        accuracy, count = values.get(ACCURACY), int(values.get(COUNT, 0))
+        if not key:
+            results.metrics = values
+            results.accuracy, results.evaluated, results.loss = accuracy, count, values.get(LOSS)
+        elif accuracy is not None:
             # Sliced by one feature at a time.
             ((name, value),) = key
             results.slices.setdefault(name, {})[str(value)] = (accuracy, count)
-        else:
-            results.accuracy, results.evaluated = accuracy, count
-            results.loss = values["sparse_categorical_crossentropy"]
     if any(name.startswith("validations") for name in os.listdir(uri)):
         validation = tfma.load_validation_result(uri)
         results.reasons = [_reason(failure) for s in validation.metric_validations_per_slice for failure in s.failures]
+
+
+def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The metrics that are one number each; those of an output or a class of their own have it before their name."""
+    for output, subkeys in metrics.items():
+        for subkey, values in subkeys.items():
+            for name, value in values.items():
+                if "doubleValue" in value:
+                    # As JSON of protocol buffers, which writes NaN as text.
+                    yield "/".join(filter(None, (output, subkey, name))), float(value["doubleValue"])
 
 
 def _reason(failure: Any) -> str:

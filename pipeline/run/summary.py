@@ -15,6 +15,8 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 
 FILE = "summary.json"
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
+# TFMA's names.
+ACCURACY, LOSS, COUNT = "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count"
 _SIGINT = 130
 
 
@@ -36,8 +38,8 @@ class Summary:
     """What a run came to.
 
     Args:
-        name: Of the pipeline.
         source: Of the declaration: a preset's name, or a file.
+        name: Of the pipeline; empty if the declaration is wrong.
         state: `succeeded`, `failed` or `interrupted`.
         exit_code: Of the command.
         error: Its `type`, and `what`, `expected` and `todo`, as they were shown; None without one.
@@ -52,6 +54,7 @@ class Summary:
         loss: Mean cross-entropy, overall.
         evaluated: Number of examples that the Evaluator read.
         slices: Accuracy and number of examples by feature and value.
+        metrics: All of the Evaluator's metrics that are numbers, overall.
         label_names: The classes, in the order of their labels.
         blessed: None without an evaluation.
         reasons: Why not blessed.
@@ -61,8 +64,8 @@ class Summary:
         restarts: What went wrong with a task, and what it cost; a line each.
     """
 
-    name: str
     source: str
+    name: str = ""
     state: str = SUCCEEDED
     exit_code: int = 0
     error: Optional[dict[str, str]] = None
@@ -77,6 +80,7 @@ class Summary:
     loss: Optional[float] = None
     evaluated: int = 0
     slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     label_names: tuple[str, ...] = ()
     blessed: Optional[bool] = None
     reasons: list[str] = field(default_factory=list)
@@ -112,6 +116,18 @@ class Summary:
             "expected": told.expected,
             "todo": told.todo,
         }
+
+    def further_metrics(self) -> dict[str, float]:
+        """Returns the metrics that no other field holds."""
+        return {name: value for name, value in self.metrics.items() if name not in (ACCURACY, LOSS, COUNT)}
+
+    def why_not_blessed(self) -> str:
+        """Returns the reasons in one line."""
+        return "; ".join(self.reasons) or "no threshold was met"
+
+    def warnings_beside_restarts(self) -> list[Warned]:
+        """Returns the warnings that the field `restarts` does not tell."""
+        return [each for each in self.warnings if not any(line.startswith(each.text) for line in self.restarts)]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold: what is not a number is null."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 
 from rich.console import Console
-from rich.table import Table
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.run.summary import Summary
-from tfx_estimator.pipeline.run.view import STYLES
+from tfx_estimator.pipeline.text import duration, one_line
+
+_COLUMN = 13
 
 
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
-    """Prints the results.
+    """Prints the results; how each component went stands above them already.
 
     Args:
         console: The terminal.
@@ -22,38 +23,33 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         logs: Its folder of logs.
         asynchronous: Whether workers train without waiting for each other.
     """
-    table = Table(title=None, box=None, pad_edge=False)
-    for title, justify in (("component", "left"), ("state", "left"), ("time", "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    for run in results.components:
-        style = STYLES[run.state]
-        table.add_row(run.node, f"[{style}]{run.state}[/{style}]", f"{run.seconds:.1f} s")
-    console.print()
-    console.print(table)
-    console.print()
-    facts = {
-        "data": f"{results.dataset}: " + ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
-    }
+    counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
+    facts = {"data": [f"{results.dataset}: {counts}"]}
     if results.training:
-        facts["training"] = _training(results.training, asynchronous)
+        facts["training"] = [_training(results.training, asynchronous)]
     if results.restarts:
-        facts["restarts"] = "; ".join(results.restarts)
+        facts["restarts"] = results.restarts
     if results.accuracy is not None:
-        facts["accuracy"] = f"{results.accuracy:.4f} on {results.evaluated:,} examples, mean loss {results.loss:.4f}"
-        for name, values in results.slices.items():
-            facts[f"by {name}"] = _by_slice(name, values, results.label_names)
+        loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
+        facts["accuracy"] = [f"{results.accuracy:.4f} on {results.evaluated:,} examples{loss}"]
+    if further := results.further_metrics():
+        facts["metrics"] = [", ".join(f"{name} {_number(value)}" for name, value in further.items())]
+    for name, values in results.slices.items():
+        facts[f"by {name}"] = [_by_slice(name, values, results.label_names)]
     if results.blessed is not None:
-        facts["blessed"] = "yes" if results.blessed else "no: " + "; ".join(results.reasons or ["no threshold was met"])
+        facts["blessed"] = ["yes" if results.blessed else f"no: {results.why_not_blessed()}"]
     pushed = results.pushed or "none"
     gone = results.pushed and not is_address(results.pushed) and not os.path.exists(results.pushed)
-    facts["pushed model"] = f"{pushed} (deleted since)" if gone else pushed
-    told = [each for each in results.warnings if not any(line.startswith(each.text) for line in results.restarts)]
-    if told:
-        facts["warnings"] = "\n".join(f"{each.component}: {each.text}" for each in told).replace("\n", "\n" + " " * 14)
-    facts["TensorBoard"] = f"tensorboard --logdir {results.model_run}" if results.model_run else "none"
-    facts["logs"] = logs
-    for title, text in facts.items():
-        console.print(f"{title:<13} {text}", markup=False)
+    facts["pushed model"] = [f"{pushed} (deleted since)" if gone else pushed]
+    if warnings := results.warnings_beside_restarts():
+        facts["warnings"] = [f"{each.component}: {each.text}" for each in warnings]
+    facts["TensorBoard"] = [f"tensorboard --logdir {results.model_run}" if results.model_run else "none"]
+    facts["logs"] = [logs]
+    facts["elapsed"] = [duration(results.seconds)]
+    console.print()
+    for title, lines in facts.items():
+        for index, line in enumerate(lines):
+            console.print(f"{'' if index else title:<{_COLUMN}} {one_line(line)}")
 
 
 def _training(facts: dict[str, float], asynchronous: bool) -> str:
@@ -65,7 +61,12 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
         steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{more} in "
     if "examples_per_second" in facts:
         rate = f", {facts['examples_per_second']:,.0f} examples/s"
-    return f"{steps}{facts['train_seconds']:.0f} s (process start and export included){rate}"
+    return f"{steps}{duration(facts['train_seconds'])} (process start and export included){rate}"
+
+
+def _number(value: float) -> str:
+    """A metric: a count as such, all else in four digits after the point."""
+    return f"{value:,.0f}" if value.is_integer() and abs(value) > 1 else f"{value:.4f}"
 
 
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:

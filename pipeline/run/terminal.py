@@ -42,8 +42,12 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quiet(log: str) -> Iterator[IO[str]]:
+def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
+
+    Args:
+        log: The file.
+        terminal_fd: What is left for us: 1, or 2 where stdout is for something else.
 
     Yields:
         What is left for us: the terminal. When nobody reads it any more, the work goes on, and the rest of what it
@@ -52,7 +56,8 @@ def quiet(log: str) -> Iterator[IO[str]]:
     atexit.register(_hide_teardown)
     _flush()
     out, err = os.dup(1), os.dup(2)
-    with open(log, "ab", buffering=0) as file, _open_terminal(os.dup(out), file.fileno()) as terminal:
+    shown = os.dup(terminal_fd)
+    with open(log, "ab", buffering=0) as file, _open_terminal(shown, file.fileno()) as terminal:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:

@@ -6,30 +6,22 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO, Optional
+from typing import Optional
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.spinner import Spinner
+from rich.text import Text
 
 from tfx_estimator.pipeline import log
 from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.printing import Escaped
 from tfx_estimator.pipeline.run.summary import Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.text import duration, one_line
 
 _PROGRESS_SECONDS = 5.0
-STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red", "not reached": "dim"}
-
-
-def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
-    """Makes a console of what `quiet` leaves for us.
-
-    Args:
-        terminal: The terminal, or a file in its place.
-        width_of_a_file: In characters, if it is a file; None takes the environment's.
-    """
-    width = None if terminal.isatty() else width_of_a_file
-    return Console(file=terminal, highlight=False, soft_wrap=True, width=width)
+_STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
 
 
 class View:
@@ -38,9 +30,9 @@ class View:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Optional[Live] = None
-        self._spinner = Spinner("dots")
+        self._moving = _Moving()
         self._title = ""
-        self._printed = 0.0
+        self._printed = self._started = time.monotonic()
         self.current = ""
         self.warnings: list[Warned] = []
         self._runs: dict[str, NodeRun] = {}
@@ -88,29 +80,30 @@ class View:
         """Shows the component that runs."""
         self.current = node
         self._title = f"{index}/{total} {node}"
-        self._printed = time.monotonic()
+        self._printed = self._started = time.monotonic()
         self._show(self._title)
 
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
         self.hide()
         self._runs[run.node] = run
-        style = STYLES[run.state]
-        self._console.print(f"  [{style}]{run.state:<8}[/{style}] {run.node:<18} {run.seconds:7.1f} s")
+        state = Text(f"{run.state:<8}", _STYLES[run.state])
+        self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
 
     def progress(self, text: str) -> None:
         """Shows progress inside a component."""
         if self._live:
-            self._spinner.update(text=f"{self._title}: {text}")
+            self._moving.say(f"{self._title}: {text}")
         elif time.monotonic() - self._printed >= _PROGRESS_SECONDS:
             self._printed = time.monotonic()
-            self._console.print(f"          {self.current}: {text}")
+            elapsed = duration(self._printed - self._started)
+            self._console.print(f"          {self.current}: {one_line(text)}, {elapsed} elapsed")
 
     def warn(self, text: str) -> None:
         """Leaves a line that says what went wrong."""
         self.warnings.append(Warned(self.current, text))
-        self._console.print(f"  [yellow]warning[/yellow]  {self.current}: ", end="")
-        self._console.print(text, markup=False, highlight=False)
+        label = Text("warning", "yellow")
+        self._console.print(Text.assemble("  ", label, f"  {self.current}: {one_line(text)}"))
 
     def close(self) -> None:
         """Ends the view."""
@@ -119,10 +112,14 @@ class View:
 
     def _show(self, text: str) -> None:
         if self._console.is_terminal:
-            self._spinner.update(text=text)
+            self._moving = _Moving(text)
             # Not redirecting: what libraries print belongs into the log.
             self._live = Live(
-                self._spinner, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+                Escaped(self._moving),
+                console=self._console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
             )
             self._live.start()
 
@@ -131,6 +128,24 @@ class View:
         if self._live:
             self._live.stop()
             self._live = None
+
+
+class _Moving:
+    """What goes on, and for how long already."""
+
+    def __init__(self, text: str = "") -> None:
+        self._spinner = Spinner("dots")
+        self._started = time.monotonic()
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Shows something else; the time goes on."""
+        self._text = one_line(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        elapsed = duration(int(time.monotonic() - self._started)) if time.monotonic() - self._started >= 1 else ""
+        self._spinner.update(text=Text(f"{self._text}, {elapsed} elapsed" if elapsed else self._text))
+        yield self._spinner
 
 
 class _ProgressHandler(logging.Handler):

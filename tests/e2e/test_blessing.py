@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
@@ -12,15 +14,20 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
     workdir, good = digits_run.workdir, digits_run.summary
     assert good["blessed"] is True
 
-    said = workdir.run("digits", *quick, "--set", "trainer.train_steps=5")
-    bad = workdir.summary("digits")
+    said = workdir.run("digits", *quick, "--set", "trainer.train_steps=5", "--require-blessing", "--json", code=7)
+    bad, end = json.JSONDecoder().raw_decode(said)
+    said = said[end:]
+    assert bad == {**workdir.summary("digits"), "seconds": bad["seconds"]}
+    assert (bad["state"], bad["exit_code"], bad["error"]["type"]) == ("failed", 7, "NotBlessedError")
+    assert bad["metrics"]["sparse_categorical_accuracy"] == bad["accuracy"]
     assert 0.2 < bad["accuracy"] < good["accuracy"] - 0.01
     assert bad["blessed"] is False
     assert bad["pushed"] is None
     (reason,) = bad["reasons"]
     change = bad["accuracy"] - good["accuracy"]
     assert reason == f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"
-    assert reason in said
+    assert f"blessed       no: {reason}\n" in said
+    assert f"tfx-estimator: the model is not blessed: {reason}\n  expected: " in said
     assert [str(path) for path in (workdir.path / "digits" / "serving").iterdir()] == [good["pushed"]]
 
     # Nor is a model of other images compared with that one.

@@ -9,6 +9,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.text import duration
 
 # What nobody waits to hear.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
@@ -110,7 +111,14 @@ class Report:
         pace = self.steps_per_second()
         loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
         rate = f"{pace * self._batch:,.0f} examples/s" if self._batch else f"{pace:,.1f} steps/s"
-        logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}")
+        logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}{self._left(step)}")
+
+    def _left(self, step: int) -> str:
+        """How long the rest will take, by the pace of this attempt so far, evaluations in between included."""
+        (began, first), (now, _) = self._steps[0], self._steps[-1]
+        if not self._total or now <= began or not first < step < self._total:
+            return ""
+        return f", {duration((self._total - step) * (now - began) / (step - first))} left"
 
     def _resumed(self, step: int) -> None:
         """Notes what the restarts since the last step cost, at the last of them."""

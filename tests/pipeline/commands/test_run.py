@@ -62,3 +62,12 @@ def test_a_batch_for_the_workers_that_are_there_is_no_mistake(monkeypatch):
     loaded.check_cluster(resolved)
     with pytest.raises(DeclarationError, match="129 examples do not divide evenly among 2 workers"):
         loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, None))
+
+
+def test_a_wrong_declaration_is_told_as_json_too(tmp_path, capsys):
+    assert main(["run", "digits", "--set", "trainer.train_steps=0", "--json", "--workdir", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert (told["state"], told["exit_code"], told["error"]["type"]) == ("failed", 2, "DeclarationError")
+    assert "trainer.train_steps: 0" in told["error"]["what"]
+    assert "trainer.train_steps: 0" in said.err

@@ -86,13 +86,13 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeyp
         view = module.View(Console(file=file, width=200))
         try:
             view.node_started("Trainer", 6, 9)
-            get_logger("trainer").info("step 5/10, loss 0.5000")
+            get_logger("trainer").info("step 5/10, loss 0.5000\x1b[2J")
             view.node_ended(NodeRun("Trainer", "ran", 1.25, 4))
         finally:
             view.close()
         file.seek(0)
         shown = file.read().split("\n")
-    assert shown[0].split() == ["Trainer:", "step", "5/10,", "loss", "0.5000"]
+    assert shown[0].split() == ["Trainer:", "step", "5/10,", "loss", r"0.5000\x1b[2J,", "0.0", "s", "elapsed"]
     assert shown[1].split() == ["ran", "Trainer", "1.2", "s"]
 
 

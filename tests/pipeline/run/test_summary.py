@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def written(tmp_path, error: BaseException | None = None, **fields: object) -> dict:
-    summary = Summary("digits", "my.yaml", **fields)  # type: ignore[arg-type]
+    summary = Summary("my.yaml", "digits", **fields)  # type: ignore[arg-type]
     summary.end(error)
     summary.write(str(tmp_path / "summary.json"))
     return json.loads((tmp_path / "summary.json").read_text())

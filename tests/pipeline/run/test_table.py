@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 
+from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.run.table import _by_slice, print_table
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 def shown(summary: Summary) -> str:
     file = io.StringIO()
-    print_table(Console(file=file, width=300, highlight=False), summary, "logs", asynchronous=False)
+    print_table(make_console(file, 300), summary, "logs", asynchronous=False)
     return file.getvalue()
 
 
@@ -30,7 +30,6 @@ def test_warnings_are_told_again_but_not_those_that_restarts_tell():
     restart = "worker-1 was killed at step 20; all tasks were started again"
     text = shown(
         Summary(
-            "own",
             "own.yaml",
             warnings=[Warned("Trainer", "differs by 3.0 %"), Warned("Trainer", restart)],
             restarts=[f"{restart}, 3 steps lost, 7 s"],
@@ -38,3 +37,33 @@ def test_warnings_are_told_again_but_not_those_that_restarts_tell():
     )
     assert "warnings      Trainer: differs by 3.0 %\n" in text
     assert text.count(restart) == 1
+
+
+def test_all_metrics_are_shown_and_each_once():
+    metrics = {
+        "sparse_categorical_accuracy": 0.5,
+        "sparse_categorical_crossentropy": 1.25,
+        "example_count": 10.0,
+        "sparse_top_k_categorical_accuracy": 0.875,
+        "true_positives": 7.0,
+        "calibration": float("nan"),
+    }
+    text = shown(Summary("own.yaml", accuracy=0.5, loss=1.25, evaluated=10, metrics=metrics))
+    assert "accuracy      0.5000 on 10 examples, mean loss 1.2500\n" in text
+    assert "metrics       sparse_top_k_categorical_accuracy 0.8750, true_positives 7, calibration nan\n" in text
+
+
+def test_names_can_neither_give_orders_to_a_terminal_nor_write_lines_of_their_own():
+    text = shown(
+        Summary(
+            "own.yaml",
+            dataset="[bold]mnist[/bold] \x1b[31m\u202e",
+            label_names=("a\nblessed       yes", "\x9b2J"),
+            slices={"label": {"0": (1.0, 1), "1": (0.5, 2)}},
+            reasons=["\x07"],
+            blessed=False,
+        )
+    )
+    assert r"data          [bold]mnist[/bold] \x1b[31m\u202e: " in text
+    assert r"by label      a\nblessed       yes 1.000, \x9b2J 0.500" in text
+    assert all(character.isprintable() for character in text.replace("\n", ""))

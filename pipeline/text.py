@@ -1,0 +1,50 @@
+"""Text as it may be shown to a person: foreign text holds nothing that a terminal would obey. Standard library only."""
+
+from __future__ import annotations
+
+_SECONDS_A_MINUTE = 60
+_TAB = " " * 4
+
+
+def printable(text: str) -> str:
+    """Escapes what is no printable character: control characters, such that turn the reading direction, surrogates.
+
+    Args:
+        text: Lines of text.
+
+    Returns:
+        The same lines; a tab becomes spaces.
+    """
+    text = text.replace("\r\n", "\n").replace("\t", _TAB)
+    return text if text.isprintable() else "".join(c if c == "\n" or c.isprintable() else _escape(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same where one line is meant, as of a name: line breaks and tabs are escaped too.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        One line of printable characters.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def duration(seconds: float) -> str:
+    """Writes a duration as a person says it: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`.
+
+    Args:
+        seconds: The duration.
+    """
+    if seconds < 1:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _SECONDS_A_MINUTE)
+    hours, minutes = divmod(minutes, _SECONDS_A_MINUTE)
+    if hours:
+        return f"{hours:,} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
