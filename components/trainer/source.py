@@ -19,12 +19,13 @@ _OWN: dict[str, tuple[str, ...]] = {
         "estimator.patches.replica_fixes",
         "estimator.path",
         "export",
+        "seeds",
         "task.fn_args",
         "user_input.rows",
         "user_input.shared_batches",
         "user_input.short_batches",
     ),
-    RUN_FN: ("export", "run_fn.path", "run_fn.skipped_training", "task.fn_args"),
+    RUN_FN: ("export", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
 }
 _BUILT_IN = ("estimator.receivers", "estimator.trainer_fn")
 

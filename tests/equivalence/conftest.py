@@ -130,8 +130,10 @@ class Trainings:
         }
         declared = Declaration.parse_obj({"name": "equal", "data": {"dataset": "digits"}, "trainer": trainer}).dict()
         settings = Settings(declaration=declared, image_shape=images.shape, label_names=tuple("0123456789"))
-        model, run = Training(root, images.inputs).run(settings, trainer["train_steps"])
-        return Trained(read_losses(run.uri), read_weights(run.uri), model, run)
+        functions = {"module_file": trainer["module_file"]} if "module_file" in trainer else {}
+        model, run = Training(root, images.inputs).run(settings, trainer["train_steps"], **functions)
+        folder = os.path.join(run.uri, "Format-Serving") if functions else run.uri
+        return Trained(read_losses(folder), read_weights(folder), model, run)
 
 
 def read_losses(folder: str) -> list[tuple[int, float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,19 @@ from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
 
+MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
+TRAINER_FN = str(Path(__file__).parent / "user" / "own_model_fns.py")
+
+
 @pytest.mark.parametrize(
-    ("train", "data", "network"),
+    ("train", "data", "model"),
     [
-        (ONE_DEVICE, "cifar10 exact", {"model": "cifar_cnn"}),
+        # A model_fn that sets no seed itself.
+        (ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}),
+        pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
+        pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_layers"}, marks=pytest.mark.long),
+        pytest.param(MULTI_WORKER, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
+        pytest.param(MIRRORED, "mnist exact", {"module_file": TRAINER_FN}, marks=pytest.mark.long),
         # Keras's own dropout: random operations want a seed under determinism.
         pytest.param(
             MULTI_WORKER,
@@ -22,14 +33,30 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
             marks=pytest.mark.long,
         ),
     ],
-    ids=["one_device", "multi_worker_mirrored"],
+    ids=[
+        "one_device model_fn",
+        "mirrored model_fn",
+        "mirrored layers",
+        "multi_worker_mirrored model_fn",
+        "mirrored trainer_fn",
+        "multi_worker_mirrored network",
+    ],
 )
-def test_two_runs_end_with_equal_bits(trainings, train, data, network):
+def test_two_runs_end_with_equal_bits(trainings, train, data, model):
     # With TensorFlow's own number of threads, among which sums could be split differently from run to run.
-    declared = {"data": data, "deterministic": True, "distribution": {"train": train, "max_restarts": 0}, **network}
+    declared = {"data": data, "deterministic": True, "distribution": {"train": train, "max_restarts": 0}, **model}
     first, second = trainings.run({**declared, "name": "first"}, {**declared, "name": "second"})
     assert first.model != second.model
     assert first.losses == second.losses
+    assert first.losses
     assert sorted(first.weights) == sorted(second.weights)
     for name, value in first.weights.items():
         np.testing.assert_array_equal(value, second.weights[name], err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", [{"model": "own_model_fns:by_keras"}, {"module_file": TRAINER_FN}])
+def test_another_seed_ends_elsewhere(trainings, model):
+    declared = {"data": "mnist exact", "deterministic": True, "train_steps": 5, **model}
+    one, other = trainings.run({**declared, "seed": 1}, {**declared, "seed": 2})
+    assert not set(one.losses) & set(other.losses)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any, Optional
@@ -11,7 +10,7 @@ import tensorflow as tf
 from tfx.components.trainer import fn_args_utils
 from tfx.utils import io_utils, path_utils
 
-from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
 from tfx_estimator.components.trainer.estimator.distribute import distribute
 from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
@@ -47,8 +46,7 @@ class EstimatorPath:
         tensorflow_fixes.apply()
         if train.asynchronous:
             asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.saved_step(task.stop_file))
-        if (section := context.settings.trainer) and section.deterministic:
-            tf.config.experimental.enable_op_determinism()
+        seeds.apply(context.settings.trainer)
         if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")
         configure_devices(train, evaluate)
@@ -86,8 +84,16 @@ def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
     fn_args = make_fn_args(context.job)
     if context.job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
         fn_args.custom_config = {**(fn_args.custom_config or {}), SETTINGS_KEY: context.job.settings}
+    section = context.settings.trainer
+    # A module may draw as well, where it is imported.
+    seeds.begin(section)
     trainer_fn = function_of(context.job.exec_properties, "trainer_fn")
-    return functools.partial(_call_trainer_fn, trainer_fn, fn_args)
+
+    def make_spec() -> dict[str, Any]:
+        seeds.begin(section)
+        return _call_trainer_fn(trainer_fn, fn_args)
+
+    return make_spec
 
 
 def _sections(distribution: Distribution, task: TaskSpec) -> tuple[Strategy, Strategy]:

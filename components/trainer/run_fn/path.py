@@ -8,7 +8,7 @@ from tfx.components.trainer import fn_args_utils
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.components.trainer.run_fn import skipped_training
@@ -38,6 +38,8 @@ class RunFnPath:
             own = os.path.join(job.training_dir, f"tmp_worker_{task.name}")
             fn_args.serving_model_dir = path_utils.serving_model_dir(own)
             fn_args.eval_model_dir = path_utils.eval_model_dir(own)
+        seeds.apply(context.settings.trainer)
+        seeds.begin(context.settings.trainer)
         run_fn = function_of(job.exec_properties, "run_fn")
         progress.write(Event.RUNNING)
         folders = (fn_args.serving_model_dir, job.training_dir)
