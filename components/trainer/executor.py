@@ -17,16 +17,21 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
+from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.log import get_logger
+
+logger = get_logger("trainer")
 
 
 class Executor(base_executor.BaseExecutor):
@@ -53,16 +58,15 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
         model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
-        training_dir = training_folder.locate(model_run.uri, input_dict, exec_properties)
-        fileio.makedirs(training_dir)
         node = self._context.pipeline_node if self._context else None
         operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
         settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),
             outputs=artifact_utils.jsonify_artifact_dict(output_dict),
             exec_properties=exec_properties,
-            training_dir=training_dir,
+            training_dir=folder.uri,
             settings=settings.to_dict(),
             path=paths.name_of(exec_properties, settings),
         )
@@ -70,18 +74,46 @@ class Executor(base_executor.BaseExecutor):
             # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
             with target_of(exec_properties) as target:
                 check_contract(settings.distribution, Contract(job.path, target))
+        _prepare(folder, model_run.uri, job, settings)
         _write_declaration(job.training_dir, settings)
-        with _logs_folder(training_dir) as logs, _worded(settings):
+        with _logs_folder(job.training_dir) as logs, _worded(settings):
             outcome = supervise(job, logs)
         if not outcome.publishes:
             # A worker in somebody else's cluster: the chief publishes.
             return
         outputs = export.publish(job.exports_dir, model.uri)
         write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
-        training_folder.publish(training_dir, model_run.uri)
+        training_folder.publish(job.training_dir, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
         model_run.set_string_custom_property("history", outcome.history())
+
+
+def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:
+    """Makes the training folder, and says so if training goes on with one of another length, or cannot."""
+    place = resolve(os.environ)
+    # The tasks of somebody else's cluster come at once: none may find the folder before it is made. The checkpoints of
+    # a run_fn are its own affair.
+    takes_over = place is None and job.path == ESTIMATOR
+    earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
+    if earlier is None:
+        return
+    steps, step = folder.steps or "all", earlier.step
+    said = f"the same training, but of {earlier.steps or 'all'} steps, has come to step {step}"
+    if not training_folder.is_taken(earlier, folder.steps):
+        logger.warning(f"{said}, which is beyond the {steps} that are wanted now: training starts at step 0")
+        return
+    logger.info(f"{said}: training goes on from there, to {steps}")
+    section = settings.trainer
+    if section and section.module_file is None and not may_be_model_fn(section.model or ""):
+        if section.optimizer.schedule == "cosine":
+            logger.warning(
+                f"trainer.optimizer.schedule is a cosine over trainer.train_steps: until step {step} it was that of "
+                f"{earlier.steps} steps, cut there, and from there it is that of {steps}; another trainer.seed starts "
+                "at step 0"
+            )
+    else:
+        logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")
 
 
 @contextlib.contextmanager

@@ -1,37 +1,120 @@
-"""The folder that outlives one execution, so that a retry resumes from the last checkpoint."""
+"""The folder that outlives one execution, so that a retry, or a longer training, goes on from the last checkpoint."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Optional
 
 from tfx import types
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.trainer.settings import OPERATION_KEY
+from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
 
 _FOLDER = "training"
+# In each training folder: which training it is, and of how many steps.
+_FILE = "training.json"
+# What says how long to train, in `train_args` and in the declared trainer.
+_NUM_STEPS = "num_steps"
+_LENGTHS = ("train_steps", "train_epochs")
 
 
-def locate(model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class TrainingFolder:
+    """The folder of one training.
+
+    Args:
+        uri: The same for a retry, another as soon as anything differs.
+        key: The same for trainings that differ in nothing but their length.
+        steps: To train in all; 0 if the data end it.
+    """
+
+    uri: str
+    key: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A training of another length.
+
+    Args:
+        uri: Its training folder, or the `model_run` artifact that this became.
+        steps: That it was to train.
+        step: Of its last checkpoint.
+        finished: Is it a `model_run` artifact, which nobody may change.
+    """
+
+    uri: str
+    steps: int
+    step: int
+    finished: bool
+
+
+def locate(
+    model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]
+) -> TrainingFolder:
     """Finds the training folder of this declaration, data and source.
 
     Args:
         model_run_uri: Where the execution's `model_run` artifact lies; the folder lies beside all of those.
         inputs: The execution's input artifacts.
         exec_properties: The execution's properties; they hold the declaration and the fingerprint of the source.
-
-    Returns:
-        The folder's path. The same for a retry, another as soon as anything differs.
     """
     # A retry with longer deadlines, or more restarts, is the same training.
     properties = {key: value for key, value in exec_properties.items() if key != OPERATION_KEY}
+    train_args = json.loads(properties.get("train_args") or "{}")
+    steps = int(train_args.pop(_NUM_STEPS, 0))
+    settings = json.loads(properties.get(SETTINGS_KEY) or "{}")
+    section = (settings.get("declaration") or {}).get("trainer", {})
+    lengths = [steps, *(section.pop(name, None) for name in _LENGTHS)]
+    properties.update({"train_args": train_args, SETTINGS_KEY: settings})
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
-    text = json.dumps([artifacts, properties], sort_keys=True, default=str)
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER, key)
+    key = _digest([artifacts, properties])
+    root = os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER)
+    return TrainingFolder(os.path.join(root, f"{key}-{_digest(lengths)}"), key, steps)
+
+
+def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over: bool) -> Optional[Earlier]:
+    """Makes the folder, of one of a training of another length where there is one.
+
+    Args:
+        folder: The folder.
+        model_run_uri: As for `locate`.
+        exports: Folder in it, for what training exports.
+        takes_over: Whether to look for a training of another length.
+
+    Returns:
+        What training goes on with. One whose last checkpoint lies beyond the end is returned as well, and left as it
+        is: see `is_taken`. None if there is neither.
+    """
+    found = None
+    if takes_over and not fileio.exists(folder.uri):
+        found = _earlier(folder, model_run_uri)
+        if found and is_taken(found, folder.steps):
+            # The folder is there whole or not at all.
+            if found.finished:
+                export.adopt(found.uri, folder.uri)
+            else:
+                fileio.rename(found.uri, folder.uri)
+    fileio.makedirs(folder.uri)
+    noted = _read(folder.uri)
+    if noted.get("steps") != folder.steps:
+        if noted and fileio.exists(exports):
+            # By the training of another length, which was killed before it was published.
+            fileio.rmtree(exports)
+        write_whole(os.path.join(folder.uri, _FILE), json.dumps({"key": folder.key, "steps": folder.steps}))
+    return found
+
+
+def is_taken(earlier: Earlier, steps: int) -> bool:
+    """Tells whether a training of so many steps goes on with an earlier one."""
+    return steps == 0 or earlier.step <= steps
 
 
 def publish(folder: str, model_run_uri: str) -> None:
@@ -40,3 +123,30 @@ def publish(folder: str, model_run_uri: str) -> None:
         fileio.rmtree(model_run_uri)
     fileio.makedirs(os.path.dirname(model_run_uri))
     fileio.rename(folder, model_run_uri)
+
+
+def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
+    """The training of another length that came furthest, but not too far; else any that came too far."""
+    found = []
+    for place, finished in ((os.path.dirname(folder.uri), False), (os.path.dirname(model_run_uri), True)):
+        for uri in export.paths_in(place):
+            noted = _read(uri)
+            if noted.get("key") != folder.key or noted["steps"] == folder.steps:
+                continue
+            if (step := checkpoints.last_step(uri)) is not None:
+                found.append(Earlier(uri, noted["steps"], step, finished))
+    return max(found, key=lambda each: (is_taken(each, folder.steps), each.step, not each.finished), default=None)
+
+
+def _read(folder: str) -> dict[str, Any]:
+    """What `prepare` noted; nothing if it did not."""
+    path = os.path.join(folder, _FILE)
+    if not fileio.exists(path):
+        return {}
+    with fileio.open(path) as file:
+        return json.loads(file.read())
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -45,6 +45,32 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
 
 
+def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
+    declared = {
+        "data": "mnist exact",
+        "model": "mnist_cnn",
+        "deterministic": True,
+        "global_batch_size": 32,
+        "optimizer": {"schedule": "constant"},
+        # Derived from train_steps.
+        "save_checkpoints_steps": None,
+    }
+    half = trainings.train(tmp_path, {**declared, "train_steps": STEPS // 2})
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    longer = trainings.train(tmp_path, {**declared, "train_steps": STEPS})
+    (whole,) = trainings.run({**declared, "train_steps": STEPS})
+    assert [longer.metric(name) for name in ("first_step", "last_step")] == [STEPS // 2, STEPS]
+    assert whole.metric("first_step") == 0
+    assert f"but of {STEPS // 2} steps, has come to step {STEPS // 2}" in caplog.text
+    assert "cosine" not in caplog.text
+    # What was published is as it was.
+    assert half.weights["global_step"] == read_weights(half.run.uri)["global_step"] == STEPS // 2
+    assert longer.losses == whole.losses
+    assert sorted(longer.weights) == sorted(whole.weights)
+    for name, value in whole.weights.items():
+        np.testing.assert_array_equal(value, longer.weights[name], err_msg=name)
+
+
 def make_late(folder: Path) -> None:
     """Replaces the checkpoints of a training by one that says it has come to step LATE."""
     import tensorflow as tf

@@ -57,6 +57,16 @@ def folder_of(training_dir: str) -> str:
     return os.path.dirname(newest) or training_dir
 
 
+def last_step(training_dir: str) -> Optional[int]:
+    """Returns the global step of the last checkpoint, by its name; None where there is none.
+
+    Args:
+        training_dir: The training folder, in which nothing is changed.
+    """
+    paths = tf.io.gfile.glob(os.path.join(folder_of(training_dir), _INDEX))
+    return max((_step_of(path[: -len(".index")]) for path in paths), default=None)
+
+
 def drop_damaged(training_dir: str) -> Optional[int]:
     """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
 

@@ -28,7 +28,7 @@ def is_needed(job: Job) -> bool:
     if fileio.exists(_path(job.training_dir)):
         return False
     if job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
-        return settings.trainer is not None and _may_be_model_fn(settings.trainer.model or "")
+        return settings.trainer is not None and may_be_model_fn(settings.trainer.model or "")
     return True
 
 
@@ -59,8 +59,12 @@ def _path(training_dir: str) -> str:
     return os.path.join(training_dir, FILE)
 
 
-def _may_be_model_fn(target: str) -> bool:
-    """Whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one."""
+def may_be_model_fn(target: str) -> bool:
+    """Tells whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one.
+
+    Args:
+        target: As declared.
+    """
     target = expand("trainer.model", target)
     module = find_module(target.partition(":")[0])
     if module is None or is_project(module):

@@ -116,7 +116,7 @@ class Training:
     def __init__(self, root: Path, inputs: dict[str, list[Any]]) -> None:
         self.root = root
         self.inputs = inputs
-        self.executions = 0
+        self.executions = len(list((root / "model_run").glob("*")))
 
     def run(self, settings: Any, steps: int = 60, **functions: str) -> tuple[Path, Any]:
         """Executes once.
