@@ -27,6 +27,9 @@ REQUIREMENTS = [
     "rich>=13,<16",
     # Plots of `tfx-estimator bench`.
     "matplotlib>=3.10,<3.11",
+    # Images in files of their own, and tables of them.
+    "pillow>=10,<13",
+    "pyarrow",
     # The embedded `digits` data set.
     "scikit-learn==1.7.2",
     # TFX installs a user's module_file by calling pip, and imports pkg_resources.

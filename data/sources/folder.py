@@ -24,7 +24,7 @@ def open_folder(section: DataSection) -> ImageSource:
     if not folder.is_dir():
         raise DataNotFoundError(
             f"no folder {folder}",
-            expected="a folder of a prepared TFDS data set, IDX files or CIFAR binary batches",
+            expected="a folder of a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class",
             todo="change data.dataset",
         )
     from tfx_estimator.data.sources.tfds_lookup import find_in_folder
@@ -34,25 +34,41 @@ def open_folder(section: DataSection) -> ImageSource:
         from tfx_estimator.data.sources.tfds_source import TfdsSource
 
         return TfdsSource(section, found)
-    from tfx_estimator.data.sources import cifar, idx
+    from tfx_estimator.data.sources import cifar, idx, image_folder
 
-    for kind in (idx.IdxSource, cifar.CifarBinarySource):
+    for kind in (idx.IdxSource, cifar.CifarBinarySource, image_folder.ImageFolderSource):
         if kind.recognises(folder):
-            if section.version:
-                raise DataNotFoundError(
-                    f"no version {section.version!r} of the files in {folder}: they carry none",
-                    expected="a folder of files with no data.version",
-                    todo="leave data.version out; changed files are seen by their contents",
-                )
+            _refuse_version(section)
             return kind(section, folder)
     names = sorted(path.name for path in folder.iterdir())
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     raise DataNotFoundError(
         f"the folder {folder} holds no data set of a known form, but {shown or 'nothing'}",
         expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
-        f"{idx.FORM}, or {cifar.FORM}",
-        todo="change data.dataset to the folder that holds such files",
+        f"{idx.FORM}, {cifar.FORM}, or {image_folder.FORM}",
+        todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
     )
+
+
+def open_table(section: DataSection) -> ImageSource:
+    """Returns the source for the CSV or Parquet file `section.dataset`.
+
+    Raises:
+        DataError: there is no such file, or it cannot be used: see ImageTableSource.
+    """
+    from tfx_estimator.data.sources.image_table import ImageTableSource
+
+    _refuse_version(section)
+    return ImageTableSource(section, _path(section.dataset))
+
+
+def _refuse_version(section: DataSection) -> None:
+    if section.version:
+        raise DataNotFoundError(
+            f"no version {section.version!r} of {section.dataset}: its files carry none",
+            expected="files, with no data.version",
+            todo="leave data.version out; changed files are seen by their contents",
+        )
 
 
 def _path(path: str) -> Any:

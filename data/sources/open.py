@@ -6,6 +6,7 @@ import re
 
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.paths import is_table
 from tfx_estimator.pipeline.errors import DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
@@ -14,8 +15,9 @@ _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 def open_source(section: DataSection) -> ImageSource:
     """Returns the source that `section.dataset` names, without downloading or preparing anything.
 
-    A path (it begins with `/`, `./`, `../` or `~`, or holds `://`) is a folder, recognised by its contents;
-    `package.module:Class` is a TFDS builder class; anything else is a TFDS name, or else a folder of that name.
+    A name that ends in `.csv` or `.parquet` is a table of images. Another path (it begins with `/`, `./`, `../` or `~`,
+    or holds `://`) is a folder, recognised by its contents; `package.module:Class` is a TFDS builder class; anything
+    else is a TFDS name, or else a folder of that name.
 
     Args:
         section: the declaration's `data` section.
@@ -25,6 +27,10 @@ def open_source(section: DataSection) -> ImageSource:
     """
     # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
     dataset = section.dataset
+    if is_table(dataset):
+        from tfx_estimator.data.sources.folder import open_table
+
+        return open_table(section)
     if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or "://" in dataset:
         from tfx_estimator.data.sources.folder import open_folder
 

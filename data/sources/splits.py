@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from tfx_estimator.pipeline.config.splits import suggest_splits
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 
@@ -48,7 +49,8 @@ def resolve_split(
         raise DataNotFoundError(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
             expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
-            todo="change data.splits in the declaration",
+            todo="change data.splits in the declaration"
+            + (f", for example to {suggest_splits(list(sizes))}" if sizes else ""),
         ) from None
     ranges = tuple(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)

@@ -47,8 +47,8 @@ def find_by_name(section: DataSection) -> FoundBuilder:
         raise DataNotFoundError(
             f"no data set {section.dataset!r}: TFDS does not know it and {_data_dirs(section)} does not hold it"
             + (f"; did you mean {' or '.join(near)}?" if near else ""),
-            expected="a TFDS name, `digits`, `package.module:Builder`, or a folder (with a `/` in it) of a prepared "
-            "TFDS data set, IDX files or CIFAR binary batches",
+            expected="a TFDS name, `digits`, `package.module:Builder`, a folder (with a `/` in it) of a prepared TFDS "
+            "data set, IDX files, CIFAR binary batches or images by class, or a CSV or Parquet file",
             todo="see https://www.tensorflow.org/datasets/catalog/overview, and change data.dataset",
         )
     return found

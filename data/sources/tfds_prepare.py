@@ -157,6 +157,6 @@ def _not_found(builder: Any, why: str) -> DataNotFoundError:
         f"data set {builder.info.full_name} is not prepared in {builder.data_dir_root}, {why}",
         expected=f"a prepared data set in {builder.data_dir}, or a network",
         todo=f"on a machine with network run `tfds build {name}` and copy its folder, then set data.data_dir; or set "
-        "data.dataset to a folder of IDX files (MNIST's form; Debian's package dataset-fashion-mnist) or of CIFAR "
-        "binary batches; or try `dataset: digits`",
+        "data.dataset to a folder of IDX files (MNIST's form; Debian's package dataset-fashion-mnist), of CIFAR "
+        "binary batches, or of images by class; or try `dataset: digits`",
     )

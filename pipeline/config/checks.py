@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
-from tfx_estimator.pipeline.config.paths import is_address, looks_like_folder, reject_folder
+from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
-from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names
+from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
@@ -44,24 +46,49 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
     data = declaration.data
     if not data.dataset.strip():
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
-    elif looks_like_folder(data.dataset) and not is_address(data.dataset) and not os.path.isdir(data.dataset):
-        what = "this is a file" if os.path.exists(data.dataset) else "there is no such folder"
-        todo = "check the path: it is relative to the declaration's folder"
-        yield Problem("data.dataset", what, "a folder, or a data set's name", todo, value=data.dataset)
-    for key, expression in (("train", data.splits.train), ("eval", data.splits.eval)):
+    elif is_path(data.dataset) and not is_address(data.dataset):
+        yield from _place(data.dataset)
+    known = _splits_of(data.dataset)
+    for key, expression in data.splits.dict().items():
         path = f"data.splits.{key}"
         if reason := reject_split(expression):
             todo = "see https://www.tensorflow.org/datasets/splits"
             yield Problem(path, reason, EXAMPLES, todo, value=expression)
-        elif data.dataset == "digits" and (wrong := set(split_names(expression)) - {"train", "all"}):
-            todo = "set splits: {train: 'train[:80%]', eval: 'train[80%:]'}"
-            what = f"the data set digits has no split `{min(wrong)}`"
-            yield Problem(path, what, "its one split, `train`", todo, value=expression, depends=("data.dataset",))
+        elif known and (wrong := sorted(set(split_names(expression)) - {*known, "all"})):
+            what = f"the data set {os.path.basename(data.dataset)} has no split `{wrong[0]}`"
+            expected = (
+                f"its splits: {', '.join(known)}" if known[1:] else f"its one split, `{known[0]}`, or parts of it"
+            )
+            todo = f"set {suggest_splits(known)}"
+            yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
+
+
+def _place(dataset: str) -> Iterator[Problem]:
+    expected = "a CSV or Parquet file" if is_table(dataset) else "a folder, a CSV or Parquet file, or a data set's name"
+    if (is_table(dataset) and os.path.isfile(dataset)) or (not is_table(dataset) and os.path.isdir(dataset)):
+        return
+    todo = "check the path: it is relative to the declaration's folder"
+    what = f"there is no such {'file' if is_table(dataset) else 'folder'}"
+    if os.path.exists(dataset):
+        what = "this is a folder" if os.path.isdir(dataset) else "this is a file of another kind"
+    yield Problem("data.dataset", what, expected, todo, value=dataset)
+
+
+def _splits_of(dataset: str) -> list[str]:
+    """The splits that a data set has, where that is known before it is opened."""
+    if dataset == "digits":
+        return ["train"]
+    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
+        return []
+    try:
+        return list(split_folders(Path(dataset)))
+    except OSError:
+        return []  # told when it is opened
 
 
 def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
     data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
-    if ":" in data.dataset and not looks_like_folder(data.dataset):
+    if ":" in data.dataset and not is_path(data.dataset):
         # `mnist:3.0.1` is TFDS's way to name a version.
         yield from check_target("data.dataset", data.dataset, search_paths, "class")
     both = ("trainer.model", "trainer.module_file")

@@ -25,7 +25,8 @@ class DataSection(Section):
     dataset: str = Field(
         ...,
         description="a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
-        "folder: a prepared TFDS data set, IDX files or CIFAR binary batches",
+        "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
+        "file of paths and labels",
     )
     version: Optional[str] = Field(default=None, description="TFDS version; null is the newest that is there")
     data_dir: Optional[str] = Field(default=None, description="TFDS data_dir; null is TFDS's own default")

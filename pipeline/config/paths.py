@@ -18,6 +18,7 @@ PATHS: tuple[Path, ...] = (
 )
 # Made by the kernel alone, whatever their permissions say.
 _KERNEL_FOLDERS = ("/proc", "/sys")
+_TABLES = (".csv", ".parquet")
 _GLOB_CHARACTERS = "*?["
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -45,9 +46,14 @@ def reject_address(path: str, option: str) -> None:
         )
 
 
-def looks_like_folder(dataset: str) -> bool:
-    """Tells a folder from the name of a data set."""
-    return dataset.startswith((".", "~")) or os.sep in dataset
+def is_table(dataset: str) -> bool:
+    """Tells a file of paths and labels from the name of a data set, and from a folder."""
+    return dataset.lower().endswith(_TABLES)
+
+
+def is_path(dataset: str) -> bool:
+    """Tells a folder, or a table, from the name of a data set."""
+    return dataset.startswith((".", "~")) or os.sep in dataset or is_table(dataset)
 
 
 def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
@@ -66,7 +72,7 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
         value = section.get(path[1]) if isinstance(section, dict) else None
         if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
             continue
-        if path == ("data", "dataset") and not looks_like_folder(value):
+        if path == ("data", "dataset") and not is_path(value):
             continue
         absolute = os.path.normpath(os.path.join(bases.get(path, os.getcwd()), os.path.expanduser(value)))
         if absolute != value:

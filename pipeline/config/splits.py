@@ -6,6 +6,7 @@ See https://www.tensorflow.org/datasets/splits.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Optional
 
 EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
@@ -33,6 +34,20 @@ def reject_split(expression: str) -> str:
 def split_names(expression: str) -> list[str]:
     """Returns the names of the splits in an expression."""
     return [part.strip().partition("[")[0] for part in expression.split("+")]
+
+
+def suggest_splits(names: Sequence[str]) -> str:
+    """Returns what to write for a data set with these splits.
+
+    Args:
+        names: At least one.
+    """
+    train = "train" if "train" in names else names[0]
+    others = [name for name in names if name != train]
+    if not others:
+        return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'}}"
+    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in others]
+    return f"splits: {{train: '{train}', eval: '{(known or others)[0]}'}}"
 
 
 def _reject_part(part: str) -> str:

@@ -19,7 +19,10 @@ def page(request: pytest.FixtureRequest) -> Page:
 
 @pytest.fixture
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with the page's files in it."""
+    """The current folder, with the page's files in it, and the data that it speaks of."""
     page.write_files(tmp_path)
+    for name in ("pets/cat/1.png", "pets/dog/1.png", "labels.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -5,24 +5,27 @@ from __future__ import annotations
 import gzip
 import shutil
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError
+from tfx_estimator.pipeline.errors import DataError
 
 pytestmark = pytest.mark.unit
 
 Damage = Callable[[Path], None]
 
 
-def _read(dataset: Path, **changes) -> tuple:
+def _read(folder: Path) -> tuple:
     """All that a pipeline takes from a data set, in the order in which it does."""
-    source = open_source(DataSection(dataset=str(dataset), **changes))
+    table = folder / "labels.csv"
+    source = open_source(DataSection(dataset=str(table if folder.name == "table" else folder)))
     source.prepare()
     info = source.info
     ranges = source.resolve_disjoint(source.section.splits.train, source.section.splits.eval)
@@ -74,6 +77,21 @@ def _unreadable(path: Path) -> None:
     path.chmod(0)
 
 
+def _header(path: Path, width: int, height: int) -> None:
+    """Writes another size into a PNG, with the checksum that belongs to it."""
+    data = path.read_bytes()
+    chunk = b"IHDR" + struct.pack(">II", width, height) + data[24:29]
+    path.write_bytes(data[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[33:])
+
+
+def _huge(path: Path) -> None:
+    _header(path, 200_000, 200_000)
+
+
+def _taller(path: Path) -> None:
+    _header(path, 30, 21)
+
+
 # What may happen to any file.
 _ANY: dict[str, Damage] = {
     "empty": _write(b""),
@@ -121,6 +139,18 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (folders["cifar"] / f"{name}.bin").write_bytes(records.tobytes())
     (folders["cifar"] / "batches.meta.txt").write_text("\n".join("abcdefghij"))
     folders["tfds"] = _prepare(home / "tensorflow_datasets")
+    folders["images"] = home / "images"
+    for split, count in (("train", 4), ("test", 2)):
+        for name in ("a", "b"):
+            (folders["images"] / split / name).mkdir(parents=True)
+            for number in range(count):
+                file = folders["images"] / split / name / f"{number}.{'png' if name == 'a' else 'jpg'}"
+                Image.fromarray(random.integers(0, 256, (20, 30, 3), np.uint8)).save(file)
+    folders["table"] = home / "table"
+    shutil.copytree(folders["images"], folders["table"] / "files")
+    files = sorted((folders["table"] / "files").rglob("*.*"))
+    rows = [f"{path.relative_to(folders['table'])},{path.parts[-2]},{path.parts[-3]}" for path in files]
+    (folders["table"] / "labels.csv").write_text("\n".join(["image,label,split", *rows]) + "\n")
     return folders
 
 
@@ -170,11 +200,21 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
             ("tfds", "features.json"),
             ("tfds", _TFRECORD),
             ("tfds", "label.labels.txt"),
+            ("images", "train/a/1.png"),
+            ("images", "test/b/0.jpg"),
+            ("table", "labels.csv"),
+            ("table", "files/train/a/0.png"),
         )
         for name, damage in _ANY.items()
-        # Nothing tells that these are damages: a data set without names, with a batch less, with five black aeroplanes.
+        # Nothing tells that these are damages: a data set without names, with a file less, with seven black aeroplanes.
         if (file, name)
-        not in (("label.labels.txt", "missing"), ("data_batch_2.bin", "missing"), ("data_batch_2.bin", "zeros"))
+        not in (
+            ("label.labels.txt", "missing"),
+            ("data_batch_2.bin", "missing"),
+            ("data_batch_2.bin", "zeros"),
+            ("train/a/1.png", "missing"),
+            ("test/b/0.jpg", "missing"),
+        )
     ),
     ("idx", "train-images-idx3-ubyte", "another type", _flip(2)),
     ("idx", "train-images-idx3-ubyte", "no magic", _flip(0)),
@@ -210,6 +250,17 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
     ("tfds", _TFRECORD, "a record less", _records(lambda records: records[:-1])),
     ("tfds", _TFRECORD, "a record more", _records(lambda records: [*records, records[0]])),
     *(("tfds", _TFRECORD, f"a bit at {place}", _flip(place)) for place in (0, 9, 0.3, 0.7, 0.99)),
+    *(("images", "train/a/1.png", f"bit at {at}", _flip(at)) for at in (1, 12, 18, 20, 25, 30, 45, 0.2, 0.5, 0.99)),
+    ("images", "train/a/1.png", "another image", _write(b"GIF89a" + bytes(40))),
+    ("images", "train/a/1.png", "a text", _write(b"<html>404 Not Found</html>")),
+    ("images", "train/a/1.png", "a huge size", _huge),
+    ("images", "train/a/1.png", "a line less than its header says", _taller),
+    ("images", "train/a/1.png", "garbage after its end", _append(b"garbage")),
+    ("images", "test/b/0.jpg", "a bit at the start", _flip(1)),
+    ("images", "test/b/0.jpg", "cut in its header", _cut(0.1)),
+    ("images", "test/b/0.jpg", "cut in its pixels", _cut(0.8)),
+    ("table", "labels.csv", "a row of two", _append(b"files/train/a/9.png,a\n")),
+    ("table", "labels.csv", "another encoding", _replace(b"label,", b"l\xe4bel,")),
 ]  # fmt: skip
 
 
@@ -225,9 +276,9 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
     try:
         # What nobody may read, root may; what stands after its end, gzip takes no notice of.
         assert _read(folder) == undamaged[kind]
-    except DamagedDataError as error:
+    except DataError as error:
         told = error.what
-    assert not told or any(f"{folder / each}: " in told for each in (file, *_OTHERS.get(file, ())))
+    assert not told or any(str(folder / each) in told for each in (file, *_OTHERS.get(file, ()))), told
 
 
 # Where two files contradict each other, either may be told of.
@@ -237,4 +288,5 @@ _OTHERS = {
     "train-images-idx3-ubyte.gz": ("train-labels-idx1-ubyte.gz",),
     "dataset_info.json": (_TFRECORD, _TFRECORD.replace("00001", "00002")),
     "features.json": (_TFRECORD, "label.labels.txt"),
+    "labels.csv": ("files/train/a/9.png", "files/train/b/3.jpg"),
 }

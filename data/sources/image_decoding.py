@@ -1,0 +1,97 @@
+"""Reads PNG and JPEG files, each by itself: a damaged one is named.
+
+Pillow decodes, and sees what TensorFlow's decoder passes over: orientation, transparency, the checksums of a PNG.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+_FORMATS = ("PNG", "JPEG")
+_GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+_WHITE = (255, 255, 255, 255)
+
+
+def read_shape(path: Any) -> tuple[int, int, int]:
+    """Returns (height, width, channels) of an image, from its header alone.
+
+    Args:
+        path: `epath.Path`.
+
+    Raises:
+        DamagedDataError: It is no PNG or JPEG file, cannot be read, or claims to be larger than memory should hold.
+    """
+    with reading(path), path.open("rb") as file, _naming(path), Image.open(file, formats=_FORMATS) as image:
+        width, height = image.size
+        # A PNG may say it after its pixels, so that asking would decode them all: there it does not count.
+        if image.format == "JPEG" and image.getexif().get(_ORIENTATION) in _TURNED:
+            width, height = height, width
+        return height, width, 1 if image.mode in _GREY_MODES else 3
+
+
+def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.ndarray:
+    """Returns the pixels of an image, uint8 (height, width, channels).
+
+    A JPEG is turned as its EXIF orientation says, and CMYK becomes RGB; of 16 bits the upper eight are kept;
+    transparency is laid over white.
+
+    Args:
+        path: `epath.Path`.
+        channels: 1 or 3.
+        size: (height, width) to resize to, antialiased and bilinear; None leaves it.
+
+    Raises:
+        DamagedDataError: The file is not whole.
+    """
+    with reading(path):
+        data = path.read_bytes()
+    with _naming(path):
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            if image.format == "PNG":
+                # Decoding leaves the checksums of the pixels alone. It cannot be used afterwards.
+                image.verify()
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            image.load()
+            flat = _flatten(image, "L" if channels == 1 else "RGB")
+        if size is not None:
+            flat = flat.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.asarray(flat).reshape(flat.height, flat.width, channels)
+
+
+def _flatten(image: Image.Image, mode: str) -> Image.Image:
+    if image.format == "JPEG":
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        # Pillow's own conversion cuts at 255.
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.has_transparency_data:
+        seen = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", seen.size, _WHITE), seen)
+    return image.convert(mode)
+
+
+@contextlib.contextmanager
+def _naming(path: Any) -> Iterator[None]:
+    expected = "a whole PNG or JPEG file"
+    try:
+        yield
+    except TfxEstimatorError:
+        raise
+    except UnidentifiedImageError:
+        raise damaged(path, "it does not begin as a PNG or JPEG file does", expected) from None
+    except Image.DecompressionBombError:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise damaged(path, "its header claims a size beyond all bounds", f"at most {limit:,} pixels") from None
+    except Exception as error:
+        # zlib's, struct's, Pillow's own: damages have many names.
+        raise damaged(path, f"it cannot be decoded: {error}", expected) from None

@@ -1,0 +1,151 @@
+"""Images in files of their own: what a folder by class and a table of paths have in common."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.image_decoding import read_image, read_shape
+from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DataError
+
+_SHOWN_SIZES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFile:
+    """One image.
+
+    Args:
+        path: `epath.Path`.
+        key: tells the images of a data set apart wherever that lies: the path inside it.
+        label: index of its class.
+    """
+
+    path: Any
+    key: str
+    label: int
+
+
+class ImageFilesSource(ImageSource):
+    """Reads PNG and JPEG files, in an order that mixes the classes and is the same every time.
+
+    The order is that of a hash of each file's key: a file more or less leaves that of the others.
+
+    Args:
+        section: the declaration's `data` section.
+        name: of the data set.
+        label_names: the classes, in the order of their labels.
+        splits: the images of each split, in any order.
+
+    Raises:
+        DamagedDataError: a file is no image.
+        DataError: the images differ in size without `image_size`, or some are grey and others are not.
+    """
+
+    def __init__(
+        self, section: DataSection, name: str, label_names: Sequence[str], splits: Mapping[str, Sequence[ImageFile]]
+    ) -> None:
+        super().__init__(section)
+        self._splits = {split: sorted(files, key=_shuffled) for split, files in splits.items()}
+        files = [file for split in splits.values() for file in split]
+        height, width, channels = _common_shape(files, name, resized=section.image_size is not None)
+        self._info = SourceInfo(
+            name=name,
+            version="",
+            image_shape=(*(section.image_size or (height, width)), channels),
+            label_names=tuple(label_names),
+            description=f"{len(files):,} images in files of their own",
+        )
+
+    @property
+    def info(self) -> SourceInfo:
+        """See ImageSource."""
+        return self._info
+
+    @property
+    def is_prepared(self) -> bool:
+        """See ImageSource."""
+        return True
+
+    def prepare(self) -> None:
+        """Does nothing: each image is checked when it is read."""
+
+    def shard_lengths(self) -> dict[str, tuple[int, ...]]:
+        """See ImageSource."""
+        return {split: (len(files),) for split, files in self._splits.items()}
+
+    def read(self, examples: ExampleRange) -> Iterator[tuple[np.ndarray, int]]:
+        """See ImageSource."""
+        shape = self.info.image_shape
+        for file in self._splits[examples.split][examples.start : examples.stop]:
+            image = read_image(file.path, shape[2], self.section.image_size)
+            if image.shape != shape:
+                raise damaged(file.path, f"its image is of shape {image.shape} now", f"{shape}, as when it was listed")
+            yield image, file.label
+
+    def fingerprint(self, expressions: Sequence[str]) -> str:
+        """Hashes names, labels and contents of the files of the splits in use, split expressions and size of images."""
+        used = sorted({part.split for expression in expressions for part in self.resolve(expression)})
+        files = {split: sorted(self._splits[split], key=lambda file: file.key) for split in used}
+        facts = {
+            "source": "images",
+            "image_shape": self.info.image_shape,
+            "label_names": self.info.label_names,
+            "splits": list(expressions),
+            "files": {split: [[file.key, file.label] for file in each] for split, each in files.items()},
+        }
+        return of_files([file.path for each in files.values() for file in each], facts)
+
+
+def _shuffled(file: ImageFile) -> tuple[bytes, str]:
+    return hashlib.blake2b(file.key.encode(), digest_size=8, key=b"tfx-estimator").digest(), file.key
+
+
+def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple[int, int, int]:
+    """Returns the shape of all images; the height and width of one of them if they are `resized`."""
+    by_size: dict[tuple[int, int], list[ImageFile]] = collections.defaultdict(list)
+    by_channels: dict[int, list[ImageFile]] = collections.defaultdict(list)
+    for file in files:
+        with reading(file.path):
+            stat = file.path.stat()
+        height, width, channels = _read_shape(file.path, stat.length, stat.mtime)
+        by_size[height, width].append(file)
+        by_channels[channels].append(file)
+    if len(by_channels) > 1:
+        few, many = sorted(by_channels, key=lambda channels: len(by_channels[channels]))
+        kinds = {1: "grey", 3: "in colour"}
+        raise DataError(
+            f"{len(by_channels[few]):,} images of {name} are {kinds[few]}, first {by_channels[few][0].path}, and "
+            f"{len(by_channels[many]):,} are {kinds[many]}",
+            expected="all images grey, or all in colour",
+            todo="convert the ones or the others, for example with ImageMagick: `mogrify -colorspace gray`, or "
+            "`mogrify -type TrueColor -define png:color-type=2`",
+        )
+    if len(by_size) > 1 and not resized:
+        sizes = sorted(by_size.items(), key=lambda item: -len(item[1]))
+        shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in sizes[:_SHOWN_SIZES]]
+        more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
+        raise DataError(
+            f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}",
+            expected="one size for all images",
+            todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
+        )
+    return (*next(iter(by_size)), next(iter(by_channels)))
+
+
+@functools.lru_cache(maxsize=1_000_000)
+def _read_shape(path: Any, length: int, mtime: float) -> tuple[int, int, int]:
+    """A pipeline opens a data set several times; what did not change is not looked into again."""
+    del length, mtime
+    return read_shape(path)

@@ -1,0 +1,139 @@
+"""A CSV or Parquet file of paths and labels."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
+from tfx_estimator.data.sources.image_folder import check_split_names, label_names
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import TRAIN
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
+
+_PATHS = ("image", "path", "file", "filename")
+_LABELS = ("label", "class")
+_SPLITS = ("split",)
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)\Z")
+
+
+class ImageTableSource(ImageFilesSource):
+    """One row an image: its path, relative to the table's folder, its label, and its split where there are several.
+
+    Labels are names, or the numbers from 0 on.
+
+    Args:
+        section: the declaration's `data` section.
+        table: `epath.Path` of the file.
+
+    Raises:
+        DataNotFoundError: there is no such file.
+        DamagedDataError: it is no table.
+        DataError: a column is missing, or a row cannot be used.
+    """
+
+    def __init__(self, section: DataSection, table: Any) -> None:
+        if not table.is_file():
+            raise DataNotFoundError(f"no file {table}", expected="a CSV or Parquet file", todo="change data.dataset")
+        columns = _read(table)
+        paths = _column(columns, _PATHS, table)
+        labels = _column(columns, _LABELS, table)
+        splits = _column(columns, _SPLITS, table, TRAIN)
+        _refuse_repeated(paths, table)
+        found: dict[str, dict[str, None]] = {}
+        for split, label in zip(splits, labels):
+            found.setdefault(split, {})[label] = None
+        check_split_names(found, table)
+        if all(_NUMBER.match(label) for label in labels):
+            names = _numbered(labels, splits, table)
+        else:
+            names = label_names({split: list(each) for split, each in found.items()}, table)
+        index = {name: label for label, name in enumerate(names)}
+        files: dict[str, list[ImageFile]] = {split: [] for split in found}
+        for path, label, split in zip(paths, labels, splits):
+            files[split].append(ImageFile(table.parent / path, posixpath.normpath(path), index[label]))
+        super().__init__(section, table.stem, names, files)
+
+
+def _read(table: Any) -> dict[str, list[Optional[str]]]:
+    """The columns, as text."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    with reading(table):
+        data = pa.BufferReader(table.read_bytes())
+    try:
+        if table.suffix.lower() == ".parquet":
+            read = parquet.read_table(data)
+        else:
+            names = csv.open_csv(data).schema.names
+            data.seek(0)
+            # As text: 007 is a name, and so is `true`.
+            options = csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True)
+            read = csv.read_csv(data, convert_options=options)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
+    if not read.num_rows:
+        raise damaged(table, "it has no rows", "a row for each image")
+    columns = {}
+    for name in read.column_names:
+        kind = read.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
+            columns[name] = [None if value is None else str(value) for value in read.column(name).to_pylist()]
+    return columns
+
+
+def _column(
+    columns: dict[str, list[Optional[str]]], names: Sequence[str], table: Any, default: Optional[str] = None
+) -> list[str]:
+    found = [name for name in columns if name.strip().lower() in names]
+    if not found and default is not None:
+        return [default] * len(next(iter(columns.values())))
+    if len(found) != 1:
+        raise DataError(
+            f"{table} has {len(found) or 'no'} columns named {' or '.join(found or names)}, of text or integers",
+            expected=f"one; its columns are {', '.join(columns) or 'of other types'}",
+            todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
+        )
+    values: list[str] = []
+    for row, value in enumerate(columns[found[0]], 1):
+        if value is None or not value.strip():
+            raise DataError(
+                f"{table}: row {row:,} has no {found[0]}", expected="a value in every row", todo="add it, or remove it"
+            )
+        values.append(value.strip())
+    return values
+
+
+def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
+    """An image that is there twice may come to be evaluated on after it was trained on."""
+    first: dict[str, int] = {}
+    for row, path in enumerate(paths, 1):
+        if (earlier := first.setdefault(posixpath.normpath(path), row)) != row:
+            raise DataError(
+                f"{table}: rows {earlier:,} and {row:,} name the same image, {path}",
+                expected="each image once",
+                todo="remove one of them",
+            )
+
+
+def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[str]:
+    """The classes of labels that are numbers: from 0 on, without a gap, each of which is trained on."""
+    trained = {int(label) for label, split in zip(labels, splits) if split == TRAIN or TRAIN not in splits}
+    count = 0
+    while count in trained:
+        count += 1
+    for row, label in enumerate(labels, 1):
+        if not 0 <= int(label) < count:
+            raise DataError(
+                f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}",
+                expected="labels that are names, or numbers from 0 to the last, each of which is trained on",
+                todo="correct the labels",
+            )
+    if count < 2:
+        raise DataError(f"{table} has one class only", expected="two classes or more", todo="add the others")
+    return [str(label) for label in range(count)]

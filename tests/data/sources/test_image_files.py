@@ -1,0 +1,320 @@
+"""Images in files of their own: folders by class, and tables of paths and labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfx_estimator.data.sources import ExampleRange, open_source
+from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
+
+pytestmark = pytest.mark.unit
+
+_SHADES = {"cat": 60, "dog": 180}
+
+
+def _open(dataset, **changes):
+    return open_source(DataSection(dataset=str(dataset), **changes))
+
+
+def _save(path: Path, values: np.ndarray, mode: str | None = None, **options) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(values)
+    (image.convert(mode) if mode else image).save(path, **options)
+    return path
+
+
+def _fill(folder: Path, count: int = 10, size: tuple[int, int] = (4, 6)) -> Path:
+    """Flat colour images by class; each has a shade of its own."""
+    for name, shade in _SHADES.items():
+        for number in range(count):
+            _save(folder / name / f"{number}.png", np.full((*size, 3), shade + number, np.uint8))
+    return folder
+
+
+def _all(source, split="train"):
+    return list(source.read(ExampleRange(split, 0, source.split_sizes()[split])))
+
+
+def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path):
+    source = _open(_fill(tmp_path / "pets"))
+    assert source.info.name == "pets"
+    assert source.info.label_names == ("cat", "dog")
+    assert source.info.image_shape == (4, 6, 3)
+    assert source.split_sizes() == {"train": 20}
+    pairs = _all(source)
+    assert {(int(image.max()), label) for image, label in pairs} == {
+        (shade + number, label) for label, shade in enumerate(_SHADES.values()) for number in range(10)
+    }
+    labels = [label for _, label in pairs]
+    assert labels != sorted(labels)
+    for part in ("train[:50%]", "train[50%:]"):
+        (examples,) = source.resolve(part)
+        assert {label for _, label in source.read(examples)} == {0, 1}
+
+
+def test_the_order_is_the_same_elsewhere_and_a_new_file_leaves_it(tmp_path):
+    folder = _fill(tmp_path / "pets")
+    before = [(image.tobytes(), label) for image, label in _all(_open(folder))]
+    moved = folder.rename(tmp_path / "moved")
+    assert [(image.tobytes(), label) for image, label in _all(_open(moved))] == before
+    _save(moved / "cat" / "new.png", np.full((4, 6, 3), 255, np.uint8))
+    after = [(image.tobytes(), label) for image, label in _all(_open(moved))]
+    assert [pair for pair in after if pair[0][0] != 255] == before
+
+
+def test_splits_are_folders_above_the_classes(tmp_path):
+    for split, count in (("train", 6), ("test", 3)):
+        _fill(tmp_path / split, count)
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "train" / "cat" / ".DS_Store").touch()
+    (tmp_path / "train" / "cat" / "sources.txt").touch()
+    source = _open(tmp_path)
+    assert source.split_sizes() == {"train": 12, "test": 6}
+    train, test = source.resolve_disjoint("train", "test")
+    assert {label for part in (*train, *test) for _, label in source.read(part)} == {0, 1}
+    with pytest.raises(DataNotFoundError, match="Unknown split 'validation'") as caught:
+        source.resolve("validation")
+    assert "splits: {train: 'train', eval: 'test'}" in caught.value.todo
+
+
+def test_a_split_that_a_folder_has_not_is_answered_with_what_to_write(tmp_path):
+    source = _open(_fill(tmp_path))
+    with pytest.raises(DataNotFoundError) as caught:
+        source.resolve_disjoint("train", "test")
+    assert "splits: {train: 'train[:90%]', eval: 'train[90%:]'}" in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda folder: (folder / "train" / "bird").mkdir(), "bird holds no images"),
+        (lambda folder: _save(folder / "test" / "bird" / "1.png", np.zeros((4, 6, 3), np.uint8)), "the class 'bird'"),
+        (lambda folder: (folder / "train" / "cat" / "1.webp").touch(), "1.webp lies in the folder of a class"),
+        (lambda folder: (folder / "train" / "cat" / "more").mkdir(), "more lies in the folder of a class"),
+        (lambda folder: shutil.rmtree(folder / "train" / "cat"), "the class 'cat', which 'train' has not"),
+        (lambda folder: (folder / "test").rename(folder / "all"), "a split named 'all'"),
+        (lambda folder: [shutil.rmtree(folder / split / "cat") for split in ("train", "test")], "one class only: dog"),
+    ],
+)
+def test_a_folder_that_cannot_be_understood_is_told(tmp_path, change, text):
+    for split in ("train", "test"):
+        _fill(tmp_path / split, 2)
+    change(tmp_path)
+    with pytest.raises(DataError) as caught:
+        _open(tmp_path)
+    assert text in caught.value.what
+    assert caught.value.todo
+
+
+def test_images_of_different_sizes_need_image_size(tmp_path):
+    folder = _fill(tmp_path / "pets", 3)
+    _save(folder / "cat" / "large.png", np.full((16, 9, 3), 7, np.uint8))
+    with pytest.raises(DataError, match="differ in size") as caught:
+        _open(folder)
+    assert "4 x 6 (6, first" in caught.value.what
+    assert f"16 x 9 (1, first {folder}/cat/large.png)" in caught.value.what
+    assert "image_size" in caught.value.todo
+    source = _open(folder, image_size=(8, 8))
+    assert source.info.image_shape == (8, 8, 3)
+    assert {image.shape for image, _ in _all(source)} == {(8, 8, 3)}
+    assert sorted(int(image.max()) for image, _ in _all(source)) == [7, 60, 61, 62, 180, 181, 182]
+
+
+def test_resizing_is_that_of_other_sources_to_one_grey_level(tmp_path):
+    values = np.random.default_rng(1).integers(0, 256, (37, 53, 3), np.uint8)
+    folder = _fill(tmp_path / "pets", 1, (37, 53))
+    _save(folder / "cat" / "0.png", values)
+    for size in ((16, 20), (64, 80)):
+        (image,) = (image for image, label in _all(_open(folder, image_size=size)) if label == 0)
+        expected = resize_uint8(values, size).numpy()
+        assert np.abs(image.astype(int) - expected).max() <= 1
+
+
+def test_grey_among_colours_is_told_with_the_file(tmp_path):
+    folder = _fill(tmp_path / "pets", 3)
+    grey = _save(folder / "dog" / "grey.png", np.zeros((4, 6), np.uint8))
+    with pytest.raises(DataError, match=r"1 images of pets are grey, first .*/dog/grey.png, and 6 are in colour"):
+        _open(folder)
+    grey.unlink()
+    assert _open(folder).info.image_shape == (4, 6, 3)
+
+
+def test_grey_images_have_one_channel(tmp_path):
+    for name in ("a", "b"):
+        _save(tmp_path / name / "1.png", np.arange(24, dtype=np.uint8).reshape(4, 6))
+    source = _open(tmp_path)
+    assert source.info.image_shape == (4, 6, 1)
+    assert [image[..., 0].tolist() for image, _ in _all(source)] == [np.arange(24).reshape(4, 6).tolist()] * 2
+
+
+def _one(tmp_path, values, name="1.png", mode=None, **options):
+    """What is read of one image."""
+    other = np.zeros((*values.shape[:2], 3), np.uint8) if mode != "L" and values.ndim == 3 else np.zeros_like(values)
+    _save(tmp_path / "b" / "1.png", other)
+    _save(tmp_path / "a" / name, values, mode, **options)
+    (image,) = (image for image, label in _all(_open(tmp_path, image_size=options.get("size"))) if label == 0)
+    return image
+
+
+def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path):
+    values = np.array([[0, 255, 256], [32768, 65280, 65535]], np.uint16)
+    assert _one(tmp_path, values)[..., 0].tolist() == [[0, 0, 1], [128, 255, 255]]
+
+
+def test_transparency_is_laid_over_white(tmp_path):
+    values = np.array([[[10, 20, 30, 255], [10, 20, 30, 0], [0, 0, 0, 128]]], np.uint8)
+    assert _one(tmp_path, values).tolist() == [[[10, 20, 30], [255, 255, 255], [127, 127, 127]]]
+
+
+def test_cmyk_becomes_rgb(tmp_path):
+    red = np.broadcast_to(np.array([250, 0, 0], np.uint8), (8, 8, 3))
+    (r, g, b) = _one(tmp_path, red, "1.jpg", "CMYK", quality=95)[4, 4]
+    assert r > 240
+    assert max(g, b) < 15
+
+
+def test_a_jpeg_is_turned_as_its_orientation_says(tmp_path):
+    values = np.zeros((16, 8, 3), np.uint8)
+    values[:8] = 255  # as it should be seen: white above black
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    image = _one(tmp_path, values, "upright.png")
+    assert image.shape == (16, 8, 3)
+    (tmp_path / "a" / "upright.png").unlink()
+    _save(tmp_path / "a" / "1.jpg", np.rot90(values), exif=exif, quality=95)
+    (turned,) = (image for image, label in _all(_open(tmp_path)) if label == 0)
+    assert turned.shape == (16, 8, 3)
+    assert turned[:7].min() > 245
+    assert turned[9:].max() < 10
+
+
+def test_a_file_counts_by_what_is_in_it(tmp_path):
+    _save(tmp_path / "b" / "1.png", np.zeros((8, 8, 3), np.uint8))
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 8, 3), 99, np.uint8)).save(buffer, "JPEG")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.png").write_bytes(buffer.getvalue())
+    assert {int(image.mean()) for image, _ in _all(_open(tmp_path))} == {0, 99}
+
+
+def test_the_fingerprint_sees_files_and_not_places(tmp_path):
+    folder = _fill(tmp_path / "pets")
+
+    def fingerprint(place=folder, *expressions):
+        return _open(place).fingerprint(expressions or ["train[:90%]", "train[90%:]"])
+
+    first = fingerprint()
+    assert fingerprint(shutil.copytree(folder, tmp_path / "elsewhere" / "pets")) == first
+    assert fingerprint(folder, "train[:80%]", "train[80%:]") != first
+    seen = {first}
+    added = _save(folder / "cat" / "new.png", np.full((4, 6, 3), 1, np.uint8))
+    seen.add(fingerprint())
+    _save(added, np.full((4, 6, 3), 2, np.uint8))
+    seen.add(fingerprint())
+    added.rename(folder / "dog" / "new.png")
+    seen.add(fingerprint())
+    (folder / "dog" / "new.png").unlink()
+    assert fingerprint() == first
+    (folder / "cat" / "0.png").unlink()
+    seen.add(fingerprint())
+    assert len(seen) == 5
+
+
+def _table(path: Path, rows: list[dict], **options) -> Path:
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def _rows(folder: Path, **columns) -> list[dict]:
+    _fill(folder / "files", 3)
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
+    return [{"image": path, "label": path.split("/")[1]} for path in paths]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
+    rows = _rows(tmp_path)
+    for row in rows:
+        row["label"] = int(row["label"] == "dog") if numbers else row["label"]
+    source = _open(_table(tmp_path / f"labels.{suffix}", rows))
+    assert source.info.name == "labels"
+    assert source.info.label_names == (("0", "1") if numbers else ("cat", "dog"))
+    assert source.split_sizes() == {"train": 6}
+    assert sorted((int(image.max()), label) for image, label in _all(source)) == [
+        (60, 0), (61, 0), (62, 0), (180, 1), (181, 1), (182, 1)
+    ]  # fmt: skip
+    first = source.fingerprint(["train"])
+    rows[0]["label"], rows[-1]["label"] = rows[-1]["label"], rows[0]["label"]
+    assert _open(_table(tmp_path / f"labels.{suffix}", rows)).fingerprint(["train"]) != first
+
+
+def test_a_table_with_splits(tmp_path):
+    rows = [{**row, "split": "val" if "0.png" in row["image"] else "train"} for row in _rows(tmp_path)]
+    source = _open(_table(tmp_path / "labels.csv", rows))
+    assert source.split_sizes() == {"val": 2, "train": 4}
+    assert sorted(int(image.max()) for image, _ in _all(source, "val")) == [60, 180]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda rows: [{"label": row["label"]} for row in rows], "no columns named image or path"),
+        (lambda rows: [{**row, "path": row["image"]} for row in rows], "2 columns named image or path"),
+        (lambda rows: [{**row, "label": ""} for row in rows], "row 1 has no label"),
+        (lambda rows: [*rows, rows[2]], "rows 3 and 7 name the same image, files/cat/2.png"),
+        (lambda rows: [{**row, "label": 2 * index} for index, row in enumerate(rows)], "row 2 has the label 2, and no"),
+        (lambda rows: [{**row, "label": -1} for row in rows], "row 1 has the label -1"),
+        (lambda rows: [*rows, {"image": "files/none.png", "label": "cat"}], "files/none.png: it is missing"),
+        (lambda rows: [{**row, "split": row["label"]} for row in rows if row["label"] == "cat"], "one class only"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text):
+    with pytest.raises(DataError) as caught:
+        _open(_table(tmp_path / "labels.csv", change(_rows(tmp_path))))
+    assert text in caught.value.what
+    assert str(tmp_path) in caught.value.what
+
+
+@pytest.mark.parametrize(("name", "data"), [("l.csv", b""), ("l.csv", b"image,label\n1.png\n"), ("l.parquet", b"PAR1")])
+def test_a_file_that_is_no_table_is_named(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DamagedDataError, match=name):
+        _open(tmp_path / name)
+
+
+def test_ten_thousand_images_are_listed_in_seconds(tmp_path):
+    folder = _fill(tmp_path / "pets", 1)
+    for name in _SHADES:
+        data = (folder / name / "0.png").read_bytes()
+        for number in range(1, 5_000):
+            (folder / name / f"{number}.png").write_bytes(data)
+    import time
+
+    start = time.process_time()
+    source = _open(folder)
+    assert source.split_sizes() == {"train": 10_000}
+    first = time.process_time() - start
+    # A pipeline opens it once more for each file that it writes.
+    start = time.process_time()
+    _open(folder)
+    assert time.process_time() - start < first
+    assert first < 10

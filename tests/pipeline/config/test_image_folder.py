@@ -1,0 +1,90 @@
+"""Folders of images by class, and tables of paths: what `validate` says of them, from names alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.image_folder import split_folders
+
+pytestmark = pytest.mark.unit
+
+
+def _touch(folder, *names):
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+
+@pytest.fixture
+def declare(good):
+    def text(dataset, splits):
+        return good.replace("dataset: mnist", f"dataset: {dataset}").replace(
+            '  splits: {train: "train[:90%]", eval: test}\n', f"  splits: {splits}\n" if splits else ""
+        )
+
+    return text
+
+
+@pytest.mark.parametrize(
+    ("files", "splits"),
+    [
+        (("cat/1.png", "dog/1.JPG"), ["train"]),
+        (("train/cat/1.jpeg", "val/cat/1.png", "notes/readme.txt"), ["train", "val"]),
+        (("cat/more/deeper/1.png",), []),
+        (("1.png", "2.png"), []),
+        ((".cache/1.png", "__MACOSX/1.png"), []),
+    ],
+)
+def test_splits_are_known_from_names(tmp_path, files, splits):
+    _touch(tmp_path, *files)
+    assert list(split_folders(tmp_path)) == splits
+
+
+@pytest.mark.parametrize(
+    ("files", "splits", "todo"),
+    [
+        (("cat/1.png", "dog/1.png"), "", "set splits: {train: 'train[:90%]', eval: 'train[90%:]'}"),
+        (("train/cat/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
+        (("train/cat/1.png", "test/cat/1.png"), "{eval: tset}", "set splits: {train: 'train', eval: 'test'}"),
+    ],
+)
+def test_a_split_that_is_not_there_is_answered_with_what_to_write(
+    write, problems, declare, tmp_path, files, splits, todo
+):
+    _touch(tmp_path / "pets", *files)
+    (problem,) = problems(declare("./pets", splits))
+    assert "the data set pets has no split" in problem
+    assert todo in problem
+    write(declare("./pets", todo.removeprefix("set splits: ")))
+    assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "pets")
+
+
+def test_the_default_splits_are_right_where_there_are_folders_of_these_names(write, declare, tmp_path):
+    _touch(tmp_path / "pets", "train/cat/1.png", "test/cat/1.png")
+    write(declare("./pets", ""))
+    assert load("mine.yaml").declaration.data.splits.eval == "test"
+
+
+def test_a_table_is_found_beside_the_declaration(write, problems, declare, tmp_path):
+    (problem,) = problems(declare("labels.csv", "{eval: test}"))
+    assert "there is no such file" in problem
+    _touch(tmp_path, "labels.csv")
+    write(declare("labels.csv", "{eval: test}"))
+    assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "labels.csv")
+
+
+def test_thousands_of_files_are_validated_at_once(write, declare, tmp_path):
+    _touch(tmp_path / "pets", *(f"{name}/{number}.png" for name in ("cat", "dog") for number in range(5_000)))
+    write(declare("./pets", "{train: 'train[:90%]', eval: 'train[90%:]'}"))
+    code = (
+        "import time, sys; from tfx_estimator.pipeline.config import load\n"
+        "start = time.process_time(); load('mine.yaml'); print(time.process_time() - start)\n"
+        "assert 'PIL' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert float(done.stdout) < 1
