@@ -32,13 +32,16 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
-def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_paths: Sequence[str] = ()) -> Pipeline:
+def create_pipeline(
+    declaration: Declaration, folders: PipelineFolders, search_paths: Sequence[str] = (), declared: Sequence[str] = ()
+) -> Pipeline:
     """Builds the TFX pipeline of a declaration.
 
     Args:
         declaration: What to ingest, train and push.
         folders: Where to keep it.
         search_paths: Folders where the declared modules are found, beside `sys.path`.
+        declared: Dotted paths of what was written down, not defaults.
 
     Returns:
         The pipeline, for any TFX runner.
@@ -89,6 +92,7 @@ def create_pipeline(declaration: Declaration, folders: PipelineFolders, search_p
             declaration=json.loads(declaration.to_json()),
             image_shape=image_shape,
             label_names=source.info.label_names,
+            declared=tuple(declared),
             source=fingerprint_source(declared_code(trainer), search_paths),
         ),
     )

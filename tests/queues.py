@@ -13,7 +13,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Queue -> where its tests are; the longest begin.
 QUEUES = {
-    "trainings": ("tests/components/trainer/", "tests/equivalence/", "tests/faults/", "tests/model_fn/"),
+    "trainings": (
+        "tests/components/trainer/",
+        "tests/components/evaluator/",
+        "tests/equivalence/",
+        "tests/faults/",
+        "tests/model_fn/",
+    ),
     "pipelines": ("tests/e2e/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
 }
 

@@ -36,6 +36,7 @@ class Settings:
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
             dotted path.
+        declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
         path: The way of training: `estimator`, `run_fn`; empty leaves it to the functions that there are.
     """
 
@@ -46,6 +47,7 @@ class Settings:
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
+    declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
     path: str = ""
 
     @property

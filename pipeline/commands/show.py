@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(fields, indent=2))
     else:
         print(render(values, loaded.origins), end="")
+    for warning in loaded.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
 
 

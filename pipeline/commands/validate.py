@@ -27,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"ok: {source}: {summarise(loaded.declaration)}")
             for note in loaded.notes:
                 print(f"    note: {note}")
+            for warning in loaded.warnings:
+                print(f"    warning: {warning}")
         except DeclarationError as error:
             print(f"tfx-estimator: {error}", file=sys.stderr)
             code = error.exit_code

@@ -22,9 +22,11 @@ from tfx_estimator.pipeline.config.overrides import Override, apply_override, pa
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.unread import find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
+PRESET = "preset "
 
 # What a required key that is wrong is taken for, so that the checks between other values can still run.
 _STAND_INS: dict[Path, Any] = {
@@ -49,6 +51,7 @@ class Loaded:
         search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
             current one.
         notes: What the user should know and need not change at once.
+        warnings: What was declared and has no effect, as far as the code's text tells.
     """
 
     declaration: Declaration
@@ -57,6 +60,12 @@ class Loaded:
     file: str
     search_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """Dotted paths of what the user wrote down himself: no defaults, nothing of a preset."""
+        return _declared(self.origins)
 
     def check_cluster(self, distribution: Distribution) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.
@@ -101,7 +110,8 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
     if draft.problems or declaration is None:
         raise to_error(draft.sorted_problems(), text.source)
     origins = _origins(declaration, draft, changed)
-    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes)
+    warnings = _warnings(declaration, origins, draft.search_paths)
+    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
 
 
 @dataclass
@@ -218,6 +228,15 @@ def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dic
             origin += f", derived: {derived[dotted]}"
         origins[dotted] = origin
     return origins
+
+
+def _declared(origins: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(path for path, origin in origins.items() if not origin.startswith((DEFAULT, PRESET)))
+
+
+def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths: Sequence[str]) -> tuple[str, ...]:
+    unread = list(find_unread(declaration, _declared(origins), search_paths))
+    return (f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}",) if unread else ()
 
 
 def _fill_empty_sections(values: dict[str, Any]) -> None:

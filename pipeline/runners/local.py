@@ -95,7 +95,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()
-    return create_pipeline(loaded.declaration, folders, loaded.search_paths)
+    return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:

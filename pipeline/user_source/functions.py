@@ -25,7 +25,18 @@ def argument_names(arguments: ast.arguments) -> list[str]:
 
 
 def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.arguments | None:
-    """Returns the arguments of `package.module:function`; None if the text cannot tell them.
+    """Returns the arguments of `package.module:function`; None if the text cannot tell them: see `find_function`.
+
+    Args:
+        target: The function.
+        search_paths: Folders that are searched before `sys.path`.
+    """
+    function = find_function(target, search_paths)
+    return function.args if function is not None else None
+
+
+def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Returns the definition of `package.module:function`; None if the text cannot tell it.
 
     It cannot if the name is assigned or imported, is a class, has a decorator, or is defined more than once; or if the
     module is not there, or is no Python source.
@@ -46,7 +57,7 @@ def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.argumen
     ]
     if len(found) != 1 or found[0].decorator_list or name in defined_names(tree).others:
         return None
-    return found[0].args
+    return found[0]
 
 
 def _parse(module: Module) -> ast.Module | None:

@@ -16,13 +16,22 @@ from tfx_estimator.components.trainer.estimator.distribute import distribute
 from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
 from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator.recorded_params import unread_hooks
 from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, NoEvaluationHook, StopHook
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR, EXPORTER, PS, REPLICA_CHECK, WORKER, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import (
+    CHIEF,
+    EVALUATOR,
+    EXPORTER,
+    PS,
+    REPLICA_CHECK,
+    WORKER,
+    TaskSpec,
+)
 from tfx_estimator.components.trainer.replica_check import check as replica_check
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
@@ -72,7 +81,7 @@ class EstimatorPath:
             step_timeout=distribution.train.timeout_seconds if synchronous else None,
         )
         spec.update(_shared_inputs(spec, distribution, *strategies))
-        _train_and_evaluate(spec, distribution, task, progress)
+        _train_and_evaluate(spec, context.settings, task, progress)
         if task.evaluates:
             progress.write(Event.EXPORTING)
             _adopt_exports(spec, context.job.exports_dir)
@@ -156,10 +165,9 @@ def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
     return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
 
 
-def _train_and_evaluate(
-    spec: dict[str, Any], distribution: Distribution, task: TaskSpec, progress: ProgressWriter
-) -> None:
+def _train_and_evaluate(spec: dict[str, Any], settings: Settings, task: TaskSpec, progress: ProgressWriter) -> None:
     """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
+    distribution = settings.distribution
     spec = measured(spec, task)
     synchronous = distribution.train.is_collective and task.in_cluster
     if synchronous and spec["train_spec"].saving_listeners:
@@ -171,6 +179,7 @@ def _train_and_evaluate(
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(task.stop_file, progress, alone=not distribution.train.asynchronous)
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress, spec["train_spec"].max_steps), stop]
+    train_hooks += unread_hooks(spec, settings, progress) if task.type == CHIEF else []
     interval = estimator.config.save_checkpoints_steps
     if task.type == WORKER and task.local and distribution.train.asynchronous:
         hook = asynchronous_saves.wait_hook(

@@ -12,6 +12,7 @@ import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.components.trainer.estimator import receivers
+from tfx_estimator.components.trainer.estimator.recorded_params import SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
@@ -46,7 +47,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     feature_spec = transform_output.raw_feature_spec()
     transform = transform_output.transform_raw_features
     model_fn = _model_fn(section.model or "", section.params, transform_output.transformed_feature_spec())
-    params = {
+    params: dict[str, Any] = {
         "num_classes": len(settings.label_names),
         "label_names": list(settings.label_names),
         "image_shape": settings.image_shape,
@@ -56,6 +57,8 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "seed": section.seed,
         **section.params,
     }
+    # Those of a model_fn of the user's, to tell him what it does not take.
+    recorded = {SPEC_KEY: (params := RecordedParams(params))} if is_model_fn(find_function(section.model or "")) else {}
     # An Estimator refuses params for a model_fn that does not take them.
     takes_params = "params" in inspect.signature(model_fn).parameters
     config = make_run_config(section, fn_args.model_run_dir)
@@ -84,6 +87,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             exporters=[_Exporter("serving", serving)],
         ),
         "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
+        **recorded,
     }
 
 

@@ -28,6 +28,7 @@ class Event(str, enum.Enum):
     EVALUATED = "evaluated"  # step, metrics
     EXPORTING = "exporting"
     EXPORTED = "exported"
+    NOTICED = "noticed"  # text: what the user should know
     STOPPED = "stopped"  # by request, at a checkpoint
 
     @property

@@ -36,6 +36,7 @@ class Report:
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
         self._restarts: list[Restart] = []
+        self._noticed: list[str] = []
         # Of the first failure since steps were done last: when, and at which step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
@@ -51,6 +52,11 @@ class Report:
         if kind is Event.STEP:
             if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
                 self._step(event)
+            return
+        if kind is Event.NOTICED:
+            if event["text"] not in self._noticed:  # a restart may say it again
+                self._noticed.append(event["text"])
+                logger.warning(event["text"])
             return
         if kind is Event.EVALUATED:
             self._metrics = event["metrics"]

@@ -41,6 +41,7 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.patches",
     f"{TRAINER}.patch",
     f"{TRAINER}.estimator.patches.tensorflow_fixes",
+    f"{TRAINER}.estimator.recorded_params",
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",
     f"{TRAINER}.module_text",

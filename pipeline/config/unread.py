@@ -1,0 +1,66 @@
+"""What a declaration says to the trained code, and nothing takes from it: found by the code's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+from tfx_estimator.pipeline.user_source.params_read import Keys, is_read, params_read
+
+_OPTIMIZER, _PARAMS = "trainer.optimizer.", "trainer.params."
+
+
+def keys_of(path: str) -> Keys:
+    """Returns the keys in a model_fn's `params` of a value: `trainer.optimizer.name` is `("optimizer", "name")`.
+
+    Args:
+        path: Dotted path in the declaration.
+
+    Returns:
+        The keys; none for what is not handed on.
+    """
+    if path.startswith(_PARAMS):
+        return tuple(path.removeprefix(_PARAMS).split("."))
+    return tuple(path.removeprefix("trainer.").split(".")) if path.startswith(_OPTIMIZER) else ()
+
+
+def find_unread(declaration: Declaration, declared: Iterable[str], search_paths: Sequence[str]) -> Iterator[str]:
+    """Finds what has no effect.
+
+    Args:
+        declaration: Typed values.
+        declared: Dotted paths of those that are written down, not defaults.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Yields:
+        Those that have none; nothing where the text cannot tell.
+    """
+    trainer = declaration.trainer
+    told = {path: keys for path in declared if (keys := keys_of(path))}
+    if not told:
+        return
+    read: set[Keys] | None = set()
+    if trainer.module_file is None:
+        arguments = find_arguments(trainer.target, search_paths)
+        if arguments is None or not is_model_fn(argument_names(arguments)):
+            return
+        read = params_read(trainer.target, search_paths)
+    if read is not None:
+        yield from (path for path, keys in told.items() if not is_read(keys, read))
+
+
+def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
+    """Says that values have no effect, and why.
+
+    Args:
+        trainer: Typed values.
+        paths: Dotted paths, at least one.
+    """
+    which = ", ".join(map(inline, paths))
+    verb = "has" if len(paths) == 1 else "have"
+    if trainer.module_file is not None:
+        return f"{which} {verb} no effect: a module file brings its own"
+    return f"{which} {verb} no effect: {trainer.model} takes {'it' if len(paths) == 1 else 'them'} not out of params"

@@ -1,0 +1,56 @@
+"""The dict that notes what a model_fn reads of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+VALUES = {"units": 3, "optimizer": {"name": "adam", "momentum": 0.9}}
+
+
+@pytest.fixture
+def params():
+    from tfx_estimator.components.trainer.estimator.recorded_params import RecordedParams
+
+    return RecordedParams(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("use", "read"),
+    [
+        (lambda params: params["units"], {("units",)}),
+        (lambda params: params.get("units"), {("units",)}),
+        (lambda params: "units" in params, {("units",)}),
+        (lambda params: params.pop("units"), {("units",)}),
+        (lambda params: params["optimizer"], set()),
+        (lambda params: params["optimizer"]["name"], {("optimizer", "name")}),
+        (lambda params: copy.deepcopy(params)["optimizer"].get("name"), {("optimizer", "name")}),
+        (lambda params: dict(**params["optimizer"]), {("optimizer",)}),
+        (lambda params: {**params["optimizer"]}, {("optimizer",)}),
+        (lambda params: dict(params), {()}),
+        (json.dumps, {()}),
+        (lambda params: list(params), {()}),
+        (lambda params: params.copy(), {()}),
+        (lambda params: (len(params), repr(params), bool(params), copy.deepcopy(params)), set()),
+        (lambda params: params.get("absent"), {("absent",)}),
+    ],
+)
+def test_what_is_read_is_noted(params, use, read):
+    use(params)
+    assert {each for each in params.read if each != ("optimizer",) or ("optimizer",) in read} >= read
+    assert bool(params.read) is bool(read)
+
+
+def test_it_is_a_dict_of_the_same_values(params):
+    assert params == VALUES
+    assert json.loads(json.dumps(params)) == dict(params) == {**params} == params.copy() == VALUES
+    assert type(params.copy()) is type(params.copy()["optimizer"]) is dict
+    assert copy.deepcopy(params) == VALUES
+    assert pickle.loads(pickle.dumps(params)) == VALUES
+    assert params.setdefault("new", 1) == params["new"] == 1
+    assert isinstance(params, dict)
