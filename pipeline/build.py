@@ -108,7 +108,7 @@ def create_pipeline(
         model=trained.outputs["model"],
         baseline_model=baseline.outputs["model"],
         eval_config=eval_config(declaration.evaluator),
-        example_splits=["eval"],
+        example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
     )
 

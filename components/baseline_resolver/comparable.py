@@ -9,7 +9,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES
+from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES, TEST
 
 _PROPERTY = "comparable"
 
@@ -26,6 +26,10 @@ def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], 
         {name: artifact.get_string_custom_property(name) for name in (DATASET, IMAGE_SHAPE, LABEL_NAMES)}
         for artifact in examples
     ]
+    for values, artifact in zip(data, examples):
+        if test := artifact.get_string_custom_property(TEST):
+            # A model that was trained when there was no such split, or another, may have seen these examples.
+            values[TEST] = test
     model.set_string_custom_property(_PROPERTY, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
 
 

@@ -36,8 +36,8 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
         example_gen = TfdsExampleGen(DataSection(dataset="mnist", shards=8))
         statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
 
-    Inputs: none. Outputs: `examples` (splits `train` and `eval`), which carries the data set's name, version,
-    fingerprint, counts, licence and citation as custom properties: see `properties.py`.
+    Inputs: none. Outputs: `examples` (splits `train`, `eval` and, if declared, `test`), which carries the
+    data set's name, version, fingerprint, counts, licence and citation as custom properties: see `properties.py`.
 
     Args:
         data: What to ingest.
@@ -57,10 +57,10 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
         if fingerprint is None:
             source = open_source(data)
             if source.is_prepared:
-                source.resolve_disjoint(data.splits.train, data.splits.eval)
+                source.resolve_disjoint()
             for note in source.notes():
                 _log.warning(note)
-            fingerprint = source.fingerprint([data.splits.train, data.splits.eval])
+            fingerprint = source.fingerprint(list(data.splits.declared().values()))
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),
             **parameters.to_properties(data, fingerprint),

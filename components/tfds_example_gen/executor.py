@@ -15,7 +15,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
-from tfx_estimator.components.tfds_example_gen.properties import EVAL, SPLITS, TRAIN, write_properties
+from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.components.tfds_example_gen.shard import Shard, WriteShard
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
@@ -25,7 +25,7 @@ from tfx_estimator.pipeline.config.data import DataSection
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
-    """Writes the shards of both splits, one Beam element each.
+    """Writes the shards of all splits, one Beam element each.
 
     No shuffle and no group-by: an element reads an index range of the data set and writes one file, so the work is as
     parallel as there are shards, costs no more than the reading, and never holds more than one batch in memory.
@@ -54,27 +54,27 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         data = to_section(exec_properties[DATA_KEY], unkeyed_property(node, exec_properties, LOCATION_KEY))
         source = open_source(data)
         source.prepare()
-        train, evaluation = source.resolve_disjoint(data.splits.train, data.splits.eval)
+        expressions = data.splits.declared()
         shards = {
-            TRAIN: _shards(source, data.splits.train, train, data.shards, _split_uri(examples, TRAIN)),
-            EVAL: _shards(source, data.splits.eval, evaluation, data.shards, _split_uri(examples, EVAL)),
+            split: _shards(source, expressions[split], ranges, data.shards, _split_uri(examples, split))
+            for split, ranges in source.resolve_disjoint().items()
         }
         scratch = os.path.join(examples.uri, ".unfinished")
         try:
-            for folder in (scratch, *(_split_uri(examples, split) for split in SPLITS)):
+            for folder in (scratch, *(_split_uri(examples, split) for split in shards)):
                 fileio.makedirs(folder)
-            self._write(data, [shard for split in SPLITS for shard in shards[split]], scratch)
+            self._write(data, [shard for each in shards.values() for shard in each], scratch)
             _check_files(shards)
         except BaseException:
-            for split in SPLITS:
+            for split in shards:
                 _remove(_split_uri(examples, split))
             raise
         finally:
             _remove(scratch)
-        examples.split_names = artifact_utils.encode_split_names(list(SPLITS))
+        examples.split_names = artifact_utils.encode_split_names(list(shards))
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
-        counts = {split: sum(shard.size for shard in shards[split]) for split in SPLITS}
-        write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts)
+        counts = {split: sum(shard.size for shard in each) for split, each in shards.items()}
+        write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts, data.splits)
 
     def _write(self, data: DataSection, shards: list[Shard], scratch: str) -> None:
         try:
@@ -115,7 +115,7 @@ def _split_uri(examples: types.Artifact, split: str) -> str:
 
 def _check_files(shards: dict[str, list[Shard]]) -> None:
     """A runner that loses elements without an error must not pass."""
-    missing = [shard.path for split in SPLITS for shard in shards[split] if not fileio.exists(shard.path)]
+    missing = [shard.path for each in shards.values() for shard in each if not fileio.exists(shard.path)]
     if missing:
         raise errors.PipelineError(
             f"the Beam runner reported success, but did not write {len(missing)} files, first {missing[0]}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, Union
 
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.data import DataSection
@@ -28,8 +29,12 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
         data: What to ingest.
         fingerprint: Hash of the data.
     """
+    exclude: dict[Union[int, str], Any] = dict.fromkeys(_LOCATION, True)
+    if data.splits.test is None:
+        # What earlier versions wrote, without it, is still there.
+        exclude["splits"] = {"test"}
     return {
-        DATA_KEY: data.json(exclude=_LOCATION, sort_keys=True),
+        DATA_KEY: data.json(exclude=exclude, sort_keys=True),
         LOCATION_KEY: data.json(include=_LOCATION, sort_keys=True),
         FINGERPRINT_KEY: fingerprint,
     }

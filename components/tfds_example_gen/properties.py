@@ -7,16 +7,15 @@ import json
 from tfx.types import artifact
 
 from tfx_estimator.data.sources import SourceInfo
-
-# Splits of the artifact.
-TRAIN, EVAL = "train", "eval"
-SPLITS = (TRAIN, EVAL)
+from tfx_estimator.pipeline.config.data import Splits
 
 DATASET = "dataset"
 VERSION = "version"
 FINGERPRINT = "fingerprint"
 IMAGE_SHAPE = "image_shape"
 LABEL_NAMES = "label_names"
+# Expression of the split `test`, where one is declared.
+TEST = "test"
 LICENCE = "licence"
 CITATION = "citation"
 
@@ -26,7 +25,9 @@ def num_examples(split: str) -> str:
     return f"num_examples_{split}"
 
 
-def write_properties(examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int]) -> None:
+def write_properties(
+    examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int], splits: Splits
+) -> None:
     """Writes them.
 
     Args:
@@ -34,6 +35,7 @@ def write_properties(examples: artifact.Artifact, info: SourceInfo, fingerprint:
         info: What the source says.
         fingerprint: Hash of the data.
         counts: Number of examples of each split.
+        splits: The declared ones.
     """
     values = {
         DATASET: info.name,
@@ -44,6 +46,8 @@ def write_properties(examples: artifact.Artifact, info: SourceInfo, fingerprint:
         LICENCE: info.licence,
         CITATION: info.citation,
     }
+    if splits.test is not None:
+        values[TEST] = splits.test
     for name, value in values.items():
         examples.set_string_custom_property(name, value)
     for split, count in counts.items():

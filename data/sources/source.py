@@ -104,21 +104,16 @@ class ImageSource(abc.ABC):
         """
         return resolve_split(self.info.name, self.shard_lengths(), expression)
 
-    def resolve_disjoint(
-        self, train: str, evaluation: str
-    ) -> tuple[tuple[ExampleRange, ...], tuple[ExampleRange, ...]]:
-        """Returns the example ranges of training and evaluation, which share no example.
-
-        Args:
-            train: split expression.
-            evaluation: split expression.
+    def resolve_disjoint(self) -> dict[str, tuple[ExampleRange, ...]]:
+        """Returns the example ranges of each declared split; no two share an example.
 
         Raises:
             DataNotFoundError: see `resolve`.
-            DataError: some examples are in both.
+            DataError: some examples are in two.
         """
-        ranges = self.resolve(train), self.resolve(evaluation)
-        reject_overlap(self.info.name, (train, evaluation), *ranges)
+        declared = self.section.splits.declared()
+        ranges = {name: self.resolve(expression) for name, expression in declared.items()}
+        reject_overlap(self.info.name, declared, ranges)
         return ranges
 
     @abc.abstractmethod

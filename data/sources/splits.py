@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.config.splits import suggest_splits
@@ -66,28 +67,26 @@ def resolve_split(
     return ranges
 
 
-def reject_overlap(
-    dataset: str, expressions: tuple[str, str], train: Sequence[ExampleRange], evaluation: Sequence[ExampleRange]
-) -> None:
-    """Refuses to evaluate on training examples: the accuracy would be that of a memory.
+def reject_overlap(dataset: str, expressions: Mapping[str, str], ranges: Mapping[str, Sequence[ExampleRange]]) -> None:
+    """Refuses to evaluate on examples that trained the model, or chose it: the accuracy would be that of a memory.
 
     Args:
         dataset: name for messages.
-        expressions: of the training and the evaluation split, for messages.
-        train: examples of the training split.
-        evaluation: examples of the evaluation split.
+        expressions: of each split, by its name, for messages.
+        ranges: examples of each split.
 
     Raises:
-        DataError: some examples are in both.
+        DataError: some examples are in two splits.
     """
-    for one in train:
-        for other in evaluation:
+    done = {"train": "trained on", "eval": "chosen by"}
+    for (first, ones), (second, others) in itertools.combinations(ranges.items(), 2):
+        for one, other in itertools.product(ones, others):
             start, stop = max(one.start, other.start), min(one.stop, other.stop)
             if one.split == other.split and start < stop:
                 raise DataError(
-                    f"splits train: {expressions[0]!r} and eval: {expressions[1]!r} of data set {dataset!r} overlap: "
-                    f"both hold {one.split}[{start}:{stop}], {stop - start:,} examples",
-                    expected="evaluation on examples that the model was not trained on",
+                    f"splits {first}: {expressions[first]!r} and {second}: {expressions[second]!r} of data set "
+                    f"{dataset!r} overlap: both hold {one.split}[{start}:{stop}], {stop - start:,} examples",
+                    expected=f"in {second} examples that the model was not {done[first]}",
                     todo="change data.splits, for example to train: `train[:90%]` and eval: `train[90%:]`",
                 )
 

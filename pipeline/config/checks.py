@@ -49,7 +49,7 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _place(data.dataset)
     known = _splits_of(data.dataset)
-    for key, expression in data.splits.dict().items():
+    for key, expression in data.splits.declared().items():
         path = f"data.splits.{key}"
         if reason := reject_split(expression):
             todo = "see https://www.tensorflow.org/datasets/splits"

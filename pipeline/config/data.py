@@ -10,13 +10,26 @@ from tfx_estimator.pipeline.config.section import Section
 
 
 class Splits(Section):
-    """Which part of the data set trains and which evaluates, as TFDS split expressions.
+    """Which part of the data set trains, which evaluates meanwhile, and which at the end, as TFDS split expressions.
 
     See https://www.tensorflow.org/datasets/splits.
     """
 
     train: str = Field(default="train", description="TFDS split expression, for example `train[:90%]`")
     eval: str = Field(default="test", description="TFDS split expression, for example `train[90%:]` or `test`")
+    test: Optional[str] = Field(
+        default=None,
+        description="TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`",
+    )
+
+    def declared(self) -> dict[str, str]:
+        """Returns the expressions by name, of those that are given, in order."""
+        return {name: expression for name, expression in self.dict().items() if expression is not None}
+
+    @property
+    def evaluated(self) -> str:
+        """The split that the Evaluator reads."""
+        return list(self.declared())[-1]
 
 
 class DataSection(Section):

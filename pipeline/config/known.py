@@ -44,6 +44,8 @@ ALIASES: dict[str, str] = {
     "data.path": "data.data_dir",
     "data.train": "data.splits.train",
     "data.eval": "data.splits.eval",
+    "data.test": "data.splits.test",
+    "data.splits.validation": "data.splits.eval",
     "model_fn": "trainer.model",
     "trainer_fn": "trainer.module_file",
     "steps": "trainer.train_steps",

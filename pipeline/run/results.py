@@ -10,7 +10,7 @@ from typing import Any
 from ml_metadata.proto import metadata_store_pb2
 from tfx.orchestration import metadata
 from tfx.types import Artifact
-from tfx.types.artifact_utils import deserialize_artifact
+from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
 from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.components.trainer.replica_check.verdict import read_notes
@@ -74,8 +74,9 @@ def _read_examples(results: Summary, examples: Artifact) -> None:
     name, version = examples.get_string_custom_property("dataset"), examples.get_string_custom_property("version")
     results.dataset = f"{name} {version}".strip()
     results.label_names = label_names(examples)
-    for split in ("train", "eval"):
+    for split in decode_split_names(examples.split_names):
         results.examples[split] = examples.get_int_custom_property(f"num_examples_{split}")
+        results.evaluated_split = split  # the last: `test` where there is one
 
 
 def _read_evaluation(results: Summary, uri: str) -> None:

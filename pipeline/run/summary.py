@@ -53,6 +53,7 @@ class Summary:
         accuracy: Of the Evaluator, overall.
         loss: Mean cross-entropy, overall.
         evaluated: Number of examples that the Evaluator read.
+        evaluated_split: Their split: `eval`, or `test` where one is declared.
         slices: Accuracy and number of examples by feature and value.
         metrics: All of the Evaluator's metrics that are numbers, overall.
         label_names: The classes, in the order of their labels.
@@ -79,6 +80,7 @@ class Summary:
     accuracy: Optional[float] = None
     loss: Optional[float] = None
     evaluated: int = 0
+    evaluated_split: str = ""
     slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     label_names: tuple[str, ...] = ()

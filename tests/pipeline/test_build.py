@@ -50,6 +50,12 @@ def test_the_components_are_in_order_and_nothing_trains_before_validation(tmp_pa
     assert "FnApiRunner" in pipeline.beam_pipeline_args[0]
 
 
+def test_the_evaluator_reads_the_test_split_where_one_is_declared(plain, tmp_path):
+    splits = "data.splits={train: 'train[:80%]', eval: 'train[80%:90%]', test: 'train[90%:]'}"
+    told = [component(each, "Evaluator").exec_properties["example_splits"] for each in (plain, build(tmp_path, splits))]
+    assert told == ['["eval"]', '["test"]']
+
+
 def settings(pipeline):
     from tfx_estimator.components.trainer.settings import Settings
 

@@ -11,13 +11,15 @@ from tfx.types import standard_artifacts
 from tfx_estimator.components.image_schema_gen.executor import Executor, image_schema
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.data.sources import SourceInfo
+from tfx_estimator.pipeline.config.data import Splits
 
 pytestmark = pytest.mark.unit
 
 
 def _run(folder, label_names) -> bytes:
     examples, schema = standard_artifacts.Examples(), standard_artifacts.Schema()
-    write_properties(examples, SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names), "fingerprint", {"train": 1})
+    info = SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names)
+    write_properties(examples, info, "fingerprint", {"train": 1}, Splits())
     schema.uri = str(folder)
     Executor().Do({"examples": [examples]}, {"schema": [schema]}, {})
     return (folder / "schema.pbtxt").read_bytes()

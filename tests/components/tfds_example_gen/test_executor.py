@@ -87,6 +87,16 @@ def test_files_and_properties(written):
     assert written.get_int_custom_property("num_examples_eval") == 300
 
 
+def test_a_third_split_is_written_beside_the_others(real_data_dir, tmp_path, written):
+    splits = {"train": "train[:2000]", "eval": "train[2000:2100]", "test": "test[:300]"}
+    examples = _run(tmp_path, _mnist(real_data_dir, splits=splits))
+    assert json.loads(examples.split_names) == ["train", "eval", "test"]
+    assert examples.get_int_custom_property("num_examples_test") == 300
+    assert examples.get_string_custom_property("test") == "test[:300]"
+    assert _examples(tmp_path / "Split-train") == _examples(Path(written.uri) / "Split-train")
+    assert _examples(tmp_path / "Split-test") == _examples(Path(written.uri) / "Split-eval")
+
+
 def test_the_same_input_gives_the_same_bytes(real_data_dir, tmp_path, written):
     _run(tmp_path, _mnist(real_data_dir))
     assert _digests(tmp_path) == _digests(Path(written.uri))
@@ -120,6 +130,7 @@ def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):
         ({"eval": "validation"}, 3, DataNotFoundError, "Unknown split 'validation'"),
         ({"train": "train[:0]"}, 1, DataNotFoundError, "holds no examples"),
         ({"eval": "train[1900:2100]"}, 3, DataError, "both hold train[1900:2000], 100 examples"),
+        ({"test": "test[299:]"}, 3, DataError, "eval: 'test[:300]' and test: 'test[299:]'"),
     ],
 )
 def test_splits_that_cannot_be_written(real_data_dir, tmp_path, splits, shards, error, text):

@@ -28,7 +28,7 @@ def _read(folder: Path) -> tuple:
     source = open_source(DataSection(dataset=str(table if folder.name == "table" else folder)))
     source.prepare()
     info = source.info
-    ranges = source.resolve_disjoint(source.section.splits.train, source.section.splits.eval)
+    ranges = source.resolve_disjoint().values()
     source.fingerprint(["train", "test"])
     examples = [(image.tobytes(), label) for parts in ranges for part in parts for image, label in source.read(part)]
     return info.label_names, info.image_shape, examples

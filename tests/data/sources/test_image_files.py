@@ -79,8 +79,9 @@ def test_splits_are_folders_above_the_classes(tmp_path):
     (tmp_path / "train" / "cat" / "sources.txt").touch()
     source = _open(tmp_path)
     assert source.split_sizes() == {"train": 12, "test": 6}
-    train, test = source.resolve_disjoint("train", "test")
-    assert {label for part in (*train, *test) for _, label in source.read(part)} == {0, 1}
+    assert {
+        label for parts in source.resolve_disjoint().values() for part in parts for _, label in source.read(part)
+    } == {0, 1}
     with pytest.raises(DataNotFoundError, match="Unknown split 'validation'") as caught:
         source.resolve("validation")
     assert "splits: {train: 'train', eval: 'test'}" in caught.value.todo
@@ -89,7 +90,7 @@ def test_splits_are_folders_above_the_classes(tmp_path):
 def test_a_split_that_a_folder_has_not_is_answered_with_what_to_write(tmp_path):
     source = _open(_fill(tmp_path))
     with pytest.raises(DataNotFoundError) as caught:
-        source.resolve_disjoint("train", "test")
+        source.resolve_disjoint()
     assert "splits: {train: 'train[:90%]', eval: 'train[90%:]'}" in caught.value.todo
 
 

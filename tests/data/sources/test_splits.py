@@ -73,12 +73,29 @@ def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
     ],
 )
 def test_evaluation_on_training_examples_is_refused(train, evaluation, shared):
-    ranges = [resolve_split("tiny", _LENGTHS, expression) for expression in (train, evaluation)]
+    _check_overlap({"train": train, "eval": evaluation}, shared)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "test", "shared", "kept"),
+    [
+        ("train[80%:]", "test", "", ""),
+        ("train[80%:90%]", "test+train[90%:]", "", ""),
+        ("train[80%:]", "train[90%:]", "train[91:101], 10 examples", "not chosen by"),
+        ("test", "train[:1]+test[5:]", "train[0:1], 1 examples", "not trained on"),
+    ],
+)
+def test_a_test_on_examples_that_trained_or_chose_the_model_is_refused(evaluation, test, shared, kept):
+    _check_overlap({"train": "train[:80%]", "eval": evaluation, "test": test}, shared, kept)
+
+
+def _check_overlap(expressions, shared, kept=""):
+    ranges = {name: resolve_split("tiny", _LENGTHS, expression) for name, expression in expressions.items()}
     if not shared:
-        reject_overlap("tiny", (train, evaluation), *ranges)
+        reject_overlap("tiny", expressions, ranges)
         return
     with pytest.raises(DataError, match="overlap") as caught:
-        reject_overlap("tiny", (train, evaluation), *ranges)
+        reject_overlap("tiny", expressions, ranges)
     assert shared in caught.value.what
-    assert repr(train) in caught.value.what
-    assert repr(evaluation) in caught.value.what
+    assert repr(expressions["train"]) in caught.value.what or repr(expressions["eval"]) in caught.value.what
+    assert kept in caught.value.expected
