@@ -14,13 +14,16 @@ from tests.examples import commands, copy_example
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("name", ["own-model-fn", "own-dataset"])
+@pytest.mark.parametrize("name", ["own-model-fn", "own-dataset", "image-folder"])
 def test_an_example_pushes_a_blessed_model(name, tmp_path):
     folder = copy_example(name, tmp_path)
     workdir = Workdir(folder / "runs")
     for command in commands()[name]:
-        assert command[:2] == ["tfx-estimator", "run"]
-        workdir.run(*command[2:], cwd=folder)
+        if command[0] == "python":
+            subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True)
+        else:
+            assert command[:2] == ["tfx-estimator", "run"]
+            workdir.run(*command[2:], cwd=folder)
     results = workdir.summary(name)
     assert results["blessed"] is True
     assert (Path(results["pushed"]) / "saved_model.pb").is_file()
