@@ -84,7 +84,7 @@ def create_pipeline(
         schema=schema.outputs["schema"],
         module_file=trainer.module_file,
         trainer_fn=None if trainer.module_file else BUILT_IN_TRAINER_FN,
-        train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps),
+        train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
         eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
         settings=Settings(
             start_timeout=trainer.start_timeout,

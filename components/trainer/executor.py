@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
@@ -53,7 +54,8 @@ class Executor(base_executor.BaseExecutor):
         Raises:
             TrainingError: A task failed or stalled, or there is no whole model at the end.
             UserCodeError: The user's code does not keep its contract.
-            DeclarationError: Its run_fn cannot be given the distribution, and the constructor could not know.
+            DeclarationError: The epochs are no number of steps; or its run_fn cannot be given the distribution, and the
+                constructor could not know.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
@@ -61,6 +63,10 @@ class Executor(base_executor.BaseExecutor):
         node = self._context.pipeline_node if self._context else None
         operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
         settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        declared = settings
+        settings, exec_properties = with_steps(
+            settings, exec_properties, input_dict[standard_component_specs.EXAMPLES_KEY]
+        )
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),
@@ -75,7 +81,7 @@ class Executor(base_executor.BaseExecutor):
             with target_of(exec_properties) as target:
                 check_contract(settings.distribution, Contract(job.path, target))
         _prepare(folder, model_run.uri, job, settings)
-        _write_declaration(job.training_dir, settings)
+        _write_declaration(job.training_dir, declared)
         with _logs_folder(job.training_dir) as logs, _worded(settings):
             outcome = supervise(job, logs)
         if not outcome.publishes:
@@ -86,6 +92,8 @@ class Executor(base_executor.BaseExecutor):
         training_folder.publish(job.training_dir, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
+        if declared.trainer and declared.trainer.train_epochs:
+            model_run.set_float_custom_property("train_epochs", float(declared.trainer.train_epochs))
         model_run.set_string_custom_property("history", outcome.history())
 
 

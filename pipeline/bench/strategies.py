@@ -78,7 +78,7 @@ class Contender:
             "train": train,
             "max_restarts": 0,
         }
-        trainer.update(train_steps=steps, save_checkpoints_steps=_NEVER)
+        trainer.update(train_steps=steps, train_epochs=None, save_checkpoints_steps=_NEVER)
         return Declaration.parse_obj(values)
 
 
@@ -125,7 +125,7 @@ def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
             todo="name trainer.model, or a module file with a trainer_fn",
         )
     for contender in contenders:
-        for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps)):
+        for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps or 1)):
             at = f"{problem.path}: " if problem.path else ""
             raise DeclarationError(
                 f"{_OPTION} {contender}: {at}{problem.what}",

@@ -47,6 +47,7 @@ def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's
     if train.is_cluster:
         where += f" with {train.worker_count} workers" + (f" and {train.ps_count} ps" if train.ps_count else "")
         where += " and an evaluator" if trainer.distribution.evaluator else ""
-    steps = f"{trainer.train_steps:,} steps of {trainer.global_batch_size:,}"
+    length = f"{trainer.train_epochs:g} epochs in steps" if trainer.train_epochs else f"{trainer.train_steps:,} steps"
+    steps = f"{length} of {trainer.global_batch_size:,}"
     blessed = f"blessed from accuracy {declaration.evaluator.min_accuracy:g}"
     return f"{data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {blessed}"

@@ -133,8 +133,17 @@ def _run_fn(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[P
 
 def _schedule(declaration: Declaration) -> Iterator[Problem]:
     trainer, optimizer = declaration.trainer, declaration.trainer.optimizer
+    both = ("trainer.train_steps", "trainer.train_epochs")
+    if trainer.train_steps is not None and trainer.train_epochs is not None:
+        what, todo = "trainer.train_steps and trainer.train_epochs are both given", "--set trainer.train_steps=null"
+        written = f"{trainer.train_epochs:g}"
+        yield Problem(both[1], what, "exactly one of the two", f"set one to null: {todo}", value=written, depends=both)
+    elif trainer.train_steps is None and trainer.train_epochs is None:
+        what = "neither trainer.train_steps nor trainer.train_epochs is given"
+        todo = "add `train_steps:` or `train_epochs:` under `trainer:`, or --set trainer.train_epochs=10"
+        yield Problem(both[0], what, "exactly one of the two", todo, depends=both)
     path = "trainer.optimizer.warmup_steps"
-    if optimizer.warmup_steps >= trainer.train_steps:
+    if trainer.train_steps is not None and optimizer.warmup_steps >= trainer.train_steps:
         yield Problem(
             path,
             "the warm-up does not end before training does",

@@ -39,10 +39,15 @@ class Declaration(Section):
             found["data.version"] = "the newest there is"
         if self.transform.preprocessing_fn is None and self.transform.module_file is None:
             found["transform.preprocessing_fn"] = "standardize"
+        known = self.trainer.train_steps is not None
+        if not known:
+            found["trainer.train_steps"] = "from train_epochs, once the examples are counted"
         if self.trainer.save_checkpoints_steps is None:
-            found["trainer.save_checkpoints_steps"] = str(self.trainer.checkpoint_steps)
+            steps = str(self.trainer.checkpoint_steps) if known else "a tenth of the steps, between 100 and 1,000"
+            found["trainer.save_checkpoints_steps"] = steps
         if self.trainer.log_every_steps is None:
-            found["trainer.log_every_steps"] = str(self.trainer.report_steps)
+            steps = str(self.trainer.report_steps) if known else "a fiftieth of the steps, at most 100"
+            found["trainer.log_every_steps"] = steps
         if self.trainer.eval_steps is None:
             found["trainer.eval_steps"] = "every example once"
         if self.evaluator.prediction_key is None:

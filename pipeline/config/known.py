@@ -50,6 +50,8 @@ ALIASES: dict[str, str] = {
     "trainer_fn": "trainer.module_file",
     "steps": "trainer.train_steps",
     "max_steps": "trainer.train_steps",
+    "epochs": "trainer.train_epochs",
+    "num_epochs": "trainer.train_epochs",
     "batch_size": "trainer.global_batch_size",
     "parameter_servers": f"{_TRAIN}.ps",
     "num_ps": f"{_TRAIN}.ps",

@@ -34,7 +34,6 @@ _STAND_INS: dict[Path, Any] = {
     ("data",): {"dataset": "stand_in"},
     ("data", "dataset"): "stand_in",
     ("trainer",): {"train_steps": 10**6},
-    ("trainer", "train_steps"): 10**6,
 }
 
 

@@ -258,7 +258,8 @@ def _checkpoints(declaration: Declaration) -> Iterator[Problem]:
     """An evaluator evaluates checkpoints, and so has nothing to do if the last one is the first."""
     trainer = declaration.trainer
     wanted = trainer.distribution.evaluator and trainer.distribution.train.is_cluster
-    if not wanted or trainer.checkpoint_steps < trainer.train_steps:
+    # Epochs are steps when the examples are counted.
+    if not wanted or trainer.train_steps is None or trainer.checkpoint_steps < trainer.train_steps:
         return
     yield Problem(
         f"{_PATH}.evaluator",

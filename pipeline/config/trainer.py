@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
@@ -12,13 +14,14 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.section import Section
 
 # More is a slip of the finger, and past 2**63 an overflow.
-_MAX_STEPS = 1_000_000_000
+MAX_STEPS = 1_000_000_000
+_MAX_EPOCHS = 1_000_000
 _MAX_BATCH = 1_000_000
 _MAX_SECONDS = 30 * 24 * 3600
 
 
 class TrainerSection(Section):
-    """What to train. Exactly one of `model` and `module_file`."""
+    """What to train. Exactly one of `model` and `module_file`, and of `train_steps` and `train_epochs`."""
 
     path: Literal["estimator"] = Field(default="estimator", description="the way of training")
     model: Optional[str] = Field(
@@ -30,8 +33,13 @@ class TrainerSection(Section):
         default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
     )
     params: dict[str, Any] = Field(default_factory=dict, description="further entries of your model_fn's `params`")
-    train_steps: conint(ge=1, le=_MAX_STEPS) = Field(..., description="optimizer steps")  # type: ignore[valid-type]
-    eval_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    train_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None, description="optimizer steps; this or train_epochs"
+    )
+    train_epochs: Optional[confloat(gt=0, le=_MAX_EPOCHS)] = Field(  # type: ignore[valid-type]
+        default=None, description="passes over the training examples, which may be a fraction; this or train_steps"
+    )
+    eval_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="batches per evaluation; null reads every example exactly once"
     )
     global_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
@@ -44,22 +52,22 @@ class TrainerSection(Section):
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"
     )
-    shuffle_buffer: conint(ge=1, le=_MAX_STEPS) = Field(  # type: ignore[valid-type]
+    shuffle_buffer: conint(ge=1, le=MAX_STEPS) = Field(  # type: ignore[valid-type]
         default=10_000, description="examples; for training files that are not kept in memory"
     )
     resident_megabytes: conint(ge=0, le=1_000_000) = Field(  # type: ignore[valid-type]
         default=512,
         description="training files of up to this size together are kept in memory, and shuffled as a whole",
     )
-    save_checkpoints_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="steps; null is a tenth of train_steps, between 100 and 1,000"
+    save_checkpoints_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None, description="steps; null is a tenth of all, between 100 and 1,000"
     )
     keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
         default=3, description="the newest checkpoints that are kept", operational=True
     )
-    log_every_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    log_every_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None,
-        description="steps between two points of TensorBoard's curves; null is a fiftieth of train_steps, at most 100",
+        description="steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
         operational=True,
     )
     intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
@@ -83,12 +91,21 @@ class TrainerSection(Section):
         """The module file, or `package.module:function` of the model."""
         return self.module_file or expand("trainer.model", self.model or "")
 
+    def steps_of(self, examples: int) -> int:
+        """Returns the number of steps that `train_epochs` are, the last of which may begin another epoch.
+
+        Args:
+            examples: To train on.
+        """
+        # Exactly, as it is written: 0.1 is a tenth here.
+        return math.ceil(Fraction(str(self.train_epochs)) * examples / self.global_batch_size)
+
     @property
     def checkpoint_steps(self) -> int:
-        """Steps between two checkpoints, derived where the declaration leaves it open."""
-        return self.save_checkpoints_steps or min(max(self.train_steps // 10, 100), 1000)
+        """Steps between two checkpoints, derived where the declaration leaves it open: from steps, not from epochs."""
+        return self.save_checkpoints_steps or min(max((self.train_steps or 0) // 10, 100), 1000)
 
     @property
     def report_steps(self) -> int:
-        """Steps between two reports of the loss, derived where the declaration leaves it open."""
-        return self.log_every_steps or min(max(self.train_steps // 50, 1), 100)
+        """Steps between two reports of the loss, derived where the declaration leaves it open: likewise."""
+        return self.log_every_steps or min(max((self.train_steps or 0) // 50, 1), 100)

@@ -59,7 +59,8 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
     if "last_step" in facts:
         reason = ": asynchronous workers end the step that they are in" if asynchronous else ""
         more = f" ({extra:.0f} more than declared{reason})" if extra else ""
-        steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{more} in "
+        epochs = f" ({facts['train_epochs']:g} epochs)" if "train_epochs" in facts else ""
+        steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{epochs}{more} in "
     if "examples_per_second" in facts:
         rate = f", {facts['examples_per_second']:,.0f} examples/s"
     return f"{steps}{duration(facts['train_seconds'])} (process start and export included){rate}"

@@ -73,6 +73,8 @@ def _make_digits(home: Path) -> dict[str, list[Any]]:
         _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)
     examples = standard_artifacts.Examples()
     examples.split_names = json.dumps(["train", "eval"])
+    for split, records in serialized.items():
+        examples.set_int_custom_property(f"num_examples_{split}", len(records))
     artifacts = {
         "examples": examples,
         "schema": standard_artifacts.Schema(),

@@ -73,7 +73,8 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def trained(tmp_path_factory: pytest.TempPathFactory, digits, settings):
     """A training that all tests share which only look at what it left: the folder, the model, the model_run."""
     training = Training(tmp_path_factory.mktemp("trained") / "Trainer", digits)
-    return training, *training.run(settings())
+    # 1.33 x 1,437 examples, 32 a step.
+    return training, *training.run(settings({"train_steps": None, "train_epochs": 1.33}), steps=0)
 
 
 def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
@@ -87,7 +88,8 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
     run = Path(model_run.uri)
     assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")
     assert list(run.glob("events.out.tfevents.*"))
-    assert json.loads((run / "declaration.json").read_text())["trainer"]["train_steps"] == 60
+    assert json.loads((run / "declaration.json").read_text())["trainer"]["train_epochs"] == 1.33
+    assert model_run.get_float_custom_property("train_epochs") == 1.33
     assert (run / "logs" / "chief-0.attempt-1.log").stat().st_size > 0
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("first_step") == 0

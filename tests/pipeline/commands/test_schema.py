@@ -41,7 +41,7 @@ def test_presets_and_their_resolved_form_keep_it(schema, capsys, name):
         (("trainer", "train_step"), 5),
         (("trainer", "train_steps"), "5"),
         (("trainer", "train_steps"), 0),
-        (("trainer", "train_steps"), None),
+        (("trainer", "train_epochs"), 0),
         (("beam",), {"runner": "dask"}),
         (("name",), "A"),
         (("data", "image_size"), [28]),

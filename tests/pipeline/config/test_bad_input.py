@@ -33,7 +33,7 @@ REPLACED = [
     (
         "  train_steps: 500\n",
         "",
-        ["mine.yaml:5  trainer.train_steps", "missing", "under `trainer:`", "--set trainer.tr"],
+        ["mine.yaml:5  trainer.train_steps", "neither trainer.train_steps nor", "under `trainer:`", "--set trainer.tr"],
     ),
     (
         "  dataset: mnist\n",
@@ -47,7 +47,7 @@ REPLACED = [
     ("500", "500.0", ["trainer.train_steps: 500.0", "it is no whole number", "write 500"]),
     ("500", "0500", ["trainer.train_steps: '0500'", "text is no number"]),
     ("500", "1:30", ["text is no number"]),
-    ("500", "null", ["trainer.train_steps: null", "null is no number"]),
+    ("500", "500\n  seed: null", ["trainer.seed: null", "null is no number"]),
     ("500", "[500]", ["trainer.train_steps: [500]", "a list is no number"]),
     ("500", "{a: 1}", ["trainer.train_steps\n", "a mapping is no number"]),
     ("500", ".inf", ["not finite"]),
@@ -96,6 +96,10 @@ REPLACED = [
     ("name: mine", "name: mine\nbeam: {runner: flink}", ["`flink`: not in this version yet", "direct, portable"]),
     ("name: mine", "name: mine\nbeam: {runner: Direct}", ["beam.runner: Direct", "did you mean `direct`?"]),
     # Cross-field
+    ("train_steps: 500", "train_steps: 500\n  train_epochs: 2", ["are both given", "--set trainer.train_steps=null"]),
+    ("train_steps: 500", "train_epochs: 0", ["trainer.train_epochs: 0", "out of range"]),
+    ("train_steps: 500", "train_epochs: many", ["trainer.train_epochs: many", "1 problem"]),
+    ("train_steps: 500", "epochs: 3", ["did you mean `trainer.train_epochs`?"]),
     ("  model: mnist_cnn\n", "", ["mine.yaml:5  trainer.model", "neither trainer.model nor"]),
     ("train_steps: 500", "train_steps: 500\n  module_file: m.py", ["are both given", "--set trainer.model=null"]),
     ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "the colon is missing"]),
@@ -222,7 +226,7 @@ OVERRIDES = [
     ("trainer.train_steps", ["has no `=`", "write --set trainer.train_steps=VALUE"]),
     ("=5", ["has an empty part"]),
     ("trainer..seed=5", ["has an empty part"]),
-    ("trainer.train_steps=", ["trainer.train_steps: null", "null is no number"]),
+    ("trainer.seed=", ["trainer.seed: null", "null is no number"]),
     ("trainer.train_steps=five", ["trainer.train_steps: five", "text is no number"]),
     ("trainer.train_steps.more=5", ["trainer.train_steps holds 500, and has no keys of its own"]),
     ("trainer.params=[1", ["trainer.params", "a YAML value", "quote the value"]),
