@@ -20,6 +20,8 @@ Each message says what was wrong, where, what was expected, and what to do next.
 
 from __future__ import annotations
 
+from tfx_estimator.pipeline.text import one_line, printable
+
 
 class TfxEstimatorError(Exception):
     """Root of the project's errors.
@@ -31,6 +33,7 @@ class TfxEstimatorError(Exception):
     """
 
     exit_code = 1
+    _indent = " " * 4
 
     def __init__(self, what: str, *, expected: str = "", todo: str = "") -> None:
         super().__init__(what, expected, todo)
@@ -39,11 +42,12 @@ class TfxEstimatorError(Exception):
         self.todo = todo
 
     def __str__(self) -> str:
-        lines = [self.what]
+        # Further lines are code, or the end of a log: they stand apart from those below.
+        lines = [printable(self.what).replace("\n", f"\n{self._indent}")]
         if self.expected:
-            lines.append(f"  expected: {self.expected}")
+            lines.append(f"  expected: {one_line(self.expected)}")
         if self.todo:
-            lines.append(f"  to do:    {self.todo}")
+            lines.append(f"  to do:    {one_line(self.todo)}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple:
@@ -60,6 +64,8 @@ class DeclarationError(TfxEstimatorError):
     """The declaration, or an override of it, is wrong."""
 
     exit_code = 2
+    # Its problems are laid out already.
+    _indent = ""
 
 
 class DataError(TfxEstimatorError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfx_estimator.pipeline.bench.strategies import Contender
 from tfx_estimator.pipeline.config.paths import reject_address, reject_folder
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import one_line
 
 JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 _MAX_STEPS = 1_000_000
@@ -104,14 +105,14 @@ def check_output(folder: str) -> str:
     path = os.path.abspath(os.path.expanduser(folder))
     if reason := "it names no folder" if not folder else reject_folder(path):
         raise DeclarationError(
-            f"--output {folder}: {reason}",
+            f"--output {one_line(folder)}: {reason}",
             expected="a folder that is there and can be written, or can be made",
             todo="name another --output",
         )
     for name in (JSON_FILE, PNG_FILE, HTML_FILE):
         if os.path.lexists(os.path.join(path, name)):
             raise DeclarationError(
-                f"--output {folder}: {name} is there already",
+                f"--output {one_line(folder)}: {name} is there already",
                 expected="a folder without results of an earlier comparison",
                 todo="name another --output, or remove it",
             )

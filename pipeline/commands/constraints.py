@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a pin a line."""
-    print("\n".join(pins()))
+    from tfx_estimator.pipeline.commands.output import say
+
+    say("\n".join(pins()))
     return 0
 
 

@@ -25,16 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the preset's or the script's text, header and comments included."""
     from tfx_estimator.pipeline import presets
-    from tfx_estimator.pipeline.commands.output import write_file
+    from tfx_estimator.pipeline.commands.output import say, write_file
+    from tfx_estimator.pipeline.text import one_line
 
+    name = one_line(args.file)
     if args.preset == _SCRIPT:
         script = Path(__file__).parents[1] / "runners" / f"{_SCRIPT}.py"
         write_file(args.file, script.read_text(encoding="utf-8"), force=args.force)
-        print(f"wrote {args.file}; name your declaration in it; next: python {args.file}")
+        say(f"wrote {name}; name your declaration in it; next: python {name}")
         return 0
     check_preset(args.preset)
     write_file(args.file, presets.path(args.preset).read_text(encoding="utf-8"), force=args.force)
-    print(f"wrote {args.file}; next: tfx-estimator run {args.file}")
+    say(f"wrote {name}; next: tfx-estimator run {name}")
     return 0
 
 

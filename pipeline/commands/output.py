@@ -1,13 +1,25 @@
-"""Writes what a verb makes into a file of the user's."""
+"""What verbs print, and the files that they write for the user."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from tfx_estimator.pipeline.config.paths import reject_address
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.text import one_line, printable
+
+
+def say(text: str, *, to_stderr: bool = False) -> None:
+    """Prints lines of text, without what a terminal would obey.
+
+    Args:
+        text: The lines; foreign text that is meant to be one of them has to be, by `one_line`.
+        to_stderr: Where to; else to stdout.
+    """
+    print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:
@@ -24,13 +36,15 @@ def write_file(name: str, text: str, *, force: bool) -> None:
     """
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
-    if not name or "\0" in name:
-        raise DeclarationError(f"{name!r} is no file's name", expected="a file's name", todo="name one")
+    name = one_line(name)
+    if not name or "\0" in str(file):
+        raise DeclarationError(f"{str(file)!r} is no file's name", expected="a file's name", todo="name one")
     if os.path.isdir(file):
         raise DeclarationError(f"{name} is a folder", expected="a file's name", todo=f"name a file in it: {name}/...")
     if not os.path.isdir(file.parent):
-        todo = f"create it: mkdir -p {file.parent}"
-        raise DeclarationError(f"there is no folder {file.parent}", expected="a folder that exists", todo=todo)
+        parent = one_line(str(file.parent))
+        todo = f"create it: mkdir -p {parent}"
+        raise DeclarationError(f"there is no folder {parent}", expected="a folder that exists", todo=todo)
     if os.path.exists(file) and not force:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)

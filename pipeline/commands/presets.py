@@ -16,12 +16,13 @@ def run(args: argparse.Namespace) -> int:
     """Prints each preset in one line; or one preset's header."""
     from tfx_estimator.pipeline import presets
     from tfx_estimator.pipeline.commands.copy import check_preset
+    from tfx_estimator.pipeline.commands.output import say
 
     if args.name:
         check_preset(args.name)
-        print("\n".join(presets.header(args.name)))
+        say("\n".join(presets.header(args.name)))
         return 0
     width = max(map(len, presets.names()))
     for name in presets.names():
-        print(f"{name:{width}}  {presets.summary(name)}")
+        say(f"{name:{width}}  {presets.summary(name)}")
     return 0

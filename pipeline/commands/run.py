@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
+    from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.run.summary import Summary
 
     summary = Summary(args.source)
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         # How the run ended matters more than that nobody reads it.
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(summary.to_dict(), indent=2, allow_nan=False), flush=True)
+            say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
 
 
 def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:

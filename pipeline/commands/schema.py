@@ -26,14 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schema, as of JSON Schema's draft 7."""
-    from tfx_estimator.pipeline.commands.output import write_file
+    from tfx_estimator.pipeline.commands.output import say, write_file
     from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.text import one_line
 
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}
     text = json.dumps(schema, indent=2) + "\n"
     if args.file is None:
-        print(text, end="")
+        say(text.rstrip("\n"))
     else:
         write_file(args.file, text, force=args.force)
-        print(f"wrote {args.file}; first line of a declaration: # yaml-language-server: $schema={args.file}")
+        name = one_line(args.file)
+        say(f"wrote {name}; first line of a declaration: # yaml-language-server: $schema={name}")
     return 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.text import one_line
 
 HELP = "print the resolved declaration, with where each value came from"
 
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the declaration; the YAML is itself a declaration that loads."""
+    from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.render import render
 
@@ -32,14 +33,14 @@ def run(args: argparse.Namespace) -> int:
     values = loaded.declaration.dict()
     if args.fingerprint:
         found = _fingerprints(loaded)
-        print(json.dumps(found, indent=2) if args.json else _listed(found))
+        say(json.dumps(found, indent=2) if args.json else _listed(found))
     elif args.json:
         fields = {"declaration": values, "origins": loaded.origins, "source": loaded.source, "file": loaded.file}
-        print(json.dumps(fields, indent=2))
+        say(json.dumps(fields, indent=2))
     else:
-        print(render(values, loaded.origins), end="")
+        say(render(values, loaded.origins).rstrip("\n"))
     for warning in loaded.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {one_line(warning)}", to_stderr=True)
     return 0
 
 
@@ -63,5 +64,5 @@ def _listed(found: dict[str, Any]) -> str:
     lines = []
     for component, each in found.items():
         lines += [f"{component}  {each['sha256']}"]
-        lines += [f"  {name:<{width}}  {file}" for name, file in each["modules"].items()]
+        lines += [f"  {name:<{width}}  {one_line(file)}" for name, file in each["modules"].items()]
     return "\n".join(lines)

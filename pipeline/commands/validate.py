@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.text import one_line
 
 HELP = "check a declaration; shows all problems at once"
 
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks each source; returns 2 if one is wrong."""
+    from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -24,13 +25,13 @@ def run(args: argparse.Namespace) -> int:
     for source in args.source:
         try:
             loaded = load(source, args.overrides)
-            print(f"ok: {source}: {summarise(loaded.declaration)}")
+            say(one_line(f"ok: {source}: {summarise(loaded.declaration)}"))
             for note in loaded.notes:
-                print(f"    note: {note}")
+                say(f"    note: {one_line(note)}")
             for warning in loaded.warnings:
-                print(f"    warning: {warning}")
+                say(f"    warning: {one_line(warning)}")
         except DeclarationError as error:
-            print(f"tfx-estimator: {error}", file=sys.stderr)
+            say(f"tfx-estimator: {error}", to_stderr=True)
             code = error.exit_code
     return code
 
@@ -43,7 +44,8 @@ def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's
     """
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
     count = train.devices.count
-    where = f"{train.strategy} on {count} devices" if count > 1 else train.strategy
+    kind = "GPUs" if train.devices.gpu else "logical CPUs"
+    where = f"{train.strategy} on {count} {kind}" if count > 1 else train.strategy
     if train.is_cluster:
         where += f" with {train.worker_count} workers" + (f" and {train.ps_count} ps" if train.ps_count else "")
         where += " and an evaluator" if trainer.distribution.evaluator else ""

@@ -9,6 +9,12 @@ from pydantic.v1 import ConstrainedInt, Field, confloat, conint, validator
 
 from tfx_estimator.pipeline.config.kinds import reject
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.short_forms import (
+    DEVICES_SCHEMA,
+    STRATEGY_SCHEMA,
+    long_devices,
+    long_strategy,
+)
 from tfx_estimator.pipeline.config.strategies import NATURES, AnyStrategy, Nature
 
 _DEFAULT_WORKERS = 2
@@ -95,7 +101,11 @@ class Strategy(Section):
     strategy: Literal["one_device", "mirrored", "central_storage"] = Field(
         default="one_device", description="the tf.distribute strategy"
     )
-    devices: Devices = Field(default=Devices(), description="at most one kind; none is all GPUs, or the CPU")
+    devices: Devices = Field(
+        default=Devices(),
+        description="at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
+        short_form=DEVICES_SCHEMA,
+    )
     cross_device_ops: Literal["reduction_to_one_device", "hierarchical_copy", "nccl"] = Field(
         # TensorFlow's own default hangs in an Estimator on CPU.
         default="reduction_to_one_device",
@@ -104,6 +114,8 @@ class Strategy(Section):
     num_packs: Optional[conint(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
         default=None, description="packs of gradients of `hierarchical_copy` and `nccl`; null is TensorFlow's own"
     )
+
+    _long_devices = validator("devices", pre=True, allow_reuse=True)(long_devices)
 
     @property
     def nature(self) -> Nature:
@@ -189,8 +201,10 @@ class TrainStrategy(Strategy):
 class Distribution(Section):
     """The strategies of training and of evaluation, and the contract of the supervisor."""
 
-    train: TrainStrategy = TrainStrategy()
-    eval: Strategy = Strategy()
+    train: TrainStrategy = Field(
+        default=TrainStrategy(), description="or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA
+    )
+    eval: Strategy = Field(default=Strategy(), description="or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA)
     evaluator: bool = Field(
         default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
     )
@@ -216,6 +230,8 @@ class Distribution(Section):
         "every address of this machine",
         operational=True,
     )
+
+    _long_strategy = validator("train", "eval", pre=True, allow_reuse=True)(long_strategy)
 
     @property
     def distributes(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic.v1 import BaseModel, ValidationError
 
-from tfx_estimator.pipeline.config import read, render
+from tfx_estimator.pipeline.config import read, render, short_forms
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -126,7 +126,7 @@ class _Draft:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
         self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
-        _fill_empty_sections(self.values)
+        self._complete()
 
     def override(self, override: Override) -> None:
         """Applies one override."""
@@ -134,8 +134,12 @@ class _Draft:
         if problem:
             self.problems.append(problem)
             return
-        _fill_empty_sections(self.values)
+        self._complete()
         self.overridden[override.path] = override
+
+    def _complete(self) -> None:
+        _fill_empty_sections(self.values)
+        short_forms.expand(self.values, self.text.document.lines)
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.yaml_text import Path
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import one_line
 
 # These are always paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
@@ -40,7 +41,8 @@ def reject_address(path: str, option: str) -> None:
     """
     if is_address(path):
         raise DeclarationError(
-            f"{option} {path}: this is an address, and this version writes only into the file systems of this machine",
+            f"{option} {one_line(path)}: this is an address, and this version writes only into the file systems of "
+            "this machine",
             expected="a path",
             todo=f"name a path for {option}, and copy what is there to the address afterwards",
         )
@@ -127,9 +129,10 @@ def check_workdir(workdir: str, option: str = "--workdir") -> None:
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
         # TFX looks for its files by patterns made of this path.
         raise DeclarationError(
-            f"{option} {workdir}: the path {path} holds `{found[0]}`, a wildcard where TFX looks for its files",
+            f"{option} {one_line(workdir)}: the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks "
+            "for its files",
             expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
             todo=todo,
         )
     if reason := reject_folder(path):
-        raise DeclarationError(f"{option} {workdir}: {reason}", expected=expected, todo=todo)
+        raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)

@@ -7,8 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import one_line
 
 _MAX_VALUE = 80
+# Where an override stands.
+OVERRIDE = "--set "
+# What an override has none of.
+_OF_FILES = {
+    "put its keys in lines of their own, indented": "write its keys as {key: value}",
+    "remove the line for the default": "leave it out for the default",
+    "remove the line": "leave it out",
+    "remove it": "leave it out",
+}
 
 
 @dataclass(frozen=True)
@@ -34,14 +44,23 @@ class Problem:
     value: str = ""
     depends: tuple[str, ...] = ()
 
+    def corrected(self) -> str:
+        """Returns what to do next; where an override is wrong, that is what to correct, and no line of a file."""
+        if not self.todo or not self.where.startswith(OVERRIDE) or OVERRIDE in self.todo:
+            return self.todo
+        todo = self.todo
+        for of_files, words in _OF_FILES.items():
+            todo = todo.replace(of_files, words)
+        return f"in {OVERRIDE}{self.path}=VALUE: {todo}"
+
     def __str__(self) -> str:
         head = self.path + (f": {shorten(self.value)}" if self.value else "") if self.path else ""
         lines = [f"{self.where}  {head}".strip(), f"    {self.what}"]
         if self.expected:
             lines.append(f"    expected: {self.expected}")
-        if self.todo:
-            lines.append(f"    to do:    {self.todo}")
-        return "\n".join(lines)
+        if todo := self.corrected():
+            lines.append(f"    to do:    {todo}")
+        return "\n".join(map(one_line, lines))
 
 
 def to_error(problems: Sequence[Problem], source: str) -> DeclarationError:
@@ -53,8 +72,10 @@ def to_error(problems: Sequence[Problem], source: str) -> DeclarationError:
     """
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))
-    todo = f"\n\n  then:     tfx-estimator validate {source}"
-    return DeclarationError(f"the declaration {source} has {count}\n\n{text}{todo}")
+    name = one_line(source)
+    again = " --set …" if any(problem.where.startswith(OVERRIDE) for problem in problems) else ""
+    todo = f"\n\n  then:     tfx-estimator validate {name}{again}"
+    return DeclarationError(f"the declaration {name} has {count}\n\n{text}{todo}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config.problems import Problem, nearest, to_error
 from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import one_line
 
 _MAX_BYTES = 1_000_000
 _SUFFIXES = (".yaml", ".yml")
@@ -48,18 +49,19 @@ def read_source(source: str) -> SourceText:
         DeclarationError: There is no such preset or file, or nothing of a declaration in it.
     """
     is_preset = source in presets.names()
+    shown = one_line(source)
     file = str(presets.path(source)) if is_preset else os.path.abspath(os.path.expanduser(source))
-    label = f"preset {source}" if is_preset else source
+    label = f"preset {source}" if is_preset else shown
     document = read_yaml(_read_text(source, file), label)
     if not isinstance(document.value, dict):
         if not document.problems:
             is_empty = document.value is None
             what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, no mapping"
-            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {source if is_empty else 'FILE'}"
+            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {shown if is_empty else 'FILE'}"
             document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
         raise to_error(document.problems, source)
     folder = os.getcwd() if is_preset else os.path.dirname(file)
-    short_label = label if is_preset else os.path.basename(file)
+    short_label = label if is_preset else one_line(os.path.basename(file))
     return SourceText(source, file, folder, label, short_label, document)
 
 
@@ -68,26 +70,27 @@ def _read_text(source: str, file: str) -> str:
     copying = f"tfx-estimator copy {presets.names()[0]} FILE"
     if "\0" in file or not source:
         raise DeclarationError(f"{source!r} is no file's name", expected=expected, todo="name a file or a preset")
+    shown = one_line(source)
     if not os.path.exists(file):
-        raise DeclarationError(f"there is no declaration {source}", expected=expected, todo=_missing_hint(source, file))
+        raise DeclarationError(f"there is no declaration {shown}", expected=expected, todo=_missing_hint(source, file))
     if os.path.isdir(file):
-        raise DeclarationError(f"{source} is a folder", expected=expected, todo="name the YAML file in it")
+        raise DeclarationError(f"{shown} is a folder", expected=expected, todo="name the YAML file in it")
     if not os.path.isfile(file):
-        raise DeclarationError(f"{source} is no regular file", expected=expected, todo=f"write one: {copying}")
+        raise DeclarationError(f"{shown} is no regular file", expected=expected, todo=f"write one: {copying}")
     try:
         with open(file, "rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        what = f"{source} cannot be read: {error.strerror}"
+        what = f"{shown} cannot be read: {error.strerror}"
         raise DeclarationError(what, expected=expected, todo="check its permissions") from error
     if len(data) > _MAX_BYTES:
-        what = f"{source} is larger than {_MAX_BYTES:,} bytes"
+        what = f"{shown}:1 is larger than {_MAX_BYTES:,} bytes"
         raise DeclarationError(what, expected="a declaration, which is short", todo=f"start from one: {copying}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        what = f"{source}:{line} is not UTF-8: byte 0x{data[error.start]:02x}"
+        what = f"{shown}:{line} is not UTF-8: byte 0x{data[error.start]:02x}"
         raise DeclarationError(what, expected="UTF-8 text", todo="save the file as UTF-8") from error
 
 

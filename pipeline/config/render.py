@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.text import one_line
 
 # Comments further right than this would hide the values.
 _MAX_COLUMN = 60
@@ -24,7 +25,7 @@ def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) 
     lines = list(_lines(values, 0, ()))
     if origins is None:
         return "".join(f"{text}\n" for text, _ in lines)
-    comments = [origins.get(path, "") if path else "" for _, path in lines]
+    comments = [one_line(origins.get(path, "")) if path else "" for _, path in lines]
     widths = [len(text) for (text, _), comment in zip(lines, comments) if comment and len(text) <= _MAX_COLUMN]
     column = max(widths, default=0)
     rows = (f"{text:{column}}  # {comment}" if comment else text for (text, _), comment in zip(lines, comments))

@@ -22,14 +22,18 @@ class Section(BaseModel):
 
         @staticmethod
         def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
-            """Tells editors that null is allowed where it is: pydantic leaves that out."""
+            """Tells editors that null, or a short form, is allowed where it is: pydantic leaves that out."""
             for name, field in model.__fields__.items():
                 typed = schema["properties"][name]
                 typed.pop("operational", None)
-                if not field.allow_none:
+                others = [form] if (form := typed.pop("short_form", None)) else []
+                others += [{"type": "null"}] if field.allow_none else []
+                if not others:
                     continue
                 outer = {key: typed.pop(key) for key in ("title", "description", "default") if key in typed}
-                schema["properties"][name] = {**outer, "default": None, "anyOf": [typed, {"type": "null"}]}
+                if field.allow_none:
+                    outer.setdefault("default", None)
+                schema["properties"][name] = {**outer, "anyOf": [typed, *others]}
 
     @validator("*", pre=True)
     def _of_its_kind(cls, value: Any, field: ModelField) -> Any:  # noqa: N805

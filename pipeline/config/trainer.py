@@ -32,7 +32,7 @@ class TrainerSection(Section):
     module_file: Optional[str] = Field(
         default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
     )
-    params: dict[str, Any] = Field(default_factory=dict, description="further entries of your model_fn's `params`")
+    params: dict[str, Any] = Field(default={}, description="further entries of your model_fn's `params`")
     train_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="optimizer steps; this or train_epochs"
     )

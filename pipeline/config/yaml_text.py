@@ -95,11 +95,12 @@ def inline(value: Any) -> str:
         return "{" + ", ".join(f"{inline(key)}: {inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(inline, value)) + "]"
-    # In a flow list the dumper quotes everything that could be taken for structure. Line breaks need the escapes
-    # of double quotes, and so do lone surrogates and other characters that it would not print.
-    style = '"' if isinstance(value, str) and not value.isprintable() else None
+    # In a flow list the dumper quotes everything that could be taken for structure. What is not printable needs the
+    # escapes of double quotes: line breaks, lone surrogates, what a terminal would obey.
+    plain = not isinstance(value, str) or value.isprintable()
+    style = None if plain else '"'
     text = yaml.dump(
-        [value], Dumper=_Dumper, default_flow_style=True, default_style=style, allow_unicode=True, width=2**31 - 1
+        [value], Dumper=_Dumper, default_flow_style=True, default_style=style, allow_unicode=plain, width=2**31 - 1
     )
     return text.strip()[1:-1]
 

@@ -88,7 +88,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         for note in loaded.notes:
             console.print(f"  note: {one_line(note)}")
         for warning in loaded.warnings:
-            console.print(f"  warning: {one_line(warning)}")
+            view.warn(warning)
         with view.waiting("starting TensorFlow and TFX"):
             from tfx_estimator.pipeline.run.results import collect
             from tfx_estimator.pipeline.runners.local import LocalRunner, prepare

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.text import printable
 from tfx_estimator.pipeline.user_source.frames import causes, user_lines
 
 _LONGEST = 600
@@ -36,5 +37,5 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
 
 def _shorten(text: str) -> str:
     """What a terminal can show of it."""
-    shown = "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+    shown = printable(text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} … (shortened; the log has all)"

@@ -32,6 +32,9 @@ class Warned:
     component: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.component}: {self.text}" if self.component else self.text
+
 
 @dataclass
 class Summary:

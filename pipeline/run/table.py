@@ -43,7 +43,7 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     gone = results.pushed and not is_address(results.pushed) and not os.path.exists(results.pushed)
     facts["pushed model"] = [f"{pushed} (deleted since)" if gone else pushed]
     if warnings := results.warnings_beside_restarts():
-        facts["warnings"] = [f"{each.component}: {each.text}" for each in warnings]
+        facts["warnings"] = [str(each) for each in warnings]
     facts["TensorBoard"] = [f"tensorboard --logdir {results.model_run}" if results.model_run else "none"]
     facts["logs"] = [logs]
     facts["elapsed"] = [duration(results.seconds)]

@@ -101,9 +101,8 @@ class View:
 
     def warn(self, text: str) -> None:
         """Leaves a line that says what went wrong."""
-        self.warnings.append(Warned(self.current, text))
-        label = Text("warning", "yellow")
-        self._console.print(Text.assemble("  ", label, f"  {self.current}: {one_line(text)}"))
+        self.warnings.append(warned := Warned(self.current, text))
+        self._console.print(Text.assemble("  ", Text("warning", "yellow"), f"  {one_line(str(warned))}"))
 
     def close(self) -> None:
         """Ends the view."""

@@ -121,7 +121,7 @@ def main(declaration: str, workdir: str) -> None:
         with only_run(folders):
             LocalRunner().run(prepare(loaded, folders))
     except TfxEstimatorError as error:
-        print(error, file=sys.stderr)
+        print(error, file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
 
 

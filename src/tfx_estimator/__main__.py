@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
@@ -16,9 +17,17 @@ _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
 
+class _Parser(argparse.ArgumentParser):
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Ends; in the message are arguments as they were given."""
+        from tfx_estimator.pipeline.text import printable
+
+        super().exit(status, message and printable(message))
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=PROG,
         description="One declaration ingests, validates, trains an Estimator, evaluates and pushes.",
         epilog=f"Start with: {PROG} run digits",
@@ -85,7 +94,7 @@ def _open_streams() -> None:
 def _say(text: str) -> None:
     # Nobody may be there to read it; the exit code says it as well.
     with contextlib.suppress(BrokenPipeError):
-        print(text, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _drop_what_nobody_reads() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import jsonschema
 import pytest
@@ -10,6 +11,13 @@ import yaml
 
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.pusher import PusherSection
+from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.transform import TransformSection
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +78,34 @@ def test_writes_a_file_and_says_how_editors_use_it(tmp_path, capsys, schema):
     assert main(["schema", str(file)]) == 2
     assert main(["schema", "--help"]) == 0
     assert "# yaml-language-server: $schema=" in capsys.readouterr().out
+
+
+def test_the_schemas_defaults_are_those_that_show_prints(capsys):
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+
+    def resolve(typed: dict) -> dict:
+        choices = [typed, *typed.get("anyOf", []), *typed.get("allOf", [])]
+        choices += [each for choice in choices for each in choice.get("allOf", [])]
+        reference = next((each["$ref"] for each in choices if "$ref" in each), "")
+        return schema["definitions"][reference.rpartition("/")[2]] if reference else {}
+
+    def check(section: Section, properties: dict, path: str) -> Iterator[str]:
+        for name, field in type(section).__fields__.items():
+            typed, value = properties[name], getattr(section, name)
+            if isinstance(value, Section):
+                yield from check(value, resolve(typed)["properties"], f"{path}.{name}")
+            elif not field.required:
+                assert typed["default"] == json.loads(json.dumps(value)), f"{path}.{name}"
+                yield f"{path}.{name}"
+
+    sections = [BeamSection(), EvaluatorSection(), PusherSection(), TransformSection()]
+    sections += [DataSection(dataset="digits"), TrainerSection()]
+    definitions = schema["definitions"]
+    names = [
+        name
+        for section in sections
+        for name in check(section, definitions[type(section).__name__]["properties"], type(section).__name__)
+    ]
+    assert "EvaluatorSection.max_accuracy_drop" in names
+    assert len(names) > 40

@@ -20,7 +20,7 @@ def test_good_declarations_are_summarised(capsys):
 def test_devices_are_shown(capsys):
     train = "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
     assert main(["validate", "mnist", "--set", train]) == 0
-    assert "mirrored on 2 devices" in capsys.readouterr().out
+    assert "mirrored on 2 logical CPUs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

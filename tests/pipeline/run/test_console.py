@@ -54,7 +54,7 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as child:
-        assert child.stdout.readline().split() == ["warning", ":", "read"]
+        assert child.stdout.readline().split() == ["warning", "read"]
         child.stdout.close()
         _, said = child.communicate("go on\n", timeout=30)
     assert (child.returncode, said) == (0, "done\n")

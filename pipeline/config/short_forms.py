@@ -1,0 +1,79 @@
+"""Short forms of a strategy and its devices, `mirrored:2` and `devices: 2`, and what they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tfx_estimator.pipeline.config.strategies import NATURES
+from tfx_estimator.pipeline.config.yaml_text import Path
+
+_COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
+# For editors.
+STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
+DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
+_COUNT = re.compile(r"[0-9]{1,4}")
+_SECTION = ("trainer", "distribution")
+
+
+def long_strategy(value: Any) -> Any:
+    """Writes a strategy's short form as a mapping: `mirrored:2` is 2 logical CPUs, of a cluster it is 2 workers.
+
+    Args:
+        value: What was declared; anything but a text is left as it is.
+
+    Returns:
+        The mapping; what is no short form is its `strategy`.
+    """
+    if not isinstance(value, str):
+        return value
+    name, _, count = value.partition(":")
+    nature = NATURES.get(name)
+    counted = nature is not None and (nature.on_devices or nature.is_cluster)
+    if nature is None or not counted or not _COUNT.fullmatch(count):
+        return {"strategy": value}
+    return {"strategy": name, **({"workers": int(count)} if nature.is_cluster else {"devices": {"cpu": int(count)}})}
+
+
+def long_devices(value: Any) -> Any:
+    """Writes a number of devices as a mapping: `2` is that many logical CPUs.
+
+    Args:
+        value: What was declared; anything but a whole number is left as it is.
+    """
+    return {"cpu": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
+    """Writes the long forms in the place of the short ones, in place.
+
+    Args:
+        values: The declaration's values.
+        lines: The line of each key, by its path; those of the long forms are added.
+    """
+    section: Any = values
+    for key in _SECTION:
+        section = section.get(key) if isinstance(section, dict) else None
+    if not isinstance(section, dict):
+        return
+    for key in ("train", "eval"):
+        path = (*_SECTION, key)
+        _replace(section, key, long_strategy, lines, path)
+        if isinstance(section.get(key), dict):
+            _replace(section[key], "devices", long_devices, lines, (*path, "devices"))
+
+
+def _replace(section: dict[str, Any], key: str, lengthen: Any, lines: dict[Path, int], path: Path) -> None:
+    if key not in section or (longer := lengthen(section[key])) is section[key]:
+        return
+    section[key] = longer
+    if path in lines:
+        _place(longer, lines, path)
+
+
+def _place(value: Any, lines: dict[Path, int], path: Path) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            inner = (*path, key)
+            lines[inner] = lines[path]
+            _place(item, lines, inner)
