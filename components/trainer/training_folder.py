@@ -69,15 +69,18 @@ def locate(
     # A retry with longer deadlines, or more restarts, is the same training.
     properties = {key: value for key, value in exec_properties.items() if key != OPERATION_KEY}
     train_args = json.loads(properties.get("train_args") or "{}")
-    steps = int(train_args.pop(_NUM_STEPS, 0))
+    num_steps = int(train_args.pop(_NUM_STEPS, 0))
     settings = json.loads(properties.get(SETTINGS_KEY) or "{}")
     section = (settings.get("declaration") or {}).get("trainer", {})
-    lengths = [steps, *(section.pop(name, None) for name in _LENGTHS)]
+    declared = {name: section.pop(name, None) for name in _LENGTHS}
     properties.update({"train_args": train_args, SETTINGS_KEY: settings})
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
-    key = _digest([artifacts, properties])
+    text = json.dumps([artifacts, properties], sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    # Epochs were made steps before.
+    steps = declared["train_steps"] or num_steps
     root = os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER)
-    return TrainingFolder(os.path.join(root, f"{key}-{_digest(lengths)}"), key, steps)
+    return TrainingFolder(os.path.join(root, f"{key}-{steps}"), key, steps)
 
 
 def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over: bool) -> Optional[Earlier]:
@@ -145,8 +148,3 @@ def _read(folder: str) -> dict[str, Any]:
         return {}
     with fileio.open(path) as file:
         return json.loads(file.read())
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -18,6 +18,8 @@ from tests.components.trainer.conftest import Training
 # 403 examples divide neither into batches of 100 nor among two replicas.
 TRAIN, EVAL = 2000, 403
 EVAL_BATCH = 100
+# An Estimator's summary; in a graph with a model of Keras's, the first is the name of a scope.
+LOSSES = ("loss", "loss_1")
 # Two at a time, as there are cores that may be counted on; most of a training's time is its processes' start.
 AT_ONCE = 2
 ONE_DEVICE: dict[str, Any] = {"strategy": "one_device"}
@@ -151,7 +153,7 @@ def read_losses(folder: str) -> list[tuple[int, float]]:
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "events.out.tfevents.*")))
     events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
     return [
-        (event.step, value.simple_value) for event in events for value in event.summary.value if value.tag == "loss"
+        (event.step, value.simple_value) for event in events for value in event.summary.value if value.tag in LOSSES
     ]
 
 

@@ -36,6 +36,7 @@ class TrainingCheckpoints:
     def tidy(self) -> None:
         """See Checkpoints."""
         remove_worker_copies(self._training_dir)
+        name_relatively(self._training_dir)
 
 
 def folder_of(training_dir: str) -> str:
@@ -80,7 +81,8 @@ def drop_damaged(training_dir: str) -> Optional[int]:
     state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
     found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, _INDEX))}
     if state is not None:
-        found |= set(state.all_model_checkpoint_paths)
+        # The folder may have been moved since.
+        found |= {os.path.join(training_dir, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
     candidates = sorted(found, key=_step_of)
     damaged = []
     while candidates:
@@ -110,6 +112,14 @@ def remove_worker_copies(training_dir: str) -> None:
             tf.io.gfile.rmtree(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def name_relatively(training_dir: str) -> None:
+    """Has the checkpoints be found when the folder has been moved: the savers of some Estimators name whole paths."""
+    training_dir = folder_of(training_dir)
+    state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
+    if state is not None and state.model_checkpoint_path:
+        _write_state(training_dir, list(state.all_model_checkpoint_paths) or [state.model_checkpoint_path])
 
 
 def _write_state(training_dir: str, paths: list[str]) -> None:

@@ -10,6 +10,8 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 
 _EVERY_SECONDS = 0.5
+# In a graph with a model of Keras's, that is the name of a scope already.
+_LOSSES = ("loss", "loss_1")
 
 
 class TrainingProgressHook(tf.estimator.SessionRunHook):
@@ -75,6 +77,6 @@ class EvaluationProgressHook(tf.estimator.SessionRunHook):
 def _loss_tensor() -> Optional[tf.Tensor]:
     """The training loss of anyone's model_fn: what an Estimator's own `loss` summary shows."""
     for summary in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
-        if summary.op.name == "loss":
+        if summary.op.name in _LOSSES:
             return summary.op.inputs[1]
     return None

@@ -19,4 +19,4 @@ class Checkpoints(Protocol):
         """
 
     def tidy(self) -> None:
-        """Removes what only the tasks of a cluster needed."""
+        """Makes the folder ready to be moved: removes what only the tasks of a cluster needed."""

@@ -122,7 +122,7 @@ class Supervisor:
                 self._own_cluster(signals)
             if signals.received:
                 raise self._stopped(signals.received, "training is done, and the model is published by the next run")
-        if self._distribution.train.is_cluster and self._report.publishes:
+        if self._report.publishes:
             self._checkpoints.tidy()
         return self._report.outcome()
 

@@ -231,6 +231,9 @@ def test_a_training_of_another_length_has_the_same_key_and_a_folder_of_its_own(t
     assert one.key == other.key != seeded.key
     assert one.uri != other.uri
     assert (one.steps, other.steps) == (10, 20)
+    # Nor do epochs count that make as many steps.
+    in_epochs = _of_steps(tmp_path, 10, train_steps=None, train_epochs=1.5)
+    assert in_epochs == one
 
 
 def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.pipeline.errors import TrainingError
 
 pytestmark = pytest.mark.unit
@@ -51,6 +52,19 @@ def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monk
     with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: Unavailable"):
         checkpoints.drop_damaged(str(tmp_path))
     assert (folder / "model.ckpt-30.index").exists()
+
+
+def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{folder}/model.ckpt-30"\n')
+    TrainingCheckpoints(str(tmp_path)).tidy()
+    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    assert tf.train.latest_checkpoint(str(moved / folder.relative_to(tmp_path)))
+    # Nor is one called damaged for the place where it was.
+    state = moved / folder.relative_to(tmp_path) / "checkpoint"
+    state.write_text(f'model_checkpoint_path: "{folder}/model.ckpt-30"\n')
+    assert checkpoints.drop_damaged(str(moved)) == 30
+    assert not list(moved.rglob("damaged-*"))
+    assert tf.train.latest_checkpoint(str(state.parent)) == str(state.parent / "model.ckpt-30")
 
 
 def test_what_workers_leave_is_removed(folder, tmp_path):
