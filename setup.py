@@ -25,8 +25,10 @@ REQUIREMENTS = [
     "pydantic>=1.10.17,<2",
     "pyyaml",
     "rich>=13,<16",
-    # Plots of `tfx-estimator bench`.
+    # Plots of `tfx-estimator bench` and of the report of a run.
     "matplotlib>=3.10,<3.11",
+    # The page of that report.
+    "jinja2>=3.1,<4",
     # Images in files of their own, and tables of them.
     "pillow>=10,<13",
     "pyarrow",
@@ -77,7 +79,11 @@ setup(
     # src/tfx_estimator links to each top-level folder: users' projects have a `pipeline` and a `data` too.
     package_dir={"": "src"},
     packages=find_packages("src"),
-    package_data={"tfx_estimator": ["py.typed"], "tfx_estimator.pipeline.presets": ["*.yaml"]},
+    package_data={
+        "tfx_estimator": ["py.typed"],
+        "tfx_estimator.pipeline.presets": ["*.yaml"],
+        "tfx_estimator.pipeline.report": ["*.j2"],
+    },
     install_requires=REQUIREMENTS,
     extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED},
     cmdclass={"build_py": CleanBuild},

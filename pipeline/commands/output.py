@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfx_estimator.pipeline.config.paths import reject_address
@@ -34,6 +36,24 @@ def write_file(name: str, text: str, *, force: bool) -> None:
         DeclarationError: The name cannot be used.
         TfxEstimatorError: The file cannot be written.
     """
+    file = check_file(name, force=force)
+    with writing(name):
+        write_whole(file, text)
+
+
+def check_file(name: str, *, force: bool) -> Path:
+    """Checks that a file can be named so. Creates nothing.
+
+    Args:
+        name: The file.
+        force: Whether it may replace a file.
+
+    Returns:
+        Its path.
+
+    Raises:
+        DeclarationError: The name cannot be used.
+    """
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
     name = one_line(name)
@@ -48,8 +68,18 @@ def write_file(name: str, text: str, *, force: bool) -> None:
     if os.path.exists(file) and not force:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
+    return file
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Says which file it was that could not be written.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+    """
     try:
-        write_whole(file, text)
+        yield
     except OSError as error:
-        what = f"{name} cannot be written: {error.strerror}"
+        what = f"{one_line(name)} cannot be written: {error.strerror}"
         raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
     )
+    parser.add_argument(
+        "--report",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="leave report.html beside the logs; it predicts the evaluation examples once more",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,4 +84,5 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
         summary=summary,
         require_blessing=args.require_blessing,
         terminal_fd=terminal_fd,
+        report=args.report,
     )

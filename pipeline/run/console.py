@@ -19,6 +19,7 @@ from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
+from tfx_estimator.pipeline.run.reported import reported
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
@@ -34,6 +35,7 @@ def run_declaration(
     summary: Optional[Summary] = None,
     require_blessing: bool = False,
     terminal_fd: int = 1,
+    report: bool = True,
 ) -> int:
     """Runs a declaration on this machine.
 
@@ -44,6 +46,7 @@ def run_declaration(
         summary: Takes what the run comes to; it is filled even if the run fails.
         require_blessing: Whether a model that is not blessed is a failure.
         terminal_fd: As of `quiet`.
+        report: Whether to leave a report.
 
     Returns:
         The exit code: 0.
@@ -58,7 +61,8 @@ def run_declaration(
         logs = _make_logs(loaded, folders)
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
-            with _recorded(results, view, folders, logs):
+            page = reported(results, view, logs) if report else contextlib.nullcontext()
+            with page, _recorded(results, view, folders, logs):
                 _run(loaded, folders, logs, console, view, results)
                 if require_blessing and not results.blessed:
                     raise NotBlessedError(

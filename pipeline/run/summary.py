@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.report.versions import read_versions
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
 FILE = "summary.json"
@@ -66,6 +67,7 @@ class Summary:
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
         restarts: What went wrong with a task, and what it cost; a line each.
+        versions: Of Python and the packages, and the machine.
     """
 
     source: str
@@ -93,6 +95,7 @@ class Summary:
     model_run: Optional[str] = None
     training: dict[str, float] = field(default_factory=dict)
     restarts: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=read_versions)
 
     def __post_init__(self) -> None:
         self.started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")

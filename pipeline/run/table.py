@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.text import duration, one_line
 
-_COLUMN = 13
+COLUMN = 13
 
 
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
@@ -50,7 +50,7 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     console.print()
     for title, lines in facts.items():
         for index, line in enumerate(lines):
-            console.print(f"{'' if index else title:<{_COLUMN}} {one_line(line)}")
+            console.print(f"{'' if index else title:<{COLUMN}} {one_line(line)}")
 
 
 def _training(facts: dict[str, float], asynchronous: bool) -> str:

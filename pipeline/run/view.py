@@ -72,9 +72,9 @@ class View:
         """How each component went so far, in their order."""
         return list(self._runs.values())
 
-    def run_started(self, nodes: Sequence[str]) -> None:
+    def run_started(self, nodes: Sequence[NodeRun]) -> None:
         """Takes note of what is to run."""
-        self._runs = {node: NodeRun(node, "not reached", 0.0, None) for node in nodes}
+        self._runs = {run.node: run for run in nodes}
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """Shows the component that runs."""
@@ -98,6 +98,10 @@ class View:
             self._printed = time.monotonic()
             elapsed = duration(self._printed - self._started)
             self._console.print(f"          {self.current}: {one_line(text)}, {elapsed} elapsed")
+
+    def note(self, text: str) -> None:
+        """Leaves a line that says something."""
+        self._console.print(text, markup=False, highlight=False)
 
     def warn(self, text: str) -> None:
         """Leaves a line that says what went wrong."""

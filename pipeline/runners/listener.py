@@ -16,19 +16,21 @@ class NodeRun:
         state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed` or `not reached`.
         seconds: Wall time.
         execution_id: In ML Metadata; None if it failed, or was not reached.
+        upstream: The components that it waits for.
     """
 
     node: str
     state: str
     seconds: float
     execution_id: Optional[int]
+    upstream: tuple[str, ...] = ()
 
 
 class Listener(Protocol):
     """Hears how a run goes on."""
 
-    def run_started(self, nodes: Sequence[str]) -> None:
-        """The pipeline starts; its components, in the order in which they run."""
+    def run_started(self, nodes: Sequence[NodeRun]) -> None:
+        """The pipeline starts; its components, none of them reached, in the order in which they will run."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """A component starts; the first has the index 1."""

@@ -14,6 +14,7 @@ import datetime
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import Optional
 
 from ml_metadata.proto import metadata_store_pb2
@@ -62,7 +63,8 @@ class LocalRunner(LocalDagRunner):
         deployment = runner_utils.extract_local_deployment_config(pipeline)
         config = deployment.metadata_connection_config
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
-        self._listener.run_started([node.pipeline_node.node_info.id for node in pipeline.nodes])
+        nodes = [_not_reached(node.pipeline_node) for node in pipeline.nodes]
+        self._listener.run_started(nodes)
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
             self._listener.node_started(name, index, len(pipeline.nodes))
@@ -77,13 +79,15 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException:
-                self._listener.node_ended(NodeRun(name, "failed", time.monotonic() - started, None))
+                self._listener.node_ended(replace(nodes[index - 1], state="failed", seconds=time.monotonic() - started))
                 raise
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
             state = "resolved" if resolver else _state(connection, execution_id)
-            self._listener.node_ended(NodeRun(name, state, seconds, execution_id))
+            self._listener.node_ended(
+                replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id)
+            )
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
@@ -96,6 +100,10 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()
     return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
+
+
+def _not_reached(node: pipeline_pb2.PipelineNode) -> NodeRun:
+    return NodeRun(node.node_info.id, "not reached", 0.0, None, tuple(node.upstream_nodes))
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
-VERBS = ("run", "bench", "validate", "show", "presets", "copy", "schema", "constraints")
+VERBS = ("run", "report", "bench", "validate", "show", "presets", "copy", "schema", "constraints")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 

@@ -1,0 +1,73 @@
+"""`tfx-estimator report`: the report of an earlier run, or one page of several runs side by side."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+
+HELP = "make the report of an earlier run, or one page of several runs side by side"
+EPILOG = """\
+  tfx-estimator report runs/mnist                                 the latest run of a pipeline
+  tfx-estimator report runs/mnist/logs/TIME1 runs/mnist/logs/TIME2    two runs side by side
+"""
+_FILE = "report.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="a run's log folder, or a pipeline's folder: its latest run"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f"the page to write; one that is there is replaced (default: {_FILE} in the run's log folder, of several "
+        "runs in the current folder)",
+    )
+    parser.epilog = EPILOG
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """A run may have left anything, or somebody edited it since."""
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise DeclarationError(
+            f"what the run left cannot be shown: {type(error).__name__}: {error}",
+            expected="a summary.json as `tfx-estimator run` writes it",
+            todo="run the pipeline again",
+        ) from error
+
+
+def run(args: argparse.Namespace) -> int:
+    """Finds the runs, and makes the page."""
+    from tfx_estimator.pipeline.commands.output import check_file, writing
+    from tfx_estimator.pipeline.report.source import find_runs
+
+    if args.output is not None:
+        check_file(args.output, force=True)
+    runs = find_runs(args.runs)
+    several = len(runs) > 1
+    output = os.path.expanduser(args.output or (_FILE if several else os.path.join(runs[0].logs, _FILE)))
+
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    # What TensorFlow says while it loads a model.
+    with quiet(os.devnull), writing(output), _explained():
+        if several:
+            from tfx_estimator.pipeline.report.comparison import write_comparison
+
+            write_comparison(runs, output)
+        else:
+            from tfx_estimator.pipeline.report.report import write_report
+
+            write_report(runs[0], output)
+    print(f"wrote {output}")
+    return 0

@@ -1,0 +1,94 @@
+"""What the components of a run read and wrote, from ML Metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ml_metadata import metadata_store
+from ml_metadata.proto import metadata_store_pb2
+
+from tfx_estimator.pipeline.report.missing import LeftOutError
+
+
+@dataclass(frozen=True)
+class Output:
+    """One artifact.
+
+    Args:
+        uri: Its folder.
+        properties: What it says of itself: numbers and text by name.
+    """
+
+    uri: str
+    properties: Mapping[str, Any]
+
+    def read_json(self, name: str) -> Any:
+        """Reads a property that holds JSON; None where there is none."""
+        text = self.properties.get(name)
+        return json.loads(text) if text else None
+
+
+Outputs = Mapping[tuple[str, str], Output]
+
+
+def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outputs:
+    """Reads what the components of a run wrote, or found in the cache.
+
+    Args:
+        database: The file of ML Metadata.
+        components: Of the run's summary: each has a `node` and an `execution_id`.
+
+    Returns:
+        The artifacts, by component and name of the output.
+
+    Raises:
+        LeftOutError: There is no database.
+    """
+    if not os.path.exists(database):
+        raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = database
+    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
+    store = metadata_store.MetadataStore(config)
+    nodes = {each["execution_id"]: each["node"] for each in components if each.get("execution_id")}
+    events = store.get_events_by_execution_ids(list(nodes)) if nodes else []
+    written = [event for event in events if event.type == metadata_store_pb2.Event.OUTPUT]
+    artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in written])}
+    return {
+        (nodes[event.execution_id], event.path.steps[0].key): Output(
+            artifacts[event.artifact_id].uri, _properties(artifacts[event.artifact_id])
+        )
+        for event in written
+    }
+
+
+def need(outputs: Outputs, node: str, name: str) -> Output:
+    """Returns an artifact that is still there.
+
+    Args:
+        outputs: Of the run.
+        node: The component.
+        name: Of its output.
+
+    Raises:
+        LeftOutError: The component did not get that far, or its files have gone since.
+    """
+    output = outputs.get((node, name))
+    if output is None:
+        raise LeftOutError(f"{node} made no {name} in this run.")
+    if "://" not in output.uri and not os.path.isdir(output.uri):
+        raise LeftOutError(f"The {name} of {node} has been deleted: there is no {output.uri}.")
+    return output
+
+
+def _properties(artifact: metadata_store_pb2.Artifact) -> dict[str, Any]:
+    found = {}
+    for properties in (artifact.properties, artifact.custom_properties):
+        for name, value in properties.items():
+            if (kind := value.WhichOneof("value")) in ("string_value", "int_value", "double_value"):
+                found[name] = getattr(value, kind)
+    return found

@@ -1,0 +1,168 @@
+"""The evaluation of a run as a report shows it: classes, confusion, calibration, mistakes; and what the data are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.report.examples import PICTURED_CLASSES, DataSet, Statistics
+from tfx_estimator.pipeline.report.pictures import to_data_uri
+from tfx_estimator.pipeline.report.plots import draw_matrix, draw_pixels, draw_reliability
+from tfx_estimator.pipeline.report.predictions import Predictions, losses
+from tfx_estimator.pipeline.report.scores import (
+    Calibration,
+    ClassScore,
+    calibrate,
+    confusion,
+    most_confused,
+    score_classes,
+)
+
+# A matrix of more classes is drawn without numbers.
+_MOST_NUMBERED = 20
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the model does on the evaluation examples.
+
+    Args:
+        examples: How many were predicted.
+        mistakes: How many were wrong.
+        accuracy: 0 to 1.
+        loss: Mean cross-entropy.
+        output: The served output.
+        notes: What to know; a sentence each.
+        scores: Of each class.
+        matrix: Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, is it right); empty
+            where it is drawn.
+        drawing: The matrix drawn; empty where it has rows.
+        pairs: (true class, predicted class, count, share of the true class).
+        calibration: In numbers.
+        reliability: Drawn.
+        worst: The worst mistakes: `image`, `truth`, `predicted`, and numbers.
+    """
+
+    examples: int
+    mistakes: int
+    accuracy: float
+    loss: float
+    output: str
+    notes: list[str]
+    scores: list[ClassScore]
+    matrix: list[dict[str, Any]]
+    drawing: str
+    pairs: list[tuple[str, str, int, float]]
+    calibration: Calibration
+    reliability: str
+    worst: list[dict[str, Any]]
+
+
+def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
+    """Scores predictions.
+
+    Args:
+        data: The examples.
+        predictions: Of the evaluation split.
+    """
+    labels, probabilities, names = predictions.labels, predictions.probabilities, data.names
+    matrix = confusion(labels, probabilities.argmax(axis=1), len(names))
+    calibration = calibrate(labels, probabilities)
+    right, numbered = int(matrix.trace()), len(names) <= _MOST_NUMBERED
+    return Evaluation(
+        len(labels),
+        len(labels) - right,
+        right / len(labels),
+        float(losses(labels, probabilities).mean()),
+        predictions.output,
+        predictions.notes,
+        score_classes(matrix),
+        _rows(names, matrix) if numbered else [],
+        "" if numbered else draw_matrix(matrix),
+        [
+            (names[each.label], names[each.predicted], each.count, each.count / matrix[each.label].sum())
+            for each in most_confused(matrix)
+        ],
+        calibration,
+        draw_reliability(calibration),
+        [
+            {
+                "image": to_data_uri(each.image),
+                "truth": names[each.label],
+                "predicted": names[each.predicted],
+                "probability": each.probability,
+                "of_truth": each.of_label,
+                "loss": each.loss,
+                "position": each.position,
+            }
+            for each in predictions.worst
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class DataPart:
+    """What a run's data are like.
+
+    Args:
+        splits: `name`, `examples` and `counted` of each, and by channel `mean`, `deviation`, and `low`, `high`.
+        classes: `name`, `counts` by split, `shares` of the largest class by split, `images`.
+        pixels: Drawn.
+        pictured: How many classes have pictures.
+    """
+
+    splits: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    pixels: str
+    pictured: int
+
+
+def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
+    """Describes the data.
+
+    Args:
+        data: The examples.
+        statistics: Of each split; pictures are of the first.
+    """
+    splits = [
+        {
+            "name": split,
+            "examples": data.counts[split],
+            "counted": found.examples,
+            "images": found.pixels.images,
+            "mean": found.pixels.mean,
+            "deviation": found.pixels.deviation,
+            "low": found.pixels.low,
+            "high": found.pixels.high,
+        }
+        for split, found in statistics.items()
+    ]
+    pictures = next(iter(statistics.values())).pictures
+    largest = {split: max(int(found.classes.max()), 1) for split, found in statistics.items()}
+    classes = [
+        {
+            "name": name,
+            "counts": {split: int(found.classes[label]) for split, found in statistics.items()},
+            "shares": {split: found.classes[label] / largest[split] for split, found in statistics.items()},
+            "images": [to_data_uri(image) for image in pictures.get(label, ())],
+        }
+        for label, name in enumerate(data.names)
+    ]
+    drawn = draw_pixels({split: found.pixels for split, found in statistics.items()})
+    return DataPart(splits, classes, drawn, min(len(data.names), PICTURED_CLASSES))
+
+
+def _rows(names: list[str], matrix: np.ndarray) -> list[dict[str, Any]]:
+    """Colours what is right by its share, and mistakes by their share of the most frequent one."""
+    most = max((matrix - np.diag(np.diag(matrix))).max(), 1)
+    rows = []
+    for label, counts in enumerate(matrix):
+        total = max(counts.sum(), 1)
+        cells = []
+        for other, count in enumerate(counts):
+            share = count / total if other == label else count / most
+            cells.append((int(count), round(float(share), 3), other == label))
+        rows.append({"name": names[label], "cells": cells})
+    return rows

@@ -1,0 +1,189 @@
+"""Reads the examples of a run: how many of each class, what their pixels are like, and some of them as pictures."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
+from tfx_estimator.pipeline.report.missing import LeftOutError
+
+# Of each split: labels are counted in so many examples, pixels in so many of those, evenly spread.
+MOST_LABELS = 200_000
+MOST_IMAGES = 10_000
+# Pictures of each class, and how many classes have some.
+PICTURES, PICTURED_CLASSES = 8, 20
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The examples of a run.
+
+    Args:
+        title: Name and version.
+        shape: (height, width, channels) of an image.
+        names: The classes, in the order of their labels.
+        files: TFRecord files by split.
+        counts: Number of examples by split, as TfdsExampleGen counted them.
+    """
+
+    title: str
+    shape: tuple[int, int, int]
+    names: list[str]
+    files: dict[str, list[str]]
+    counts: dict[str, int]
+
+
+@dataclass
+class Pixels:
+    """Pixel values, 0 to 255, of the images that were looked at.
+
+    Args:
+        images: How many were.
+        histogram: Number of values in each of 32 equal bins.
+        total: Sum by channel, float64.
+        squares: Sum of squares by channel, float64.
+        low: The lowest value.
+        high: The highest one.
+    """
+
+    images: int
+    histogram: np.ndarray
+    total: np.ndarray
+    squares: np.ndarray
+    low: int = 255
+    high: int = 0
+
+    @property
+    def mean(self) -> list[float]:
+        """By channel."""
+        return list(self.total / self._values)
+
+    @property
+    def deviation(self) -> list[float]:
+        """Standard deviation by channel."""
+        variance = self.squares / self._values - (self.total / self._values) ** 2
+        return list(np.sqrt(np.maximum(variance, 0)))
+
+    @property
+    def _values(self) -> float:
+        return max(self.histogram.sum() / len(self.total), 1)
+
+
+@dataclass
+class Statistics:
+    """What one split holds.
+
+    Args:
+        examples: How many its labels were counted in.
+        classes: Number of examples by class; int64 [classes].
+        pixels: Of a part of its images.
+        pictures: Some images by class: uint8 [height, width, channels].
+    """
+
+    examples: int
+    classes: np.ndarray
+    pixels: Pixels
+    pictures: dict[int, list[np.ndarray]] = field(default_factory=dict)
+
+
+def open_data(outputs: Outputs) -> DataSet:
+    """Finds the examples of a run.
+
+    Raises:
+        LeftOutError: There are none, or they are no images of one size.
+    """
+    examples = need(outputs, "TfdsExampleGen", "examples")
+    shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
+    if not shape or not names:
+        raise LeftOutError("The examples are no images with a class each.")
+    splits = examples.read_json("split_names") or []
+    files = {split: _files(examples, split) for split in splits}
+    counts = {split: int(examples.properties.get(f"num_examples_{split}", 0)) for split in splits}
+    title = f"{examples.properties.get('dataset', '')} {examples.properties.get('version', '')}".strip()
+    return DataSet(title, tuple(shape), list(names), files, counts)
+
+
+def read_statistics(data: DataSet) -> dict[str, Statistics]:
+    """Counts the classes of each split, and looks at a part of its images.
+
+    Args:
+        data: The examples.
+
+    Returns:
+        What each split holds.
+
+    Raises:
+        LeftOutError: An example is not what TfdsExampleGen writes.
+    """
+    return {split: _read_split(data, split) for split in data.files}
+
+
+def batches(data: DataSet, split: str, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields (serialized examples, raw images, labels) of a split, up to so many; objects, objects, int64 [batch]."""
+    spec = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
+
+    def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        features = tf.io.parse_example(serialized, spec)
+        return serialized, features[IMAGE], features[LABEL]
+
+    records = tf.data.TFRecordDataset(sorted(data.files[split])).take(most).batch(_BATCH).map(parse).prefetch(2)
+    yield from records.as_numpy_iterator()
+
+
+def to_image(data: DataSet, raw: bytes) -> np.ndarray:
+    """Returns the image, uint8 [height, width, channels], of its raw bytes.
+
+    Raises:
+        LeftOutError: There are more bytes, or fewer.
+    """
+    if len(raw) != math.prod(data.shape):
+        raise LeftOutError(f"An image has {len(raw):,} bytes, where {math.prod(data.shape):,} were expected.")
+    return np.frombuffer(raw, np.uint8).reshape(data.shape)
+
+
+def _read_split(data: DataSet, split: str) -> Statistics:
+    channels, every = data.shape[2], max(math.ceil(data.counts[split] / MOST_IMAGES), 1)
+    pixels = Pixels(0, np.zeros(32, np.int64), np.zeros(channels), np.zeros(channels))
+    found = Statistics(0, np.zeros(len(data.names), np.int64), pixels)
+    for _, raw, labels in batches(data, split, MOST_LABELS):
+        if labels.min() < 0 or labels.max() >= len(data.names):
+            raise LeftOutError(f"The split {split} holds a label that is no class's.")
+        found.classes += np.bincount(labels, minlength=len(data.names))
+        # In the order of the whole split, so that one sorted by class is seen evenly.
+        chosen = range(-found.examples % every, len(labels), every)
+        images = np.stack([to_image(data, raw[index]) for index in chosen]) if chosen else None
+        found.examples += len(labels)
+        if images is not None:
+            _add(pixels, images)
+            _keep(found.pictures, images, labels[list(chosen)])
+    return found
+
+
+def _add(pixels: Pixels, images: np.ndarray) -> None:
+    by_channel = images.reshape(-1, images.shape[-1])
+    # Counting the 256 values once is cheaper than squaring each.
+    counts = np.stack([np.bincount(by_channel[:, channel], minlength=256) for channel in range(images.shape[-1])])
+    values = np.arange(256, dtype=np.float64)
+    pixels.images += len(images)
+    pixels.histogram += counts.sum(axis=0).reshape(32, 8).sum(axis=1)
+    pixels.total += counts @ values
+    pixels.squares += counts @ values**2
+    pixels.low, pixels.high = min(pixels.low, int(images.min())), max(pixels.high, int(images.max()))
+
+
+def _keep(pictures: dict[int, list[np.ndarray]], images: np.ndarray, labels: np.ndarray) -> None:
+    for image, label in zip(images, labels):
+        if label < PICTURED_CLASSES and len(kept := pictures.setdefault(int(label), [])) < PICTURES:
+            kept.append(image)
+
+
+def _files(examples: Output, split: str) -> list[str]:
+    return tf.io.gfile.glob(os.path.join(examples.uri, f"Split-{split}", "*"))

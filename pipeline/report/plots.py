@@ -1,0 +1,198 @@
+"""Draws the charts of a report as SVG that takes its colours and its font from the page, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+if TYPE_CHECKING:  # a chart needs no TensorFlow
+    from tfx_estimator.pipeline.report.events import Series
+    from tfx_estimator.pipeline.report.examples import Pixels
+    from tfx_estimator.pipeline.report.scores import Calibration
+
+COLOURS = 8
+# Drawn in these colours, which stand for the page's own: see `_themed`.
+_INK, _FAINT = "#010101", "#020202"
+_SERIES = [f"#0303{number:02x}" for number in range(1, COLOURS + 1)]
+# Inches at 72 units each: 400 units wide, so that text of 11 can still be read on a phone.
+_WIDTH, _HEIGHT = 5.5, 3.1
+# So few examples say little of how often the model is right.
+_FEW = 20
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tfx-estimator",
+    "font.size": 11,
+    "text.color": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.titlesize": 11,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _FAINT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "legend.frameon": False,
+}
+
+
+def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
+    """Draws the curves of one metric over the global step.
+
+    Args:
+        curves: By who measured them; of several runs, by `run: who`.
+        runs: The runs, if there are several: a colour each, evaluations dashed, and no legend, which the page has once;
+            else a colour for each curve.
+    """
+
+    def draw(axes: Axes) -> None:
+        lowest = min(value for series in curves.values() for value in series.values)
+        highest = max(value for series in curves.values() for value in series.values)
+        if lowest > 0 and highest / lowest > 100:
+            axes.set_yscale("log")
+            axes.minorticks_off()
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        for number, (name, series) in enumerate(curves.items()):
+            run, _, who = name.rpartition(": ")
+            colour = _SERIES[(runs.index(run) if runs else number) % COLOURS]
+            line = "-" if not runs or who == "train" else "--"
+            # A curve of few points is shown with them.
+            mark = "o" if len(series.steps) <= 30 else ""
+            axes.plot(series.steps, series.values, line, marker=mark, markersize=3.5, color=colour, label=name)
+        axes.set_xlabel("step")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        if len(curves) > 1 and not runs:
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(curves), 4), borderaxespad=0, handlelength=1.6
+            )
+
+    return _figure(draw, _HEIGHT)
+
+
+def draw_progress(
+    progress: Sequence[tuple[float, int]], starts: Sequence[tuple[float, int]], lost: Sequence[tuple[float, float]]
+) -> str:
+    """Draws the global step over time, each start of the training, and what a restart took.
+
+    Args:
+        progress: (seconds, step).
+        starts: (seconds, step).
+        lost: From when until when nothing was learned, in seconds.
+    """
+    unit, seconds = ("minutes", 60) if progress[-1][0] > 300 else ("seconds", 1)
+
+    def draw(axes: Axes) -> None:
+        for begin, end in lost:
+            axes.axvspan(begin / seconds, end / seconds, color=_SERIES[1], alpha=0.25, linewidth=0)
+        for time, _ in starts[1:]:
+            axes.axvline(time / seconds, color=_SERIES[1], linestyle="--", linewidth=1.2)
+        for number in range(max(len(starts), 1)):
+            begin = starts[number][0] if number else -np.inf
+            end = starts[number + 1][0] if number + 1 < len(starts) else np.inf
+            part = [(time / seconds, step) for time, step in progress if begin <= time < end]
+            axes.plot(*zip(*part), color=_SERIES[0], marker="o", markersize=2.5)
+        axes.set_xlabel(f"{unit} since the training's first event")
+        axes.set_ylabel("step")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+    return _figure(draw, 2.4)
+
+
+def draw_reliability(calibration: Calibration) -> str:
+    """Draws how often the model is right over how sure it is, and how many examples each bin has."""
+
+    def draw(figure: Figure) -> None:
+        reliability, amounts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        reliability.plot((0, 1), (0, 1), color=_INK, linewidth=1, linestyle=":", label="perfect")
+        reliability.plot(calibration.confidence, calibration.accuracy, color=_SERIES[0], linewidth=1)
+        few = calibration.counts[calibration.counts > 0] < _FEW
+        for chosen, face, label in ((~few, _SERIES[0], "this model"), (few, "none", f"fewer than {_FEW} examples")):
+            if chosen.any():
+                x, y = calibration.confidence[chosen], calibration.accuracy[chosen]
+                reliability.scatter(x, y, s=36, facecolors=face, edgecolors=_SERIES[0], label=label, zorder=3)
+        reliability.set(xlim=(0, 1.02), ylim=(0, 1.03), ylabel="right")
+        reliability.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, columnspacing=1)
+        for axes in (reliability, amounts):
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+        reliability.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+        bins = len(calibration.counts)
+        amounts.bar((np.arange(bins) + 0.5) / bins, np.maximum(calibration.counts, 0), 0.9 / bins, color=_SERIES[0])
+        amounts.set_yscale("symlog", linthresh=1)
+        amounts.set(xlabel="probability of the predicted class", ylabel="examples")
+        amounts.yaxis.set_major_locator(MaxNLocator(3))
+        amounts.set_yticks([tick for tick in (1, 100, 10_000) if tick <= calibration.counts.max() * 3])
+        amounts.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        amounts.minorticks_off()
+
+    return _draw(draw, 4.6)
+
+
+def draw_pixels(pixels: Mapping[str, Pixels]) -> str:
+    """Draws how often each pixel value is, by split."""
+
+    def draw(axes: Axes) -> None:
+        for number, (split, found) in enumerate(pixels.items()):
+            share = found.histogram / max(found.histogram.sum(), 1)
+            axes.stairs(share, np.arange(33) * 8, color=_SERIES[number], label=split, linewidth=1.6)
+        axes.set_yscale("log")
+        axes.set(xlim=(0, 256), xticks=range(0, 257, 64), xlabel="pixel value", ylabel="share of the values")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.minorticks_off()
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
+
+    return _figure(draw, 2.4)
+
+
+def draw_matrix(matrix: np.ndarray) -> str:
+    """Draws a confusion matrix of many classes, each row as shares of its true class."""
+
+    def draw(axes: Axes) -> None:
+        shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+        colours = np.zeros((*shares.shape, 4), np.float32)
+        colours[..., :3] = (0.2, 0.5, 0.9)
+        colours[..., 3] = shares**0.5  # so that a few mistakes are seen beside many hits
+        axes.imshow(colours, interpolation="none")
+        axes.grid(False)
+        axes.set(xlabel="predicted class", ylabel="true class")
+
+    return _figure(draw, _WIDTH * 0.95)
+
+
+def _figure(draw: Callable[[Axes], None], height: float) -> str:
+    return _draw(lambda figure: draw(figure.subplots()), height)
+
+
+def _draw(draw: Callable[[Figure], None], height: float) -> str:
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _themed(file.getvalue())
+
+
+def _themed(svg: str) -> str:
+    """Makes an SVG file a part of the page: no prolog, no size, no ids that others have too, the page's colours."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg)
+    svg = re.sub(r"(font: [\d.]+px) [^;\"]*", r"\1 inherit", svg).replace(" inherit", " system-ui, sans-serif")
+    svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
+    for number, colour in enumerate(_SERIES, 1):
+        svg = svg.replace(colour, f"var(--series-{number})")
+    return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)

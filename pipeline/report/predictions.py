@@ -1,0 +1,179 @@
+"""Asks the exported model for the class of each evaluation example, as the Evaluator does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tfx.utils import path_utils
+
+from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
+from tfx_estimator.pipeline.report.missing import LeftOutError
+
+# No more examples than these are predicted, and none after so many seconds.
+MOST_EXAMPLES = 20_000
+MOST_SECONDS = 30.0
+WORST = 20
+_SPLIT = "eval"
+# As far as float32 sums to 1.
+_CLOSE = 1e-3
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An example whose class the model got wrong.
+
+    Args:
+        position: In the split, in the order of its files.
+        label: The true class.
+        predicted: The model's.
+        probability: That the model gave the predicted class.
+        of_label: That it gave the true class.
+        loss: Cross-entropy.
+        image: uint8 [height, width, channels].
+    """
+
+    position: int
+    label: int
+    predicted: int
+    probability: float
+    of_label: float
+    loss: float
+    image: np.ndarray
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the model says of the evaluation examples.
+
+    Args:
+        labels: The true classes; int64 [examples].
+        probabilities: float32 [examples, classes].
+        worst: The mistakes with the highest loss, the worst first.
+        output: Name of the served output.
+        notes: What to know of them; a sentence each.
+    """
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+    worst: list[Mistake]
+    output: str
+    notes: list[str] = field(default_factory=list)
+
+
+def predict(outputs: Outputs, data: DataSet) -> Predictions:
+    """Predicts the evaluation examples.
+
+    Args:
+        outputs: Of the run: the evaluation says which signature and output of the model was evaluated.
+        data: The examples.
+
+    Returns:
+        Labels, probabilities, and the worst mistakes.
+
+    Raises:
+        LeftOutError: There is no model, or it serves no score for each class.
+        UserCodeError: None of its outputs can be scores.
+    """
+    model_uri = need(outputs, "Trainer", "model").uri
+    folder = path_utils.serving_model_path(model_uri)
+    name, key = _evaluated(outputs)
+    # As the Evaluator does, where it has not said which output it took.
+    scores_are = choose_scores(read_outputs(folder, name), key, len(data.names))
+    signature = tf.saved_model.load(folder).signatures[name]
+    argument = _argument(signature)
+    labels, scores, notes = [], [], []
+    worst: list[Mistake] = []
+    deadline, seen = time.monotonic() + MOST_SECONDS, 0
+    for serialized, raw, truth in batches(data, _SPLIT, MOST_EXAMPLES):
+        got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
+        probabilities, note = _probabilities(got, len(data.names), scores_are)
+        worst += _mistakes(data, seen, raw, truth, probabilities)
+        worst = sorted(worst, key=lambda mistake: -mistake.loss)[:WORST]
+        labels.append(truth)
+        scores.append(probabilities)
+        notes += [note] if note and note not in notes else []
+        seen += len(truth)
+        if time.monotonic() > deadline:
+            break
+    if not seen:
+        raise LeftOutError("There are no evaluation examples.")
+    if seen < (count := data.counts.get(_SPLIT, seen)):
+        notes.append(f"Predicted are the first {seen:,} of the {count:,} evaluation examples.")
+    return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes)
+
+
+def losses(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Returns the cross-entropy of each example, natural logarithm; float64 [examples]."""
+    chosen = probabilities[np.arange(len(labels)), labels].astype(np.float64)
+    return -np.log(np.maximum(chosen, _SMALLEST))
+
+
+def _evaluated(outputs: Outputs) -> tuple[str, str | None]:
+    """The signature that was evaluated, and its output; None where there was no evaluation."""
+    name, key = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY, None
+    if evaluation := outputs.get(("Evaluator", "evaluation")):
+        path = os.path.join(evaluation.uri, "eval_config.json")
+        try:
+            with tf.io.gfile.GFile(path) as file:
+                specs = json.load(file)["evalConfig"]["modelSpecs"]
+        except (OSError, ValueError, LookupError, tf.errors.OpError) as error:
+            raise LeftOutError(f"{path} does not say which output of the model was evaluated.") from error
+        spec = next(each for each in specs if not each.get("isBaseline"))
+        name, key = spec.get("signatureName") or name, spec.get("predictionKey") or None
+    return name, key
+
+
+def _argument(signature: Any) -> str:
+    inputs = signature.structured_input_signature[1]
+    if len(inputs) != 1 or next(iter(inputs.values())).dtype != tf.string:
+        raise LeftOutError("The exported model does not read tf.Examples.")
+    return next(iter(inputs))
+
+
+def _probabilities(got: np.ndarray, classes: int, scores: Scores) -> tuple[np.ndarray, str]:
+    """What the model serves as probabilities, and what was done to it."""
+    if not np.isfinite(got).all():
+        raise LeftOutError(f"The served output {scores.key} holds values that are no numbers (NaN or infinite).")
+    if scores.of_two:
+        second = got.reshape(-1, 1)
+        if scores.from_logits:
+            second = 1 / (1 + np.exp(-second))
+        return np.concatenate([1 - second, second], axis=1), ""
+    if got.ndim != 2 or got.shape[1] != classes:
+        raise LeftOutError(
+            f"The served output {scores.key} has the shape {list(got.shape[1:])} for each example, and not a score for "
+            f"each of the {classes} classes."
+        )
+    if not scores.from_logits and got.min() >= 0 and np.abs(got.sum(axis=1) - 1).max() < _CLOSE:
+        return got, ""
+    powers = np.exp(got - got.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True), f"A softmax has made probabilities of the served {scores.key}."
+
+
+def _mistakes(
+    data: DataSet, first: int, raw: np.ndarray, labels: np.ndarray, probabilities: np.ndarray
+) -> list[Mistake]:
+    """The worst mistakes of a batch."""
+    predicted, lost = probabilities.argmax(axis=1), losses(labels, probabilities)
+    wrong = np.flatnonzero(predicted != labels)
+    return [
+        Mistake(
+            first + int(index),
+            int(labels[index]),
+            int(predicted[index]),
+            float(probabilities[index, predicted[index]]),
+            float(probabilities[index, labels[index]]),
+            float(lost[index]),
+            to_image(data, raw[index]),
+        )
+        for index in wrong[np.argsort(-lost[wrong], kind="stable")][:WORST]
+    ]

@@ -1,0 +1,112 @@
+"""What a classifier's probabilities are worth: confusion, the classes one by one, calibration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+BINS = 10
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How well one class is told from the others.
+
+    Args:
+        label: The class.
+        precision: Of the examples predicted as this class, the share that is of it; None if there are none.
+        recall: Of the examples of this class, the share predicted as it; None if there are none.
+        f1: Harmonic mean of both; None where both are.
+        count: Examples of this class.
+        predicted: Examples predicted as this class.
+    """
+
+    label: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    count: int
+    predicted: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Does the model know how sure it may be.
+
+    Equal bins of the probability of the predicted class, as in Guo et al., On Calibration of Modern Neural Networks,
+    2017, https://arxiv.org/abs/1706.04599.
+
+    Args:
+        confidence: Mean probability of each bin that is not empty.
+        accuracy: Share of right predictions in each of those.
+        counts: Examples in each of all the bins; int64 [BINS].
+        ece: Expected calibration error: the mean distance between both, weighted by examples; 0 to 1.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    counts: np.ndarray
+    ece: float
+
+
+@dataclass(frozen=True)
+class Confused:
+    """Examples of one class that were taken for another."""
+
+    label: int
+    predicted: int
+    count: int
+
+
+def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+    """Counts examples by true class (row) and predicted class (column); int64 [classes, classes]."""
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def score_classes(matrix: np.ndarray) -> list[ClassScore]:
+    """Scores each class of a confusion matrix."""
+    found = []
+    for label, right in enumerate(np.diag(matrix)):
+        count, predicted = int(matrix[label].sum()), int(matrix[:, label].sum())
+        found.append(
+            ClassScore(
+                label,
+                right / predicted if predicted else None,
+                right / count if count else None,
+                2 * right / (count + predicted) if count + predicted else None,
+                count,
+                predicted,
+            )
+        )
+    return found
+
+
+def most_confused(matrix: np.ndarray, most: int = 10) -> list[Confused]:
+    """Returns the pairs of classes that are mixed up most often, the most frequent first."""
+    wrong = matrix - np.diag(np.diag(matrix))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
+    pairs = [(int(index) // len(matrix), int(index) % len(matrix)) for index in order]
+    return [Confused(label, other, int(wrong[label, other])) for label, other in pairs if wrong[label, other]]
+
+
+def calibrate(labels: np.ndarray, probabilities: np.ndarray) -> Calibration:
+    """Compares how sure a model is with how often it is right.
+
+    Args:
+        labels: The true classes; int64 [examples].
+        probabilities: float32 [examples, classes].
+
+    Returns:
+        The reliability of equal bins.
+    """
+    sure = probabilities.max(axis=1).astype(np.float64)
+    right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
+    # As of the paper, a bin holds its upper end.
+    bins = np.clip(np.ceil(sure * BINS).astype(int) - 1, 0, BINS - 1)
+    counts = np.bincount(bins, minlength=BINS)
+    filled = counts > 0
+    confidence = np.bincount(bins, sure, BINS)[filled] / counts[filled]
+    accuracy = np.bincount(bins, right, BINS)[filled] / counts[filled]
+    ece = float((counts[filled] * np.abs(accuracy - confidence)).sum() / max(len(labels), 1))
+    return Calibration(confidence, accuracy, counts, ece)

@@ -1,0 +1,134 @@
+"""The training's part of a report: its curves, and its restarts on a time line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.events import Series, Training
+from tfx_estimator.pipeline.report.missing import LeftOutError, Missing, attempt
+from tfx_estimator.pipeline.report.page import show_number, show_seconds
+from tfx_estimator.pipeline.report.plots import draw_curves, draw_progress
+from tfx_estimator.pipeline.report.source import DECLARATION, Run
+
+_FIRST = ("loss", "accuracy")
+_MOST_CURVES = 12
+_TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rate"}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing with what it says.
+
+    Args:
+        title: Its heading.
+        svg: The drawing.
+        text: What can be read from it.
+    """
+
+    title: str
+    svg: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """How a training went on over time.
+
+    Args:
+        svg: The drawing; a `Missing` where there is too little of it.
+        restarts: `cause`, `what`, `step`, `lost` and `seconds` of each.
+        facts: Of the model run, by name.
+    """
+
+    svg: str | Missing
+    restarts: list[dict[str, Any]]
+    facts: Mapping[str, float]
+
+
+def find_training(run: Run, outputs: Outputs | Missing) -> str:
+    """Finds the training of a run: the published one, or what one that failed has left.
+
+    Raises:
+        LeftOutError: There was none.
+    """
+    states = {each["node"]: each["state"] for each in run.summary.get("components", ())}
+    trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
+    if states.get("Trainer") == "failed" and os.path.isdir(trainings):
+        begun = os.path.getmtime(os.path.join(run.logs, DECLARATION))
+        folders = [entry.path for entry in os.scandir(trainings) if entry.is_dir() and entry.stat().st_mtime >= begun]
+        if folders:
+            return max(folders, key=os.path.getmtime)
+    if isinstance(outputs, Missing):
+        raise LeftOutError(outputs.why)
+    return need(outputs, "Trainer", "model_run").uri
+
+
+def chart_training(training: Training) -> list[Chart]:
+    """Draws the curves, loss and accuracy first."""
+    return [chart_metric(name, _ordered(training.curves[name])) for name in in_order(training.curves)]
+
+
+def in_order(metrics: Iterable[str]) -> list[str]:
+    """Returns the metrics that are drawn: loss and accuracy first, what is not learned last."""
+    return sorted(metrics, key=lambda name: (_rank(name), name))[:_MOST_CURVES]
+
+
+def chart_metric(name: str, curves: Mapping[str, Series], runs: Sequence[str] = ()) -> Chart:
+    """Draws one metric.
+
+    Args:
+        name: Of the metric.
+        curves: As of `draw_curves`.
+        runs: As of `draw_curves`.
+    """
+    last = [f"{who} {show_number(each.values[-1])} at step {each.steps[-1]:,}" for who, each in curves.items()]
+    return Chart(_TITLES.get(name, name), draw_curves(curves, runs), "last: " + ", ".join(last))
+
+
+def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
+    """Puts the restarts of a published training on a time line.
+
+    Raises:
+        LeftOutError: No training was published, which alone tells of its restarts.
+    """
+    model_run = need(outputs, "Trainer", "model_run")
+    history = model_run.read_json("history") or []
+    facts = {name: value for name, value in model_run.properties.items() if isinstance(value, float)}
+    restarts = [
+        {
+            "cause": each["cause"],
+            "what": each["what"],
+            "step": max(each["step"], 0),
+            "lost": "—" if each.get("lost_steps") is None else f"{each['lost_steps']:,}",
+            "seconds": "—" if each.get("seconds") is None else show_seconds(each["seconds"]),
+        }
+        for each in history
+    ]
+    return Timeline(attempt(_draw_time, training, history), restarts, facts)
+
+
+def _draw_time(training: Training, history: Sequence[Mapping[str, Any]]) -> str:
+    if len(training.progress) < 2:
+        raise LeftOutError("The training wrote too few events for a time line.")
+    # What follows another restart makes no start of its own, nor does what happened before the first step.
+    known = [each for each in history if not each.get("follows") and each["step"] >= 0]
+    lost = []
+    if len(known) == len(training.starts) - 1:
+        for restart, (start, _) in zip(known, training.starts[1:]):
+            before = [time for time, _ in training.progress if time < start]
+            lost.append((max(start - (restart.get("seconds") or 0), before[-1] if before else 0), start))
+    return draw_progress(training.progress, training.starts, lost)
+
+
+def _rank(name: str) -> int:
+    if name in _FIRST:
+        return _FIRST.index(name)
+    return 3 if name in _TITLES else 2
+
+
+def _ordered(curves: Mapping[str, Series]) -> dict[str, Series]:
+    return {who: curves[who] for who in sorted(curves, key=lambda who: (who != "train", who))}

@@ -1,0 +1,172 @@
+"""Reports of runs that left little, or nothing of use: what there is is shown, and the rest in one sentence each."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.report.page import make_visible, show_number, show_percent, show_seconds
+
+pytestmark = pytest.mark.unit
+
+FAILED = {
+    "state": "failed",
+    "exit_code": 3,
+    "error": {
+        "type": "DamagedDataError",
+        "what": "<script>alert(1)</script> \x1b[31m\u202e.bin",
+        "expected": "a whole & sound file",
+        "todo": "get it again",
+    },
+    "started": "2026-11-22T01:00:00+00:00",
+    "seconds": 61.2,
+    "components": [
+        {"node": "TfdsExampleGen", "state": "failed", "seconds": 1.5, "execution_id": None, "upstream": []},
+        {
+            "node": "Trainer",
+            "state": "not reached",
+            "seconds": 0.0,
+            "execution_id": None,
+            "upstream": ["TfdsExampleGen"],
+        },
+    ],
+    "warnings": [{"component": "Trainer", "text": "half <as> large\nand more"}],
+}
+
+
+def report(*args: str, code: int = 0) -> None:
+    assert main(["report", *args]) == code
+
+
+def text_of(page: Path) -> str:
+    """What a person reads, roughly."""
+    body = page.read_text(encoding="utf-8").partition("<body>")[2]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def test_a_failed_run_is_shown_as_far_as_it_got(leave_run, capsys):
+    logs = leave_run("20261122-010000", **FAILED)
+    # There is a database in a real one; without it, nothing can be said of the artifacts.
+    report(str(logs))
+    assert capsys.readouterr().out == f"wrote {logs}/report.html\n"
+    page, raw = text_of(logs / "report.html"), (logs / "report.html").read_text(encoding="utf-8")
+    assert "own failed" in page
+    assert "DamagedDataError, exit code 3" in page
+    assert "Expected: a whole & sound file To do: get it again" in page
+    assert "Trainer: half <as> large and more" in page
+    assert "TfdsExampleGen failed 1.5 s" in page
+    assert "Trainer , after TfdsExampleGen not reached —" in page
+    assert f"There is no {logs.parent.parent}/metadata.sqlite" in page
+    assert "took 1 min 01 s" in page
+    # The wires of the graph: one arc.
+    assert raw.count('<path d="M') == 1
+    assert "trainer.train_steps: 5 --set" in page
+    assert "3 values were chosen" in page
+
+
+def test_foreign_text_is_escaped(leave_run):
+    logs = leave_run("20261122-010000", **FAILED)
+    report(str(logs))
+    raw = (logs / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in raw
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; \\x1b[31m\\u202e.bin" in raw
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", raw)
+
+
+def test_a_page_refers_to_nothing_outside_of_it(leave_run):
+    logs = leave_run("20261122-010000", **FAILED)
+    report(str(logs))
+    raw = (logs / "report.html").read_text(encoding="utf-8")
+    # But for the names of XML's own.
+    assert "://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", raw)
+    assert "default-src 'none'" in raw
+
+
+def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
+    leave_run("20261122-010000", **FAILED)
+    logs = leave_run("20261122-020000")
+    # The pipeline's folder stands for its latest run.
+    report(str(tmp_path / "own"))
+    assert "no summary.json: it was killed, or still goes on" in text_of(logs / "report.html")
+
+
+@pytest.mark.parametrize("damage", ['{"components": 3}', '{"components": [3]}', '{"accuracy": "high"}', "[]", "{", "\0"])
+def test_a_damaged_summary_is_refused_without_a_traceback(leave_run, capsys, damage):
+    logs = leave_run("20261122-010000")
+    (logs / "summary.json").write_text(damage)
+    report(str(logs), code=2)
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "expected:" in said
+    assert "to do:" in said
+    assert not (logs / "report.html").exists()
+
+
+def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
+    logs = leave_run("20261122-010000", **FAILED)
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    wrong = [str(tmp_path / name) for name in ("missing", "file", "empty")]
+    report(str(logs), *wrong, "gs://bucket/run", code=2)
+    said = capsys.readouterr().err
+    for name, why in zip([*wrong, "gs://bucket/run"], ("no such folder", "no folder", "neither", "address")):
+        assert re.search(f"'{re.escape(name)}': .*{why}", said)
+    assert "a run's log folder" in said
+    assert "RUNS/NAME/logs/TIME" in said
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "said"), [("no/such/page.html", 2, "no folder"), (".", 2, "is a folder"), ("", 2, "no file's")]
+)
+def test_a_page_that_cannot_be_written_is_told(leave_run, capsys, output, code, said):
+    report(str(leave_run("20261122-010000", **FAILED)), "--output", output, code=code)
+    assert said in capsys.readouterr().err
+
+
+def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsys):
+    good = {"state": "succeeded", "accuracy": 0.9833, "loss": 0.05, "blessed": True, "training": {"last_step": 600.0}}
+    runs = [
+        leave_run("20261122-010000", **good, versions={"numpy": "1.26.4"}),
+        leave_run("20261122-020000", steps=50, **FAILED, versions={"numpy": "1.26.5"}),
+    ]
+    monkeypatch.chdir(tmp_path)
+    report(*map(str, runs))
+    assert capsys.readouterr().out == "wrote report.html\n"
+    page = text_of(tmp_path / "report.html")
+    assert "result 20261122-010000 20261122-020000 state succeeded failed accuracy 98.33 % —" in page
+    assert "steps 600 —" in page
+    assert "value 20261122-010000 20261122-020000 trainer.train_steps 5 50 " in page
+    assert "seed" not in page
+    assert "numpy 1.26.4 1.26.5" in page
+    assert "<script>alert(1)</script> \\x1b[31m\\u202e.bin" in page
+    assert not list(tmp_path.glob("own/logs/*/report.html"))
+
+
+def test_numbers_are_shown_as_a_person_says_them():
+    assert [show_seconds(value) for value in (0.04, 59.9, 61.2, 7325)] == ["0.0 s", "59.9 s", "1 min 01 s", "2 h 02 min"]
+    assert [show_percent(value) for value in (None, 0, 0.98765)] == ["—", "0.0 %", "98.8 %"]
+    assert [show_number(value) for value in (None, 0.0, 0.036083, 16625.7, float("nan"))] == [
+        "—",
+        "0",
+        "0.03608",
+        "16,626",
+        "nan",
+    ]
+
+
+def test_what_nobody_sees_is_made_visible_and_writing_is_left_alone():
+    assert make_visible("Käse 猫 👩\u200d🔬\n\x00\x7f\u2066\ud800") == "Käse 猫 👩\u200d🔬\n\\x00\\x7f\\u2066\\ud800"
+
+
+def test_json_of_the_test_is_what_a_run_writes():
+    from tfx_estimator.pipeline.run.summary import Summary
+
+    known = set(Summary("own", "own.yaml").to_dict())
+    assert set(FAILED) <= known
+    assert "versions" in known
+    assert json.dumps(FAILED)
