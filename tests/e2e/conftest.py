@@ -28,7 +28,7 @@ class Workdir:
         self.path = path
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT) -> str:
-        """Runs `tfx-estimator run` in this folder.
+        """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for.
 
         Args:
             *args: After the verb.
@@ -39,7 +39,7 @@ class Workdir:
         Returns:
             What it printed.
         """
-        command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
+        command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
         said = done.stdout + done.stderr
         assert done.returncode == code, said
@@ -99,6 +99,7 @@ class Finished:
         summary: Its results.
         versions: The pushed models.
         examples: Folder of the evaluation examples.
+        logs: Of the run.
     """
 
     workdir: Workdir
@@ -106,6 +107,7 @@ class Finished:
     summary: dict[str, Any]
     versions: list[str]
     examples: Path
+    logs: Path
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
@@ -118,15 +120,16 @@ class Finished:
         """
         said = workdir.run(name, *args)
         home = workdir.path / name
+        (logs,) = (home / "logs").iterdir()
         (examples,) = (home / "artifacts" / "TfdsExampleGen" / "examples").iterdir()
         versions = [str(version) for version in (home / "serving").iterdir()]
-        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval")
+        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval", logs)
 
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """One run of the preset digits, for all tests that look at one, or go on from one."""
-    return Finished.of(Workdir(tmp_path_factory.mktemp("digits") / "runs"), "digits")
+    return Finished.of(Workdir(tmp_path_factory.mktemp("digits") / "runs"), "digits", "--report")
 
 
 @pytest.fixture

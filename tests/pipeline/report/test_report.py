@@ -95,7 +95,9 @@ def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     assert "no summary.json: it was killed, or still goes on" in text_of(logs / "report.html")
 
 
-@pytest.mark.parametrize("damage", ['{"components": 3}', '{"components": [3]}', '{"accuracy": "high"}', "[]", "{", "\0"])
+@pytest.mark.parametrize(
+    "damage", ['{"components": 3}', '{"components": [3]}', '{"accuracy": "high"}', "[]", "{", "\0"]
+)
 def test_a_damaged_summary_is_refused_without_a_traceback(leave_run, capsys, damage):
     logs = leave_run("20261122-010000")
     (logs / "summary.json").write_text(damage)
@@ -148,7 +150,12 @@ def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsy
 
 
 def test_numbers_are_shown_as_a_person_says_them():
-    assert [show_seconds(value) for value in (0.04, 59.9, 61.2, 7325)] == ["0.0 s", "59.9 s", "1 min 01 s", "2 h 02 min"]
+    assert [show_seconds(value) for value in (0.04, 59.9, 61.2, 7325)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 min 01 s",
+        "2 h 02 min",
+    ]
     assert [show_percent(value) for value in (None, 0, 0.98765)] == ["—", "0.0 %", "98.8 %"]
     assert [show_number(value) for value in (None, 0.0, 0.036083, 16625.7, float("nan"))] == [
         "—",
