@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from tfx_estimator.pipeline.report.missing import Missing
+from tfx_estimator.pipeline.text import duration, printable
 
-# Others would be seen by nobody, or turn text around; line ends and tabs are fine, and so are the joiners of scripts.
-_UNSEEN = ("Cc", "Cf", "Cs", "Cn")
-_SEEN = "\n\t\u200c\u200d"
+_A_MINUTE = 60
 
 
 def render(template: str, **values: Any) -> str:
@@ -33,17 +31,9 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def make_visible(text: str) -> str:
-    """Returns a text with its control characters as Python writes them: an error or a name may hold any."""
-    return "".join(_escaped(character) for character in text)
-
-
 def show_seconds(seconds: float) -> str:
-    """Returns a time as a person says it."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    """Returns a time as a person says it, a short one to a tenth of a second."""
+    return f"{seconds:.1f} s" if seconds < _A_MINUTE else duration(seconds)
 
 
 def show_percent(share: float | None, digits: int = 1) -> str:
@@ -63,10 +53,4 @@ def show_number(value: float | None) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    return value if isinstance(value, Markup) else make_visible(str(value))
-
-
-def _escaped(character: str) -> str:
-    if character in _SEEN or unicodedata.category(character) not in _UNSEEN:
-        return character
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return value if isinstance(value, Markup) else printable(str(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -98,11 +99,12 @@ def draw_progress(
             axes.axvspan(begin / seconds, end / seconds, color=_SERIES[1], alpha=0.25, linewidth=0)
         for time, _ in starts[1:]:
             axes.axvline(time / seconds, color=_SERIES[1], linestyle="--", linewidth=1.2)
-        for number in range(max(len(starts), 1)):
-            begin = starts[number][0] if number else -np.inf
-            end = starts[number + 1][0] if number + 1 < len(starts) else np.inf
+        # A restart's first event, of its checkpoint, is a little before it says that it starts.
+        cuts = [-np.inf, *(begin for begin, _ in lost or [(time, 0) for time, _ in starts[1:]]), np.inf]
+        for begin, end in itertools.pairwise(cuts):
             part = [(time / seconds, step) for time, step in progress if begin <= time < end]
-            axes.plot(*zip(*part), color=_SERIES[0], marker="o", markersize=2.5)
+            if part:
+                axes.plot(*zip(*part), color=_SERIES[0], marker="o", markersize=2.5)
         axes.set_xlabel(f"{unit} since the training's first event")
         axes.set_ylabel("step")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

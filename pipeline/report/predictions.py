@@ -21,7 +21,6 @@ from tfx_estimator.pipeline.report.missing import LeftOutError
 MOST_EXAMPLES = 20_000
 MOST_SECONDS = 30.0
 WORST = 20
-_SPLIT = "eval"
 # As far as float32 sums to 1.
 _CLOSE = 1e-3
 _SMALLEST = 1e-12
@@ -69,12 +68,13 @@ class Predictions:
     notes: list[str] = field(default_factory=list)
 
 
-def predict(outputs: Outputs, data: DataSet) -> Predictions:
+def predict(outputs: Outputs, data: DataSet, split: str) -> Predictions:
     """Predicts the evaluation examples.
 
     Args:
         outputs: Of the run: the evaluation says which signature and output of the model was evaluated.
         data: The examples.
+        split: The one that was evaluated.
 
     Returns:
         Labels, probabilities, and the worst mistakes.
@@ -93,7 +93,7 @@ def predict(outputs: Outputs, data: DataSet) -> Predictions:
     labels, scores, notes = [], [], []
     worst: list[Mistake] = []
     deadline, seen = time.monotonic() + MOST_SECONDS, 0
-    for serialized, raw, truth in batches(data, _SPLIT, MOST_EXAMPLES):
+    for serialized, raw, truth in batches(data, split, MOST_EXAMPLES):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
         probabilities, note = _probabilities(got, len(data.names), scores_are)
         worst += _mistakes(data, seen, raw, truth, probabilities)
@@ -106,7 +106,7 @@ def predict(outputs: Outputs, data: DataSet) -> Predictions:
             break
     if not seen:
         raise LeftOutError("There are no evaluation examples.")
-    if seen < (count := data.counts.get(_SPLIT, seen)):
+    if seen < (count := data.counts.get(split, seen)):
         notes.append(f"Predicted are the first {seen:,} of the {count:,} evaluation examples.")
     return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes)
 

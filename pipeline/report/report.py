@@ -41,7 +41,7 @@ def write_report(run: Run, path: str) -> None:
         "graph": lay_out(run.summary.get("components", ())),
         "charts": attempt(chart_training, training),
         "timeline": attempt(lambda found: tell_time(found, training), outputs),
-        "evaluation": attempt(_evaluate, outputs, data),
+        "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
         "data": data,
         "described": attempt(_describe, data),
         "declared": _declared(run.text),
@@ -74,11 +74,11 @@ def _open_data(outputs: Outputs) -> Any:
     return open_data(outputs)
 
 
-def _evaluate(outputs: Outputs, data: Any) -> Any:
+def _evaluate(outputs: Outputs, data: Any, split: str) -> Any:
     from tfx_estimator.pipeline.report.evaluation import evaluate
     from tfx_estimator.pipeline.report.predictions import predict
 
-    return evaluate(data, predict(outputs, data))
+    return evaluate(data, predict(outputs, data, split))
 
 
 def _describe(data: Any) -> Any:

@@ -119,8 +119,7 @@ def _draw_time(training: Training, history: Sequence[Mapping[str, Any]]) -> str:
     lost = []
     if len(known) == len(training.starts) - 1:
         for restart, (start, _) in zip(known, training.starts[1:]):
-            before = [time for time, _ in training.progress if time < start]
-            lost.append((max(start - (restart.get("seconds") or 0), before[-1] if before else 0), start))
+            lost.append((max(start - (restart.get("seconds") or 0), 0), start))
     return draw_progress(training.progress, training.starts, lost)
 
 

@@ -101,7 +101,7 @@ class View:
 
     def note(self, text: str) -> None:
         """Leaves a line that says something."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(one_line(text))
 
     def warn(self, text: str) -> None:
         """Leaves a line that says what went wrong."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.report.page import make_visible, show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.page import show_number, show_percent, show_seconds
 
 pytestmark = pytest.mark.unit
 
@@ -164,10 +164,6 @@ def test_numbers_are_shown_as_a_person_says_them():
         "16,626",
         "nan",
     ]
-
-
-def test_what_nobody_sees_is_made_visible_and_writing_is_left_alone():
-    assert make_visible("Käse 猫 👩\u200d🔬\n\x00\x7f\u2066\ud800") == "Käse 猫 👩\u200d🔬\n\\x00\\x7f\\u2066\\ud800"
 
 
 def test_json_of_the_test_is_what_a_run_writes():
