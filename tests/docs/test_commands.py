@@ -22,8 +22,8 @@ from tfx_estimator.pipeline.config import load
 pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
-# They start real pipelines; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "bench")
+# They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
+SLOW = ("run", "report", "bench")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
