@@ -48,8 +48,9 @@ def _explained() -> Iterator[None]:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
-    from tfx_estimator.pipeline.commands.output import check_file, writing
+    from tfx_estimator.pipeline.commands.output import check_file, say, writing
     from tfx_estimator.pipeline.report.source import find_runs
+    from tfx_estimator.pipeline.text import one_line
 
     if args.output is not None:
         check_file(args.output, force=True)
@@ -69,5 +70,5 @@ def run(args: argparse.Namespace) -> int:
             from tfx_estimator.pipeline.report.report import write_report
 
             write_report(runs[0], output)
-    print(f"wrote {output}")
+    say(f"wrote {one_line(output)}")
     return 0
