@@ -12,18 +12,23 @@ from rich.table import Table
 from tfx_estimator.pipeline.bench.results import Comparison, Result
 
 _INPUT = (
-    "share of the time that goes when every batch is the same one in memory. Where a process has one core (one_core,"
-    " and each worker of a cluster), training and input take turns on it, and this is all that the input costs; where"
-    " it has more, this is what of that cost is not hidden behind training."
+    "share of the time, without what other processes took of the cores, that goes when every batch is the same one in"
+    " memory. Where a process has one core (one_core, and each worker of a cluster), training and input take turns on it,"
+    " and this is all that the input costs; where it has more, this is what of that cost is not hidden behind training."
 )
+_CORRECTED = "without what other processes took of the cores"
 # Title, and what it means.
 _COLUMNS = (
     ("strategy", "process or processes, and the number of devices or workers"),
     ("cores", "logical CPUs that the tasks ran on"),
     ("examples/s", "median over the rounds, and how far the rounds lie apart"),
     ("CPU µs/example", "user and system time of all tasks together"),
-    ("speedup", "examples/s, divided by those of one core; what other processes took of the cores is left out"),
-    ("efficiency", "speedup, divided by the number of cores"),
+    (
+        "speedup",
+        "examples/s, divided by those of one core. Where other processes took some of the cores, the first number is"
+        " without that, and is marked by *; the second is as measured",
+    ),
+    ("efficiency", "speedup, divided by the number of cores; marked by * as that is"),
     ("peak memory", "sum over the tasks of the largest resident memory"),
     ("shared once", "sum over the tasks at the end, what they share counted once"),
     ("input", _INPUT),
@@ -79,6 +84,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(table)
     console.print()
     console.print(comparison.answer(), style="bold")
+    if any(result.is_corrected for result in comparison.results()):
+        console.print(f"* {_CORRECTED}", style="dim")
     if any(result.input_share is not None for result in comparison.results()):
         console.print(f"input: {_INPUT}", style="dim")
     for doubt in comparison.doubts():
@@ -132,11 +139,11 @@ def _cells(result: Result) -> list[str]:
         str(result.cores),
         rate,
         f"{result.cpu_micros_per_example:,.1f}",
-        f"{result.speedup:.2f}",
-        f"{result.efficiency:.2f}",
+        f"{result.speedup:.2f}" + (f"* ({result.measured_speedup:.2f} measured)" if result.is_corrected else ""),
+        f"{result.efficiency:.2f}" + ("*" if result.is_corrected else ""),
         f"{result.peak_rss / _MEGABYTE:,.0f} MB",
         f"{result.pss / _MEGABYTE:,.0f} MB",
-        "" if share is None else f"{max(share, 0):.0%}",
+        "" if share is None else f"{max(share, 0):.0%}" + ("*" if result.is_corrected else ""),
     ]
 
 

@@ -29,6 +29,7 @@ class Result:
         cpu_micros_per_example: CPU microseconds, user and system, of all tasks together.
         speedup: Examples/s, divided by those of the base in the same round; both without what other processes took
             of the cores, which would else hit a cluster harder than one process.
+        measured_speedup: The same of the examples/s as measured.
         efficiency: Speedup, divided by the number of cores: 1 is perfect scaling.
         peak_rss: Sum over the tasks of the largest resident memory, in bytes; the largest of the rounds.
         pss: The same for memory at the end, what tasks share counted once.
@@ -49,6 +50,7 @@ class Result:
     examples_per_second: float
     cpu_micros_per_example: float
     speedup: float
+    measured_speedup: float
     efficiency: float
     peak_rss: int
     pss: int
@@ -56,6 +58,11 @@ class Result:
     slowest: float
     fastest: float
     speedups: tuple[float, ...]
+
+    @property
+    def is_corrected(self) -> bool:
+        """Does it make a difference that can be seen what other processes took of the cores."""
+        return f"{self.speedup:.2f}" != f"{self.measured_speedup:.2f}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,8 @@ class Comparison:
         # Rounds that overlap do not tell two strategies apart.
         least_speedup = min(fastest.speedups)
         near = [each.strategy for each in results if each is not fastest and max(each.speedups) >= least_speedup]
-        times = f"{fastest.speedup:.2f}x {self.base}"
+        measured = f", without what other processes took; {fastest.measured_speedup:.2f}x as measured"
+        times = f"{fastest.speedup:.2f}x {self.base}{measured if fastest.is_corrected else ''}"
         doubt = f", not told apart from {', '.join(near)}" if near else ""
         return (
             f"Most examples/s: {fastest.strategy}, {fastest.examples_per_second:,.0f} ({times}{doubt});"
@@ -141,8 +149,11 @@ class Comparison:
 
     def _result(self, strategy: str) -> Result:
         rounds = self.real(strategy)
-        base = {each.round: each.undisturbed_examples_per_second for each in self.real(self.base)}
-        speedups = tuple(each.undisturbed_examples_per_second / base[each.round] for each in rounds)
+        base = {each.round: each for each in self.real(self.base)}
+        speedups = tuple(
+            each.undisturbed_examples_per_second / base[each.round].undisturbed_examples_per_second for each in rounds
+        )
+        measured = [each.examples_per_second / base[each.round].examples_per_second for each in rounds]
         rates = [each.examples_per_second for each in rounds]
         constant = [each for each in self.measurements if each.strategy == strategy and each.constant_input]
         return Result(
@@ -152,6 +163,7 @@ class Comparison:
             examples_per_second=statistics.median(rates),
             cpu_micros_per_example=statistics.median(each.cpu_micros_per_example for each in rounds),
             speedup=statistics.median(speedups),
+            measured_speedup=statistics.median(measured),
             efficiency=statistics.median(speedups) / rounds[0].cores,
             peak_rss=max(each.peak_rss for each in rounds),
             pss=max(each.pss for each in rounds),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement
 from tfx_estimator.pipeline.bench.measure import Measurement, summed
 from tfx_estimator.pipeline.bench.plan import Run
+from tfx_estimator.pipeline.bench.report import _cells, show
 from tfx_estimator.pipeline.bench.results import Comparison
 from tfx_estimator.pipeline.bench.strategies import Contender
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.run.printing import make_console
 
 pytestmark = pytest.mark.unit
 
@@ -94,7 +97,9 @@ def test_what_other_processes_took_does_not_count_against_a_strategy():
     found = comparison(alone, disturbed)
     _, result = found.results()
     assert (result.examples_per_second, result.speedup, result.efficiency) == pytest.approx((90.0, 1.8, 0.9))
-    assert found.answer().startswith("Most examples/s: one_device, 90 (1.80x one_core);")
+    assert found.answer().startswith(
+        "Most examples/s: one_device, 90 (1.80x one_core, without what other processes took"
+    )
 
 
 def test_waiting_for_input_is_what_a_constant_batch_saves():
@@ -130,3 +135,18 @@ def test_numbers_that_say_little_are_called_so():
         " raise --steps for numbers that come again.",
         " raise --rounds.",
     ]
+
+
+def test_what_is_corrected_for_other_processes_is_marked_where_it_stands():
+    quiet = comparison(measurement("one_core", 1, 100.0), measurement("mirrored:2", 1, 150.0, cores=2))
+    (_, other) = map(_cells, quiet.results())
+    assert other[4:6] == ["1.50", "0.75"]
+    assert "measured" not in quiet.answer()
+    # Of the two cores, others took 40 % meanwhile: slower than one, as measured.
+    busy = comparison(measurement("one_core", 1, 100.0), measurement("mirrored:2", 1, 90.0, cores=2, others=0.4))
+    (_, other) = map(_cells, busy.results())
+    assert other[4:6] == ["1.50* (0.90 measured)", "0.75*"]
+    assert "1.50x one_core, without what other processes took; 0.90x as measured" in busy.answer()
+    console = make_console(file := io.StringIO(), 300)
+    show(busy, console)
+    assert "\n* without what other processes took of the cores\n" in file.getvalue()
