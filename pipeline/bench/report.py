@@ -13,8 +13,9 @@ from tfx_estimator.pipeline.bench.results import Comparison, Result
 
 _INPUT = (
     "share of the time, without what other processes took of the cores, that goes when every batch is the same one in"
-    " memory. Where a process has one core (one_core, and each worker of a cluster), training and input take turns on it,"
-    " and this is all that the input costs; where it has more, this is what of that cost is not hidden behind training."
+    " memory. Where a process has one core (one_core, and each worker of a cluster), training and input take turns on"
+    " it, and this is all that the input costs; where it has more, this is what of that cost is not hidden behind"
+    " training."
 )
 _CORRECTED = "without what other processes took of the cores"
 # Title, and what it means.
