@@ -22,6 +22,8 @@ _FILE = "training.json"
 # What says how long to train, in `train_args` and in the declared trainer.
 _NUM_STEPS = "num_steps"
 _LENGTHS = ("train_steps", "train_epochs")
+# Decides what is exported, and no step of training.
+_PACE = ("start_delay_secs", "throttle_secs")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ def locate(
     settings = json.loads(properties.get(SETTINGS_KEY) or "{}")
     section = (settings.get("declaration") or {}).get("trainer", {})
     declared = {name: section.pop(name, None) for name in _LENGTHS}
+    for distribution in (section.get("distribution") or {}, settings.get("distribution_section") or {}):
+        for name in _PACE:
+            distribution.pop(name, None)
     properties.update({"train_args": train_args, SETTINGS_KEY: settings})
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
     text = json.dumps([artifacts, properties], sort_keys=True, default=str)

@@ -208,11 +208,12 @@ class Distribution(Section):
     evaluator: bool = Field(
         default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
     )
+    # These two decide between which checkpoints a BestExporter chooses.
     start_delay_secs: conint(ge=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=0, description="seconds until the evaluator's first look for a checkpoint", operational=True
+        default=0, description="seconds until the evaluator's first look for a checkpoint"
     )
     throttle_secs: conint(ge=1, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=1, description="seconds between the starts of two evaluations by the evaluator", operational=True
+        default=1, description="seconds between the starts of two evaluations by the evaluator"
     )
     sharding: Literal["element", "file"] = Field(
         default="element",

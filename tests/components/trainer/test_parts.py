@@ -194,9 +194,10 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
     assert _locate(**one) == _locate(**other) != _locate()
     # So does one with more restarts, but not one with another strategy.
     sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
+    sections.append({"throttle_secs": 5, "start_delay_secs": 5, "train": {"timeout_seconds": 27.0}})
     sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
-    one, other, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
-    assert _locate(**one) == _locate(**other) != _locate(**mirrored)
+    one, other, paced, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
+    assert _locate(**one) == _locate(**other) == _locate(**paced) != _locate(**mirrored)
     assert _locate().uri.startswith("/root/Trainer/training/")
     others = [_locate(), _locate(uri="/root/Examples/2"), _locate(custom_config='{"source": "x"}')]
     assert len({each.uri for each in others}) == len({each.key for each in others}) == 3

@@ -26,8 +26,6 @@ OPERATIONAL = {
     "trainer.stall_timeout",
     "trainer.distribution.max_restarts",
     "trainer.distribution.network",
-    "trainer.distribution.start_delay_secs",
-    "trainer.distribution.throttle_secs",
     "trainer.distribution.train.timeout_seconds",
     "trainer.distribution.train.tpu",
 }
@@ -91,7 +89,7 @@ def test_settings_travel_whole_in_two_properties():
 
 @pytest.mark.parametrize("name", sorted(OPERATIONAL))
 def test_an_operational_value_changes_the_blanked_property_alone(name):
-    values = {"throttle_secs": 5, "start_delay_secs": 5, "network": "host", "tpu": "other"}
+    values = {"network": "host", "tpu": "other"}
     parts, key = name.split(".")[1:-1], name.rpartition(".")[2]
     trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 7}
     changed = section = json.loads(json.dumps(trainer))
@@ -123,6 +121,13 @@ def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, ke
         return {name: value for name, value in trainer.exec_properties.items() if name != OPERATION_KEY}
 
     assert (key({}) != key(distribution)) is keyed
+
+
+@pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
+def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
+    sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
+    one, other = (Settings(distribution_section=section).to_properties()[SETTINGS_KEY] for section in sections)
+    assert one != other
 
 
 def test_custom_config_is_the_users_alone():
