@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Workdir
-from tests.examples import commands, copy_example
+from tests.examples import commands, copy_example, edit
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("name", ["own-model-fn", "own-dataset", "image-folder"])
-def test_an_example_pushes_a_blessed_model(name, tmp_path):
+def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
+    """Runs an example; returns its folder, and that of the runs."""
     folder = copy_example(name, tmp_path)
     workdir = Workdir(folder / "runs")
     for command in commands()[name]:
@@ -27,6 +27,33 @@ def test_an_example_pushes_a_blessed_model(name, tmp_path):
     results = workdir.summary(name)
     assert results["blessed"] is True
     assert (Path(results["pushed"]) / "saved_model.pb").is_file()
+    return folder, workdir
+
+
+def test_own_model_fn_pushes_a_blessed_model(tmp_path):
+    _run("own-model-fn", tmp_path)
+
+
+def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_path):
+    _, workdir = _run("image-folder", tmp_path)
+    results = workdir.summary("image-folder")
+    assert results["examples"] == {"train": 1438, "eval": 179, "test": 180}
+    assert results["label_names"][:3] == ["eight", "five", "four"]
+    assert (results["evaluated_split"], results["evaluated"]) == ("test", 180)
+    # 9 x 1,438 examples, 64 a step.
+    assert (results["training"]["train_epochs"], results["training"]["last_step"]) == (9, 203)
+
+
+def test_own_dataset_is_told_of_when_it_was_edited_and_named_when_it_is_damaged(tmp_path):
+    folder, workdir = _run("own-dataset", tmp_path)
+    edit(folder / "shapes.py", "190 * shapes", "180 * shapes")
+    said = workdir.run("own-dataset.yaml", cwd=folder)
+    assert "shapes:Shapes was edited since its data were prepared" in said
+    assert {state for node, state in workdir.states("own-dataset").items() if node != "BaselineResolver"} == {"cached"}
+    (info,) = (folder / "prepared").rglob("dataset_info.json")
+    info.write_bytes(info.read_bytes()[:-9])
+    said = workdir.run("own-dataset.yaml", cwd=folder, code=3)
+    assert f"damaged file {info}: it cannot be understood" in said
 
 
 @pytest.mark.long  # the module is trained in tests/e2e/others as well

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from pathlib import Path
 
@@ -156,6 +157,25 @@ def test_an_error_in_a_worker_keeps_its_type_and_leaves_no_file(tmp_path):
     assert caught.value.todo
     assert _digests(tmp_path / "examples") == {}
     assert [path.name for path in (tmp_path / "examples").iterdir()] == []
+
+
+def test_an_image_that_is_cut_short_is_named_and_leaves_no_file(tmp_path):
+    from PIL import Image
+
+    for split, label in itertools.product(("train", "test"), ("cat", "dog")):
+        (tmp_path / "pets" / split / label).mkdir(parents=True)
+        for number in range(3):
+            pixels = np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / split / label / f"{number}.png")
+    data = DataSection(dataset=str(tmp_path / "pets"), shards=2)
+    _run(tmp_path / "whole", data)
+    assert [label for _, label in _examples(tmp_path / "whole" / "Split-train")].count(1) == 3
+    damaged = tmp_path / "pets" / "test" / "dog" / "1.png"
+    damaged.write_bytes(damaged.read_bytes()[:-30])  # its header is whole
+    with pytest.raises(DamagedDataError) as caught:
+        _run(tmp_path / "examples", data)
+    assert f"damaged file {damaged}: it cannot be decoded" in caught.value.what
+    assert _digests(tmp_path / "examples") == {}
 
 
 def test_a_run_after_a_failed_one_is_whole(tmp_path):
