@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import tensorflow_model_analysis as tfma
 from tfx.components.statistics_gen.component import StatisticsGen
-from tfx.components.transform.component import Transform
 from tfx.dsl.components.common.resolver import Resolver
 from tfx.orchestration import metadata
 from tfx.orchestration.pipeline import Pipeline
@@ -24,6 +23,7 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.source import declared_code
+from tfx_estimator.components.transform import Transform
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration

@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
@@ -41,4 +42,5 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
     job = dataclasses.replace(job, settings=settings.to_dict())
     logger.info(f"training begins; the logs of its tasks: {logs}")
     traits = paths.traits_of(job, settings.distribution)
-    return Supervisor(job, traits, paths.checkpoints_of(job), logs, enough).run()
+    with scratch.made() as temporary:
+        return Supervisor(job, traits, paths.checkpoints_of(job), logs, temporary, enough).run()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import os
 import stat
-import tempfile
 import time
 import urllib.parse
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tfx_estimator.data.sources.tfds_prepared import is_prepared
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.ending.scratch import shared, shared_lock
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -125,20 +124,16 @@ def _check_network(builder: Any) -> None:
 def _lock(data_dir: str) -> Iterator[None]:
     """Lets one process of this machine at a time prepare a folder."""
     # Not beside the data: data_dir may be remote, or not writable.
-    name = hashlib.sha256(os.path.abspath(data_dir).encode()).hexdigest()[:16]
-    path = os.path.join(tempfile.gettempdir(), f"tfx-estimator-{os.getuid()}-{name}.lock")
-    with open(path, "w") as file:
-        _acquire(file, data_dir)
+    name = f"data-{hashlib.sha256(os.path.abspath(data_dir).encode()).hexdigest()[:16]}.lock"
+    with shared_lock(name) as take:
+        _acquire(take, data_dir, os.path.join(shared(), name))
         yield
 
 
-def _acquire(file: IO[str], data_dir: str) -> None:
+def _acquire(take: Callable[[], bool], data_dir: str, path: str) -> None:
     deadline = time.monotonic() + _LOCK_SECONDS
     told = False
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+    while not take():
         if not told:
             _log.info("Another process is preparing %s; waiting for up to %d minutes", data_dir, _LOCK_SECONDS // 60)
             told = True
@@ -146,7 +141,7 @@ def _acquire(file: IO[str], data_dir: str) -> None:
             raise DataError(
                 f"another process has been preparing {data_dir} for over {_LOCK_SECONDS / 60:.0f} minutes",
                 expected="that it ends, or fails",
-                todo=f"look what it does (`fuser {file.name}` names it), end it where it hangs, and try again",
+                todo=f"look what it does (`fuser {path}` names it), end it where it hangs, and try again",
             )
         time.sleep(_LOCK_POLL_SECONDS)
 

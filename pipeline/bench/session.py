@@ -15,6 +15,8 @@ from rich.console import Console
 from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from tfx_estimator.pipeline.bench.strategies import available_cores
 from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -40,8 +42,9 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
     Raises:
         TfxEstimatorError: The inputs could not be made, or a strategy could not be measured; results of the others
             are written all the same.
-        StoppedError: A signal ended it, or KeyboardInterrupt or SystemExit; what was measured until then is written
+        StoppedError: A signal ended a training; what was measured until then is written
             if it says anything: of the base and of another strategy.
+        SignalledError: The same outside of a training.
     """
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders):
@@ -74,10 +77,11 @@ class _Session:
         with self._view.explaining(os.path.join(self._folder, "bench.log")):
             try:
                 self._measure()
-            except (StoppedError, KeyboardInterrupt, SystemExit) as error:
+            except (StoppedError, SignalledError) as error:
                 stopped = error
         if stopped is None or self._measured() > {self._base}:
-            self._write(self._comparison(stopped is not None), output)
+            with slate.patient():
+                self._write(self._comparison(stopped is not None), output)
         if stopped is not None:
             raise stopped
         if self._failed:
@@ -116,6 +120,7 @@ class _Session:
                 continue
             self._round = run.round
             self._view.node_started(f"{run}, round {run.round}", index, len(runs))
+            slate.at(f"in round {run.round}, {run}")
             started = time.monotonic()
             try:
                 found = measure(run, self._plan, inputs, self._loaded.declaration, self._folder)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -100,6 +101,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
             pipeline = prepare(loaded, folders)
         LocalRunner(view).run(pipeline)
         view.current = "results"
+        slate.at("while reading the results")
         results.heard(view.runs, view.warnings)
         collect(results, folders)
     results.end()

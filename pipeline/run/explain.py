@@ -24,7 +24,8 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
         if isinstance(cause, TfxEstimatorError):
             return cause
     where = f"component {component}" if component else "building the pipeline"
-    told = f"{type(error).__name__}: {_shorten(str(error))}"
+    ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
+    told = f"{type(error).__name__}: {_shorten(str(error))}" if ended is None else f"it ended the process: {ended!r}"
     if lines := user_lines(error):
         return UserCodeError(
             f"{where} failed in your code: {told}\n{''.join(lines[-3:]).rstrip()}",

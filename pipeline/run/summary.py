@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.versions import read_versions
@@ -151,7 +152,7 @@ class Summary:
 
 
 def _exit_code(error: BaseException) -> int:
-    if isinstance(error, TfxEstimatorError):
+    if isinstance(error, (TfxEstimatorError, SignalledError)):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return _SIGINT

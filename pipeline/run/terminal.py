@@ -7,11 +7,11 @@ import contextlib
 import errno
 import io
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
+from tfx_estimator.pipeline.ending.signals import handled
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
@@ -21,7 +21,7 @@ _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 @contextlib.contextmanager
 def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
-    """Works in a pipeline's folder; SIGTERM ends what runs in order.
+    """Works in a pipeline's folder; SIGINT and SIGTERM end what runs in order.
 
     Args:
         folders: The pipeline's.
@@ -29,8 +29,9 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
 
     Raises:
         PipelineError: Another run goes on, or something cannot be written.
+        SignalledError: A signal came.
     """
-    with only_run(folders) if alone else contextlib.nullcontext(), terminated_as_exit():
+    with only_run(folders) if alone else contextlib.nullcontext(), handled():
         try:
             yield
         except OSError as error:
@@ -96,20 +97,6 @@ def _flush() -> None:
         # Nobody may read what was printed before.
         with contextlib.suppress(BrokenPipeError):
             stream.flush()
-
-
-@contextlib.contextmanager
-def terminated_as_exit() -> Iterator[None]:
-    """Makes SIGTERM unwind the stack, so that what runs is ended in order."""
-
-    def leave(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _hide_teardown() -> None:

@@ -14,6 +14,9 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from tfx_estimator.pipeline import log
+from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending.signals import SignalledError, received
+from tfx_estimator.pipeline.errors import StoppedError
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.run.printing import Escaped
 from tfx_estimator.pipeline.run.summary import Warned
@@ -51,11 +54,15 @@ class View:
 
         Raises:
             TfxEstimatorError: Something went wrong.
+            SignalledError: A signal came before it did.
         """
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             logging.getLogger(__name__).exception("it failed")  # all of it, into the log
+            if (number := received()) and not isinstance(error, StoppedError):
+                # What comes of a signal: Beam makes an error of whatever is raised in its workers.
+                raise SignalledError(number) from error
             raise explain(error, self.current, log) from error
         finally:
             self.close()
@@ -63,6 +70,7 @@ class View:
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:
         """Shows that something takes its time."""
+        slate.at(f"while {text}")
         self._show(text)
         yield
         self.hide()

@@ -32,7 +32,8 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.ending import scratch, signals, slate
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
 
@@ -67,6 +68,7 @@ class LocalRunner(LocalDagRunner):
         self._listener.run_started(nodes)
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
+            slate.at(f"in component {name}")
             self._listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
             try:
@@ -122,15 +124,32 @@ def main(declaration: str, workdir: str) -> None:
         workdir: The folder of all runs.
     """
     try:
-        loaded = load(declaration)
-        check_workdir(workdir, "WORKDIR")
-        loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
-        folders = PipelineFolders(workdir, loaded.declaration.name)
-        with only_run(folders):
-            LocalRunner().run(prepare(loaded, folders))
+        with signals.handled(), scratch.used():
+            _run(declaration, workdir)
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
+    except signals.SignalledError as end:
+        print(f"{end}", file=sys.stderr)
+        sys.exit(end.exit_code)
+
+
+def _run(declaration: str, workdir: str) -> None:
+    loaded = load(declaration)
+    check_workdir(workdir, "WORKDIR")
+    loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
+    folders = PipelineFolders(workdir, loaded.declaration.name)
+    try:
+        with only_run(folders):
+            LocalRunner(_Silent()).run(prepare(loaded, folders))
+    except Exception as error:
+        if (number := signals.received()) and not isinstance(error, StoppedError):
+            raise signals.SignalledError(number) from error
+        raise
+
+
+class _Silent(Listener):
+    """Hears, and says nothing: TFX's log does."""
 
 
 if __name__ == "__main__":

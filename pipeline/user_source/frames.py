@@ -36,11 +36,12 @@ def user_lines(error: BaseException) -> list[str]:
         As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
     """
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
-    told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if _is_users(file)]
-    return traceback.format_list([frame for frame in frames if _is_users(frame.filename)]) + told
+    told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if is_users(file)]
+    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Is a file neither a library's nor this project's."""
     libraries = (sysconfig.get_paths()["stdlib"], str(package_parent() / PROJECT))
     return (
         not any(file.startswith(os.path.join(folder, "")) for folder in libraries)

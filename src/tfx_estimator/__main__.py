@@ -13,6 +13,8 @@ from typing import NoReturn
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = ("run", "report", "bench", "validate", "show", "presets", "copy", "schema", "constraints")
+# They work for long, and are watched by a process of their own.
+_LONG = ("run", "bench")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
@@ -57,12 +59,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or that of the error's class in pipeline.errors.
     """
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.ending import signals, slate
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
     try:
-        code = _dispatch(arguments)
+        with signals.handled():
+            code = _run(arguments, alone=argv is None)
+    except signals.SignalledError as end:
+        _say(f"{PROG}: {end}")
+        code = end.exit_code
+    _drop_what_nobody_reads()
+    slate.end(code)
+    return code
+
+
+def _run(arguments: list[str], alone: bool) -> int:
+    """Runs one verb; an error becomes a message and an exit code."""
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+    try:
+        code = _dispatch(arguments, alone)
         sys.stdout.flush()
     except TfxEstimatorError as error:
         _say(f"{PROG}: {error}")
@@ -73,7 +90,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader, `head` for example, has gone.
         code = _BROKEN_PIPE
-    _drop_what_nobody_reads()
     return code
 
 
@@ -106,7 +122,7 @@ def _drop_what_nobody_reads() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], alone: bool) -> int:
     from tfx_estimator.pipeline.errors import DeclarationError
 
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
@@ -123,7 +139,17 @@ def _dispatch(arguments: list[str]) -> int:
     if args.verb is None:
         parser.print_help(sys.stderr)
         return 2
-    return args.run(args)
+    if args.verb not in _LONG:
+        return args.run(args)
+    if alone:
+        from tfx_estimator.pipeline.run.watcher import watched
+
+        return watched(lambda: args.run(args))
+    # Called by a process that does other things as well, which is not to be forked.
+    from tfx_estimator.pipeline.ending.scratch import used
+
+    with used():
+        return args.run(args)
 
 
 if __name__ == "__main__":

@@ -90,15 +90,16 @@ class Fault:
 
 
 def find_task(name: str) -> Optional[psutil.Process]:
-    """The running process of a task."""
+    """The running process of a task: the last, because its keeper, the parent, has the same command line."""
+    found = None
     for process in psutil.Process().children(recursive=True):
         try:
             command = process.cmdline()
         except psutil.Error:
             continue
         if command and f"/{name}.attempt-" in command[-1]:
-            return process
-    return None
+            found = process
+    return found
 
 
 def latest_step(root: Path) -> int:

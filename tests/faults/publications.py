@@ -16,8 +16,8 @@ from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.pipeline.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.run.terminal import terminated_as_exit
 
 
 def call(name: str, *arguments: object) -> int:
@@ -27,13 +27,13 @@ def call(name: str, *arguments: object) -> int:
         The exit code that the command line would end with.
     """
     try:
-        with terminated_as_exit():
+        with handled():
             print(globals()[name](*arguments) or "")
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    except SignalledError as end:
+        return end.exit_code
     return 0
 
 

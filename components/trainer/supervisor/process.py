@@ -16,6 +16,7 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.pipeline.ending.scratch import variables
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _PACKAGE = str(package_parent())
@@ -27,6 +28,8 @@ _TASK = (
 )
 _LOG_LINES = 15
 _LATE_LOOK_SECONDS = 5.0
+# For the killing of what a task started; beyond, the group is killed.
+_KEEPER_SECONDS = 10.0
 
 
 class TaskProcess:
@@ -35,12 +38,18 @@ class TaskProcess:
     Args:
         job_path: The job's file.
         task_spec: What the task is told.
+        temporary: Folder for its temporary files.
         intra_op_threads: Declared; None leaves it to the task.
         network: Descriptors of the private network's namespaces.
     """
 
     def __init__(
-        self, job_path: str, task_spec: TaskSpec, intra_op_threads: Optional[int] = None, network: Sequence[int] = ()
+        self,
+        job_path: str,
+        task_spec: TaskSpec,
+        temporary: str,
+        intra_op_threads: Optional[int] = None,
+        network: Sequence[int] = (),
     ) -> None:
         self.files = TaskFiles(os.path.dirname(job_path), task_spec.name, task_spec.attempt)
         self.task_spec = dataclasses.replace(task_spec, network=tuple(network))
@@ -55,7 +64,7 @@ class TaskProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(intra_op_threads or task_spec.threads),
+                env={**_environment(intra_op_threads or task_spec.threads), **variables(temporary)},
                 pass_fds=tuple(network),
                 # Ctrl-C is for the supervisor, which then ends its tasks.
                 start_new_session=True,
@@ -116,7 +125,13 @@ class TaskProcess:
         return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
     def kill(self) -> None:
-        """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks."""
+        """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks: see `keep`."""
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            # The keeper, which ends the task by SIGKILL; not if it has ended, and its number may be another's.
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
+                self._process.send_signal(signal.SIGCONT)
+                self._process.wait(_KEEPER_SECONDS)
         # Also after its end: what it started is in its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -7,7 +7,8 @@ import threading
 from types import FrameType
 from typing import Any, Optional
 
-_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending.signals import NUMBERS, note
 
 
 class Signals:
@@ -20,17 +21,21 @@ class Signals:
         self.received: Optional[int] = None
         self.again = False
         self._before: dict[int, Any] = {}
+        self._patience = slate.patient()
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _NUMBERS}
+            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+        self._patience.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._patience.__exit__(None, None, None)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: Optional[FrameType]) -> None:
+        note(number)
         if self.received is not None:
             self.again = True
             if number == signal.SIGTERM:

@@ -58,6 +58,7 @@ class Supervisor:
         traits: Of the job's path.
         checkpoints: In the job's training folder.
         logs: Local folder for the tasks' files.
+        temporary: Folder for the tasks' temporary files.
         enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
     """
 
@@ -67,12 +68,14 @@ class Supervisor:
         traits: PathTraits,
         checkpoints: Checkpoints,
         logs: str,
+        temporary: str,
         enough: Optional[Callable[[], bool]] = None,
     ) -> None:
         self._job = job
         self._traits = traits
         self._checkpoints = checkpoints
         self._logs = logs
+        self._temporary = temporary
         self._enough = enough or (lambda: False)
         self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
@@ -273,7 +276,7 @@ class Supervisor:
     def _start(self, task_spec: TaskSpec) -> TaskProcess:
         task_spec = dataclasses.replace(task_spec, supervisor_pid=os.getpid(), stop_file=self._stop_file)
         network = () if task_spec.type == EXPORTER else self._network
-        return TaskProcess(self._job_path, task_spec, self._threads, network)
+        return TaskProcess(self._job_path, task_spec, self._temporary, self._threads, network)
 
     def _next_attempt(self) -> int:
         self._attempt += 1

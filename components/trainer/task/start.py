@@ -6,9 +6,7 @@ long since run some.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import traceback
 from typing import Optional
 
@@ -17,11 +15,11 @@ from tfx_estimator.components.trainer.protocol.events import Event, ProgressWrit
 from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
-_PR_SET_PDEATHSIG = 1
 # What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
 _PEER_WORDS = (
@@ -43,8 +41,9 @@ def main(argv: list[str]) -> int:
     job_path, spec_path = argv
     task = TaskSpec.load(spec_path)
     files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)
+    # From here on in a child, however the user's code ends, and whatever it leaves behind.
+    keep(task.supervisor_pid)
     _enter_network(task)
-    _die_with(task.supervisor_pid)
     beat(files.alive)
     if task.cpus:
         os.sched_setaffinity(0, task.cpus)
@@ -80,13 +79,6 @@ def _enter_network(task: TaskSpec) -> None:
         from tfx_estimator.components.trainer.cluster.private_network import enter
 
         enter(task.network)
-
-
-def _die_with(parent: int) -> None:
-    """Has the kernel kill this process when the supervisor dies, SIGKILL included."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
-        os._exit(1)
 
 
 def _of_ours(error: BaseException) -> BaseException:

@@ -1,0 +1,65 @@
+"""The executor of Transform."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tfx.components.transform import executor
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+
+class Executor(executor.Executor):
+    """TFX's, with a preprocessing_fn whose result is looked at."""
+
+    def _GetPreprocessingFn(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:  # noqa: N802  TFX's name
+        return checked(super()._GetPreprocessingFn(*args, **kwargs))
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a preprocessing_fn refuse to return what TensorFlow Transform cannot take.
+
+    Args:
+        function: `f(inputs) -> dict of tensors`.
+
+    Returns:
+        The same function, which raises UserCodeError.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        returned = function(*args, **kwargs)
+        if wrong := _wrong(returned):
+            raise UserCodeError(
+                f"the preprocessing_fn returned {wrong}\n{_place(function)}",
+                expected="a dict of tensors, by the name of the feature",
+                todo='return the features and the label: `return {"image": …, "label": inputs["label"]}`',
+            )
+        return returned
+
+    return call
+
+
+def _wrong(returned: Any) -> str:
+    """What is no dict of tensors, in words."""
+    if not isinstance(returned, dict):
+        return f"{returned!r:.80}"
+    for name, value in returned.items():
+        if not isinstance(name, str):
+            return f"a dict with the key {name!r:.80}"
+        if not tf.is_tensor(value):
+            return f"{value!r:.80} for {name!r}"
+    return "" if returned else "an empty dict"
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where it is, as a traceback would say it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    return f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else repr(function)

@@ -1,0 +1,138 @@
+"""Processes that end with what started them, and all that they started with them.
+
+A process of Linux that loses its parent belongs to init from then on, or to the nearest process above it that has asked
+for it: so a daemon (two forks and a session of its own) is found whatever it did. Standard library only: training tasks
+start with it.
+
+Source: PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG of prctl(2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import time
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_EMPTY_SECONDS = 5.0
+
+
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Has the kernel send this process a signal when its parent dies, of SIGKILL too.
+
+    Args:
+        parent: Its id; where it has died already, this process ends.
+        number: The signal.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt() -> None:
+    """Makes this process the parent of all orphans below it."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def empty(seconds: float = _EMPTY_SECONDS) -> None:
+    """Kills all children of this process, and theirs, which it has adopted by then.
+
+    Args:
+        seconds: How long to wait for them; the kernel may hold one for longer.
+    """
+    deadline = time.monotonic() + seconds
+    while children := _children():
+        for child in children:
+            # Nobody but this process reaps it: the number is still its own.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.005)
+
+
+def keep(parent: int) -> None:
+    """Goes on in a child; this process stays as its keeper, and never returns.
+
+    The keeper ends with the child, by the same code or signal; or kills it, at SIGTERM or when its own parent dies.
+    Either way nothing that the child started is left then.
+
+    Args:
+        parent: Id of this process's parent.
+    """
+    watched = {signal.SIGTERM, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    die_with(parent, signal.SIGTERM)
+    adopt()
+    me = os.getpid()
+    child = os.fork()
+    if not child:
+        die_with(me)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    status = signal.SIGKILL.value
+    while signal.sigwaitinfo(watched).si_signo == signal.SIGCHLD:
+        if (found := reap(child)) is not None:
+            status = found
+            break
+    empty()
+    end_like(status)
+
+
+def end_like(status: int) -> NoReturn:
+    """Ends this process as another one ended.
+
+    Args:
+        status: As `os.waitpid` tells.
+    """
+    if not os.WIFSIGNALED(status):
+        os._exit(os.waitstatus_to_exitcode(status))
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the other's core tells more
+    with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def reap(child: int) -> int | None:
+    """Reaps all children that have ended.
+
+    Args:
+        child: One of them.
+
+    Returns:
+        Its status, if it has.
+    """
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                found = ended[1]
+    return found
+
+
+def _children() -> list[int]:
+    """Ids of the children of this process, zombies too."""
+    me, found = str(os.getpid()), []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                # pid (a name, which may hold anything) state parent ...
+                if file.read().rpartition(")")[2].split()[1] == me:
+                    found.append(int(name))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl: {os.strerror(number)}")

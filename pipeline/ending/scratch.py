@@ -1,0 +1,221 @@
+"""A folder for the temporary files of one run: TensorFlow, Beam and TFX leave many behind when they are killed.
+
+It lies in one folder of the user's, and is locked as long as its run lives: what is not locked belonged to a run that
+was killed, and the next one removes it. The folders themselves are locked, so that systemd-tmpfiles keeps off them too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Optional
+
+from tfx_estimator.pipeline.errors import PipelineError
+
+# Inherited by all processes of a run.
+_VARIABLE = "TFX_ESTIMATOR_TEMPORARY"
+
+
+class Scratch:
+    """The folder of one run, locked.
+
+    Raises:
+        PipelineError: There is no place for temporary files.
+    """
+
+    def __init__(self) -> None:
+        home = shared()
+        try:
+            with _lock_home(home):
+                _sweep(home)
+                # Short: a socket's path may have 107 characters.
+                self.path = tempfile.mkdtemp(prefix="", dir=home)
+                self._lock = os.open(self.path, os.O_RDONLY)
+                _try_lock(self._lock)
+        except OSError as error:
+            raise _no_place(error) from error
+
+    def use(self) -> None:
+        """Makes it the place for the temporary files of this process and of its children."""
+        _use(self.path)
+
+    def leave(self) -> None:
+        """Gives the lock back, in a child of the process that has it."""
+        os.close(self._lock)
+
+    def remove(self) -> None:
+        """Removes it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        _leave_home(os.path.dirname(self.path))
+
+
+@contextlib.contextmanager
+def made() -> Iterator[str]:
+    """Makes a folder for the context, unless this process has that of a run."""
+    if os.path.isdir(os.environ.get(_VARIABLE, "")):
+        yield os.environ[_VARIABLE]
+        return
+    scratch = Scratch()
+    try:
+        yield scratch.path
+    finally:
+        scratch.remove()
+
+
+@contextlib.contextmanager
+def used() -> Iterator[None]:
+    """Sends the temporary files of this process, and of its children, to a folder that goes with the context."""
+    names = ("TMPDIR", _VARIABLE)
+    before, folder = {name: os.environ[name] for name in names if name in os.environ}, tempfile.tempdir
+    with made() as path:
+        _use(path)
+        try:
+            yield
+        finally:
+            for name in names:
+                os.environ.pop(name, None)
+            os.environ.update(before)
+            tempfile.tempdir = folder
+
+
+def variables(folder: str) -> dict[str, str]:
+    """Returns what tells a child of its run's folder."""
+    return {"TMPDIR": folder, _VARIABLE: folder}
+
+
+def _use(folder: str) -> None:
+    os.environ.update(variables(folder))
+    tempfile.tempdir = folder
+
+
+def shared() -> str:
+    """Returns the folder that all runs of this user on this machine share; it need not exist.
+
+    Raises:
+        PipelineError: There is no place for temporary files.
+    """
+    if run := os.environ.get(_VARIABLE):
+        return os.path.dirname(run)
+    named = os.environ.get("TMPDIR")
+    try:
+        if named:
+            # Python would silently take another.
+            named = os.path.abspath(named)
+            os.rmdir(tempfile.mkdtemp(prefix=".tfx-estimator-", dir=named))
+        return os.path.join(named or tempfile.gettempdir(), f"tfx-estimator-{os.getuid()}")
+    except OSError as error:
+        raise _no_place(error) from error
+
+
+@contextlib.contextmanager
+def shared_lock(name: str) -> Iterator[Callable[[], bool]]:
+    """A lock that one process of this user at a time has on this machine.
+
+    Args:
+        name: Of its file in `shared()`.
+
+    Yields:
+        Takes it until the end of the context, or returns False if another process has it.
+
+    Raises:
+        PipelineError: There is no place for temporary files.
+    """
+    home, held = shared(), []
+
+    def take() -> bool:
+        try:
+            with _lock_home(home):
+                lock = os.open(os.path.join(home, name), os.O_RDWR | os.O_CREAT, 0o600)
+                held.append(lock) if _try_lock(lock) else os.close(lock)
+        except OSError as error:
+            raise _no_place(error) from error
+        return bool(held)
+
+    try:
+        yield take
+    finally:
+        for lock in held:
+            with _lock_home(home):
+                os.unlink(os.path.join(home, name))
+                os.close(lock)
+            _leave_home(home)
+
+
+@contextlib.contextmanager
+def _lock_home(home: str) -> Iterator[None]:
+    """Lets one process at a time make and remove what is in there."""
+    while (lock := _open_home(home)) is None:
+        pass
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _open_home(home: str) -> Optional[int]:
+    """Returns the locked folder; None if a run that has just ended has removed it."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(home, 0o700)
+    lock = None
+    try:
+        held = os.lstat(home)
+        if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it is not this user's", home)
+        lock = os.open(home, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.stat(home).st_ino == os.fstat(lock).st_ino:
+            return lock
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(home)):
+            raise
+    if lock is not None:
+        os.close(lock)
+    return None
+
+
+def _leave_home(home: str) -> None:
+    """Removes it if nothing is in it."""
+    with contextlib.suppress(OSError), _lock_home(home):
+        os.rmdir(home)
+
+
+def _sweep(home: str) -> None:
+    """Removes what killed runs have left."""
+    for entry in os.scandir(home):
+        lock = os.open(entry.path, os.O_RDONLY)
+        try:
+            if not _try_lock(lock):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+        finally:
+            os.close(lock)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held; or a file system without locks, where nobody can know
+        return False
+    return True
+
+
+def _no_place(error: OSError) -> PipelineError:
+    named = os.environ.get("TMPDIR")
+    what = f"TMPDIR is {named!r}: " if named else ""
+    where = f"{error.filename}: " if error.filename and error.filename != named else ""
+    return PipelineError(
+        f"there is no place for temporary files: {what}{where}{error.strerror or error}",
+        expected="a folder that can be written",
+        todo="set TMPDIR to one: TMPDIR=/tmp, for example",
+    )

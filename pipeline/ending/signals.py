@@ -1,0 +1,87 @@
+"""SIGINT and SIGTERM: an error in the main thread, which unwinds the stack, so that what runs is ended in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Optional
+
+from tfx_estimator.pipeline.ending import slate
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_handled = False
+_received: Optional[int] = None
+
+
+class SignalledError(BaseException):
+    """A signal ended the run; no Exception, so that nobody takes it for an error that can be borne.
+
+    Args:
+        number: Which.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """As shells have it."""
+        return 128 + self.number
+
+    def __str__(self) -> str:
+        what = "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
+        place = slate.place()
+        return (
+            f"{what} {place}; the next run goes on from there, and takes what was done from the cache"
+            if place
+            else what
+        )
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[None]:
+    """Makes the first signal raise; the second ends the process at once.
+
+    Outside of the main thread nothing is done: Python hands signals to the main thread alone.
+
+    Raises:
+        SignalledError: There was one.
+    """
+    global _handled, _received
+    if _handled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end) for number in NUMBERS}
+    _handled, _received = True, None
+    try:
+        yield
+    finally:
+        _handled, _received = False, None
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def received() -> Optional[int]:
+    """The signal that there was in the context; what goes wrong after it is but its consequence."""
+    return _received
+
+
+def note(number: int) -> None:
+    """Takes note of a signal that another handler got."""
+    global _received
+    slate.heard(number)
+    if _handled:
+        _received = _received or number
+
+
+def _end(number: int, frame: Optional[FrameType]) -> None:
+    again = _received is not None
+    note(number)
+    if again:
+        os._exit(128 + number)
+    raise SignalledError(number)

@@ -1,0 +1,177 @@
+"""A run in a process of its own, and this one, which watches it.
+
+Whatever ends a run, somebody is left to say so, with an exit code, and to take away what it started and its temporary
+files: it may be killed for its memory; the user's code may end it by `os._exit`, or TensorFlow by a failed check, which
+no Python code can catch; or it may be in C code that holds Python's lock when a signal comes.
+
+The watcher is forked off before anything heavy is imported, which takes some milliseconds. Both are in the terminal's
+process group: Ctrl-C and Ctrl-Z reach both, and the run can read from the terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection
+from typing import NoReturn, Optional
+
+from tfx_estimator.pipeline.ending import keeper, signals, slate
+from tfx_estimator.pipeline.ending.scratch import Scratch
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.user_source.frames import is_users
+
+# From a signal to the end of a run that has not asked for time; and of one that has, at most.
+_SECONDS, _PATIENT_SECONDS = 1.5, 150.0
+# For what has asked for time to say how it ended.
+_LAST_WORDS_SECONDS = 10.0
+# For the interpreter, and what the user's code has told it to do at its end; and after a signal.
+_EXIT_SECONDS, _LEAVE_SECONDS = 60.0, 0.5
+# A signal to the whole group reaches the run as well: then it is not passed on.
+_GROUP_SECONDS = 0.1
+_TICK_SECONDS, _IDLE_SECONDS = 0.05, 1.0
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+),? in (.+)$', re.MULTILINE)
+
+
+def watched(work: Callable[[], int]) -> int:
+    """Works in a child; returns in both processes.
+
+    Args:
+        work: Returns an exit code.
+
+    Returns:
+        The exit code of the run.
+
+    Raises:
+        SignalledError: A signal ended it, and it could not say so itself.
+        TfxEstimatorError: So did something else.
+    """
+    scratch = Scratch()
+    faults = os.path.join(scratch.path, "faults")
+    scratch.use()
+    slate.share()
+    heard = {*signals.NUMBERS, signal.SIGCHLD}
+    # Until this process's end: a run that has ended cannot be interrupted.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    keeper.adopt()
+    me = os.getpid()
+    if not (child := os.fork()):
+        keeper.die_with(me)
+        scratch.leave()
+        _note_ends(faults)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return work()
+    watch = _Watch(child)
+    try:
+        status = watch.wait(heard)
+        keeper.empty()
+        if (code := slate.ended()) is not None:
+            return code
+        _show_cursor()
+        if number := watch.number or slate.last_heard():
+            raise signals.SignalledError(number)
+        raise _explain(status, faults)
+    finally:
+        scratch.remove()
+
+
+class _Watch:
+    """What is known of the run.
+
+    Args:
+        child: Its process.
+    """
+
+    def __init__(self, child: int) -> None:
+        self._child = child
+        self._count = 0
+        self._since = 0.0
+        self._first = 0.0
+        self._allowed = _SECONDS
+        self._done: Optional[float] = None
+        self.number: Optional[int] = None
+
+    def wait(self, heard: Collection[int]) -> int:
+        """Passes signals on until the run has ended; returns its status."""
+        while True:
+            info = signal.sigtimedwait(heard, _TICK_SECONDS if self.number else _IDLE_SECONDS)
+            if info and info.si_signo != signal.SIGCHLD:
+                self._pass_on(info.si_signo)
+            elif (status := keeper.reap(self._child)) is not None:
+                return status
+            elif self._is_late(time.monotonic()):
+                os.kill(self._child, signal.SIGKILL)
+
+    def _pass_on(self, number: int) -> None:
+        time.sleep(_GROUP_SECONDS)
+        # `timeout` sends it to the process and to the group.
+        while signal.sigtimedwait({number}, 0):
+            pass
+        self._count += 1
+        self.number = self.number or number
+        self._since = time.monotonic()
+        self._first = self._first or self._since
+        if slate.count_heard() < self._count:
+            os.kill(self._child, number)
+
+    def _is_late(self, now: float) -> bool:
+        if slate.ended() is not None:
+            self._done = self._done or now
+            return now - self._done > (_LEAVE_SECONDS if self.number else _EXIT_SECONDS)
+        if not self.number:
+            return False
+        if slate.is_patient() and self._count < 2 and now - self._first < _PATIENT_SECONDS:
+            self._since, self._allowed = now, _LAST_WORDS_SECONDS
+        return now - self._since > (_SECONDS if self._count > 1 else self._allowed)
+
+
+def _note_ends(path: str) -> None:
+    """Has the stack written down when a crash, or `os._exit`, ends this process."""
+    file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for good
+    faulthandler.enable(file, all_threads=False)
+    me, leave = os.getpid(), os._exit
+
+    def noting(status: int) -> NoReturn:
+        if os.getpid() == me and signals.received() is None:
+            traceback.print_stack(sys._getframe(1), file=file)
+            file.flush()
+        leave(status)
+
+    os._exit = noting
+
+
+def _explain(status: int, faults: str) -> TfxEstimatorError:
+    """What ended the run, as far as it can be known."""
+    if os.WIFSIGNALED(status):
+        what = f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    else:
+        what = f"ended, with exit code {os.waitstatus_to_exitcode(status)}"
+    told = f"the process of the run {what}, {slate.place() or 'at its start'}"
+    with contextlib.suppress(OSError), open(faults, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+        frames = [frame for frame in _FRAME.findall(text) if is_users(frame[0])]
+        # faulthandler begins with the innermost.
+        frames = frames[::-1] if "most recent call first" in text else frames
+        if frames:
+            lines = "\n".join(f'  File "{file}", line {line}, in {name}' for file, line, name in frames[-3:])
+            return UserCodeError(
+                f"{told}; your code was at work:\n{lines}",
+                expected="code that returns, or raises an error",
+                todo="mend the code above",
+            )
+    todo = "run the same again: what was done before comes from the cache"
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        todo = f"see whether the memory was used up (`dmesg`); {todo}"
+    return PipelineError(told, expected="a run that ends by itself", todo=todo)
+
+
+def _show_cursor() -> None:
+    """A moving line hides it, and had no time to show it again."""
+    if sys.stdout.isatty():
+        with contextlib.suppress(OSError):
+            os.write(1, b"\x1b[?25h\r\n")

@@ -1,0 +1,92 @@
+"""Nothing outlives a kept process, with real processes that do all to escape."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+
+# A daemon as books have it, with an environment of its own; then the end that the test wants.
+KEPT = """
+import os, signal, subprocess, sys, time
+from tfx_estimator.pipeline.ending.keeper import keep
+
+keep(os.getppid())
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        with open(sys.argv[1] + ".draft", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".draft", sys.argv[1])
+        os.execve("/bin/sleep", ["sleep", "300"], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
+# Its parent, which the test may end as well.
+PARENT = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', *sys.argv[1:]]).returncode)"
+
+
+def start(file: Path, end: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.Popen([sys.executable, "-c", PARENT, KEPT + end, str(file)], env=environment)
+
+
+def daemon(file: Path) -> psutil.Process:
+    deadline = time.monotonic() + 30
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return psutil.Process(int(file.read_text()))
+
+
+def is_gone(process: psutil.Process) -> bool:
+    try:
+        process.wait(10)
+    except psutil.TimeoutExpired:
+        process.kill()
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("sys.exit(3)", 3),
+        ("os._exit(0)", 0),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("os.abort()", -signal.SIGABRT),
+    ],
+)
+def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, end, code):
+    # Only then: the daemon may be killed at once.
+    file = tmp_path / "pid"
+    run = start(file, f"os.rename(sys.argv[1], sys.argv[1] + '.seen'); {end}")
+    assert run.wait(30) == (code if code >= 0 else 256 + code)
+    (seen,) = tmp_path.iterdir()
+    assert not psutil.pid_exists(int(seen.read_text()))
+
+
+@pytest.mark.parametrize("victim", ["keeper", "parent"])
+def test_a_daemon_ends_when_its_keeper_is_asked_to_or_has_lost_its_parent(tmp_path, victim):
+    run = start(file := tmp_path / "pid", "time.sleep(300)")
+    found = daemon(file)
+    (keeper,) = psutil.Process(run.pid).children()
+    assert found.ppid() == keeper.pid
+    if victim == "keeper":
+        keeper.terminate()
+    else:
+        run.kill()
+    run.wait(30)
+    assert is_gone(found)
+    assert is_gone(keeper)
