@@ -14,6 +14,7 @@ import datetime
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -148,8 +149,12 @@ def _run(declaration: str, workdir: str) -> None:
         raise
 
 
-class _Silent(Listener):
+class _Silent:
     """Hears, and says nothing: TFX's log does."""
+
+    def run_started(self, nodes: Sequence[str]) -> None: ...
+    def node_started(self, node: str, index: int, total: int) -> None: ...
+    def node_ended(self, run: NodeRun) -> None: ...
 
 
 if __name__ == "__main__":

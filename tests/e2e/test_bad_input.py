@@ -109,6 +109,54 @@ def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare
     assert f'File "{tmp_path}/own.py", line 2' in said
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("import os; os._exit(1)", "ended, with exit code 1, in component Transform; your code was at work"),
+        pytest.param("import os; os.abort()", "was killed by SIGABRT, in component Transform", marks=pytest.mark.long),
+        pytest.param(
+            "raise SystemExit(0)", "component Transform failed in your code: it ended", marks=pytest.mark.long
+        ),
+        pytest.param("return None", "the preprocessing_fn returned None", marks=pytest.mark.long),
+    ],
+)
+def test_a_preprocessing_fn_that_ends_the_process_or_returns_nothing_is_named(ingested, declare, tmp_path, lines, told):
+    (tmp_path / "own.py").write_text(f"def preprocessing_fn(inputs):\n    {lines}\n")
+    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    assert told in said
+    assert f'File "{tmp_path}/own.py", line {1 if "returned" in told else 2}' in said
+
+
+BUILDER = """
+import tensorflow_datasets as tfds
+
+class Own(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.FeaturesDict({
+            "image": tfds.features.Image(shape=(28, 28, 1)), "label": tfds.features.ClassLabel(num_classes=10)})
+        return self.dataset_info_from_configs(features=features, supervised_keys=("image", "label"))
+
+    def _split_generators(self, manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        raise SystemExit(0)
+        yield
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", [BUILDER, "import sys\nsys.exit()\nclass Own: pass\n"], ids=["builder", "module"])
+def test_a_builder_that_ends_the_process_is_named(workdir, declare, tmp_path, monkeypatch, text):
+    (tmp_path / "builders.py").write_text(text)
+    data = {"dataset": "builders:Own", "data_dir": str(tmp_path / "data")}
+    said = workdir.run(declare(data=data), code=4)
+    assert "failed in your code: it ended the process: SystemExit" in said
+    assert f'File "{tmp_path}/builders.py", line' in said
+
+
 def test_a_preprocessing_fn_without_a_label_is_refused(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    return {'image': inputs['image']}\n")
     said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Optional
 
 import psutil
 import pytest
@@ -17,6 +18,37 @@ from tests.root import ROOT
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
 
 STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints_steps=50")
+# It leaves a daemon behind, in each process that calls it.
+NETWORK = """
+import os
+
+from tfx_estimator.model_fn.networks import mnist_cnn
+
+
+def network(num_classes):
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            with open(os.path.join(os.path.dirname(__file__), f"daemon-{os.getpid()}"), "w"):
+                os.execve("/bin/sleep", ["sleep", "900"], {})
+        os._exit(0)
+    os.wait()
+    return mnist_cnn(num_classes)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, of runs alone."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def _start(workdir, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tfx_estimator", "run", "digits", *arguments, "--workdir", str(workdir.path)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.mark.parametrize(
@@ -27,12 +59,16 @@ STEPS = ("--set", "trainer.train_steps=1000", "--set", "trainer.save_checkpoints
         pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
     ],
 )
-def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, number, code):
-    command = [sys.executable, "-m", "tfx_estimator", "run", "digits", *STEPS, "--workdir", str(workdir.path)]
-    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
+    workdir, temporary, tmp_path, monkeypatch, number, code
+):
+    (tmp_path / "own.py").write_text(NETWORK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    arguments = (*STEPS, "--set", "trainer.model=own:network")
+    run = _start(workdir, *arguments)
     try:
         step = _wait_for_checkpoint(workdir.path / "digits" / "artifacts" / "Trainer" / "training")
-        task = psutil.Process(run.pid).children(recursive=True)
+        tasks = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, number)
         said, _ = run.communicate(timeout=30)
     finally:
@@ -40,24 +76,90 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(workdir, numbe
         run.wait()
     assert run.returncode == code
     assert "Traceback" not in said
-    assert task
-    gone, alive = psutil.wait_procs(task, timeout=10)
-    assert len(gone) == len(task), alive
-    if number != signal.SIGKILL:
-        left = workdir.summary("digits")
-        assert (left["state"], left["exit_code"]) == ("interrupted", code)
-        states = workdir.states("digits")
-        assert (states["Trainer"], states["Pusher"]) == ("failed", "not reached")
-        assert left["seconds"] > sum(each["seconds"] for each in left["components"])
+    assert tasks
+    gone, alive = psutil.wait_procs(tasks, timeout=10)
+    assert len(gone) == len(tasks), alive
+    assert bool(list(temporary.iterdir())) is (number == signal.SIGKILL)
 
     # Fewer steps than are done would be another training; so the same number. Whoever reads may leave meanwhile.
-    assert workdir.run_unread("digits", *STEPS) == ""
+    assert workdir.run_unread("digits", *arguments) == ""
     log = sorted((workdir.path / "digits" / "logs").glob("*/pipeline.log"))[-1].read_text()
     assert f"TensorBoard   tensorboard --logdir {workdir.path}" in log
     results = workdir.summary("digits")
     assert results["training"]["first_step"] >= step
     assert results["training"]["last_step"] == 1000
     assert results["blessed"] is True
+    daemons = [int(path.name.rpartition("-")[2]) for path in tmp_path.glob("daemon-*")]
+    assert len(daemons) >= 2
+    assert not [pid for pid in daemons if psutil.pid_exists(pid)]
+    assert not list(temporary.iterdir())
+
+
+# The component, and what is printed when it begins.
+PLACES = {
+    "TfdsExampleGen": None,
+    "StatisticsGen": " ImageSchemaGen ",
+    "Transform": " ExampleValidator ",
+    "Evaluator": " BaselineResolver ",
+}
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [("TfdsExampleGen", signal.SIGINT), ("Transform", signal.SIGTERM)],
+        pytest.param(
+            [
+                ("TfdsExampleGen", signal.SIGTERM),
+                ("TfdsExampleGen", signal.SIGKILL),
+                ("StatisticsGen", signal.SIGINT),
+                ("StatisticsGen", signal.SIGTERM),
+                ("Transform", signal.SIGINT),
+                ("Evaluator", signal.SIGTERM),
+                ("Evaluator", signal.SIGINT),
+            ],
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, temporary, cases):
+    for component, number in cases:  # those that have ended are cached
+        run = _start(workdir, "--set", "trainer.train_steps=50")
+        try:
+            _wait_for_component(run, workdir.path / "digits" / "artifacts", PLACES[component])
+            begun = time.monotonic()
+            run.send_signal(number)
+            said, _ = run.communicate(timeout=30)
+        finally:
+            run.kill()
+            run.wait()
+        # 2 on a machine that is not busy.
+        assert time.monotonic() - begun < 8
+        if number == signal.SIGKILL:
+            assert run.returncode == -number
+            assert list(temporary.iterdir())
+            continue
+        assert run.returncode == 128 + number, said
+        word = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+        assert f"tfx-estimator: {word} in component {component}; the next run goes on from there" in said
+        assert "Traceback" not in said
+        assert not list(temporary.iterdir())
+
+
+def _wait_for_component(run: subprocess.Popen, artifacts: Path, printed: Optional[str]) -> None:
+    """Waits until a component is at work."""
+    assert run.stdout
+    deadline = time.monotonic() + 120
+    if printed:
+        while printed not in run.stdout.readline():
+            assert run.poll() is None
+        time.sleep(0.5)
+        return
+    while not list(artifacts.glob("TfdsExampleGen/examples/*/.unfinished")):
+        assert time.monotonic() < deadline
+        assert run.poll() is None
+        time.sleep(0.005)
 
 
 def _wait_for_checkpoint(training: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import psutil
@@ -108,20 +107,25 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
 def test_what_a_run_fn_starts_and_leaves_is_ended(training, module_file, tmp_path):
     from tfx_estimator.components.trainer.settings import Settings
 
-    pid = tmp_path / "pid"
+    child, daemon = tmp_path / "child", tmp_path / "daemon"
     text = f"""
-import os, subprocess
+import os, subprocess, time
 def run_fn(fn_args):
     child = subprocess.Popen(["sleep", "600"])
-    open({str(pid)!r}, "w").write(str(child.pid))
+    open({str(child)!r}, "w").write(str(child.pid))
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            open({str(daemon)!r}, "w").write(str(os.getpid()))
+            os.execve("/bin/sleep", ["sleep", "600"], {{}})
+        os._exit(0)
+    while not os.path.exists({str(daemon)!r}) or not open({str(daemon)!r}).read():
+        time.sleep(0.01)
     os._exit(7)
 """
     with pytest.raises(errors.TaskFailedError, match="ended with exit code 7"):
         training.run(Settings(), module_file=module_file(text))
-    deadline = time.monotonic() + 10
-    while (left := _alive(int(pid.read_text()))) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
+    assert not [pid for pid in (child, daemon) if _alive(int(pid.read_text()))]
 
 
 def _alive(pid: int) -> bool:

@@ -7,6 +7,7 @@ import functools
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import checked
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -40,3 +41,12 @@ def test_tensors_of_all_kinds_are_passed_on():
     ragged, sparse = tf.ragged.constant([[1], []]), tf.sparse.from_dense([[1]])
     tensors = {"dense": tf.constant(1), "ragged": ragged, "sparse": sparse}
     assert checked(lambda inputs: inputs)(tensors) is tensors
+
+
+def test_the_component_looks_at_what_its_preprocessing_fn_returns(tmp_path, monkeypatch):
+    (tmp_path / "returns_nothing.py").write_text("def preprocessing_fn(inputs):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    executor = Transform.EXECUTOR_SPEC.executor_class()
+    function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
+    with pytest.raises(UserCodeError, match=r"returned None\n.*returns_nothing.py\", line 1"):
+        function({})

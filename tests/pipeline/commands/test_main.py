@@ -123,7 +123,7 @@ def test_wrong_arguments_end_with_usage(capsys, arguments):
     ],
 )
 def test_errors_become_messages_and_exit_codes(capsys, monkeypatch, error, code, text):
-    def fail(arguments: list[str]) -> int:
+    def fail(arguments: list[str], alone: bool) -> int:
         raise error
 
     monkeypatch.setattr(command_line, "_dispatch", fail)
@@ -185,7 +185,7 @@ def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
 def test_ctrl_c_ends_with_130(tmp_path):
     code = (
         "import time, sys; from tfx_estimator import __main__ as m;"
-        "m._dispatch = lambda a: (print('ready', flush=True), time.sleep(60));"
+        "m._dispatch = lambda a, alone: (print('ready', flush=True), time.sleep(60));"
         "sys.exit(m.main([]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -1,0 +1,101 @@
+"""The folders for temporary files: one a run, no place for them, and a lock that is shared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Manager
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.ending import scratch
+from tfx_estimator.pipeline.errors import PipelineError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+def test_what_this_process_leaves_goes_with_the_context(place):
+    with scratch.used():
+        (home,) = place.iterdir()
+        (run,) = home.iterdir()
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(run)
+        (run / "__autograph_generated_file.py").write_text("")
+        # Within a run there is one folder.
+        with scratch.made() as inner:
+            assert inner == str(run)
+        assert run.exists()
+    assert os.environ["TMPDIR"] == str(place)
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "read-only"])
+def test_without_a_place_it_is_said_what_to_do(place, tmp_path, monkeypatch, capsys, kind):
+    folder = place / "sub" if kind == "missing" else place
+    if kind == "file":
+        folder = tmp_path / "file"
+        folder.write_text("")
+    if kind == "read-only":
+        if os.getuid() == 0:
+            pytest.skip("root may write everywhere")
+        folder.chmod(0o500)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert main(["run", "digits", "--workdir", str(tmp_path / "runs")]) == 6
+    said = capsys.readouterr().err
+    assert f"there is no place for temporary files: TMPDIR is {str(folder)!r}" in said
+    assert "set TMPDIR to one" in said
+
+
+def test_a_folder_of_somebody_elses_is_not_used(place):
+    (place / f"tfx-estimator-{os.getuid()}").symlink_to(place)
+    with pytest.raises(PipelineError, match="not this user's"):
+        scratch.Scratch()
+
+
+def test_a_socket_fits_into_it():
+    with scratch.made() as folder:
+        assert len(folder) - len(os.environ["TMPDIR"]) < 30
+    with tempfile.TemporaryDirectory(prefix="tfx-", dir="/tmp") as short, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", short)
+        with scratch.used(), Manager() as manager:
+            assert manager.list([1])[0] == 1
+
+
+def test_many_at_once_do_not_remove_each_others(place):
+    code = (
+        "import os; from tfx_estimator.pipeline.ending import scratch\n"
+        "for _ in range(30):\n"
+        "    with scratch.used():\n"
+        "        open(os.path.join(os.environ['TMPDIR'], 'x'), 'w').close(); assert os.listdir(os.environ['TMPDIR'])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+    def go(_: int) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [done.stderr for done in pool.map(go, range(4))] == [""] * 4
+    assert not list(place.iterdir())
+
+
+def test_a_shared_lock_has_one_holder_and_leaves_no_file(place):
+    with scratch.shared_lock("data.lock") as take, scratch.shared_lock("data.lock") as other:
+        assert take()
+        assert not other()
+    assert not list(place.iterdir())
+    with scratch.shared_lock("data.lock") as other:
+        assert other()
