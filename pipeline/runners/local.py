@@ -34,9 +34,10 @@ from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.ending import scratch, signals, slate
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
+from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
 class LocalRunner(LocalDagRunner):
@@ -131,7 +132,7 @@ def main(declaration: str, workdir: str) -> None:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     except signals.SignalledError as end:
-        print(f"{end}", file=sys.stderr)
+        print(end, file=sys.stderr)  # noqa: T201
         sys.exit(end.exit_code)
 
 
@@ -147,12 +148,16 @@ def _run(declaration: str, workdir: str) -> None:
         if (number := signals.received()) and not isinstance(error, StoppedError):
             raise signals.SignalledError(number) from error
         raise
+    except SystemExit as error:
+        # Else the script would end as if all were done.
+        lines = "".join(user_lines(error)[-3:]).rstrip()
+        raise UserCodeError(f"your code ended the process: {error!r}\n{lines}", todo="mend the code above") from error
 
 
 class _Silent:
     """Hears, and says nothing: TFX's log does."""
 
-    def run_started(self, nodes: Sequence[str]) -> None: ...
+    def run_started(self, nodes: Sequence[NodeRun]) -> None: ...
     def node_started(self, node: str, index: int, total: int) -> None: ...
     def node_ended(self, run: NodeRun) -> None: ...
 
