@@ -88,7 +88,7 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
-    said = ingested.run(declare(trainer={"model": "wrong:network"}), code=5)
+    said = ingested.run(declare(trainer={"model": "wrong:network"}), "--report", code=5)
     assert "task chief-0 failed: ValueError" in said
     assert "Negative dimension size" in said
     assert "chief-0.attempt-1.log" in said
@@ -100,6 +100,13 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("ran", "failed", "not reached")
     assert left["examples"] == {"train": 1438, "eval": 359}
     assert left["model_run"] is left["blessed"] is None
+    # Its report has the error, and all that was made before it.
+    (report,) = (line.split()[1] for line in said.splitlines() if line.startswith("report "))
+    page = Path(report).read_text()
+    assert "TaskFailedError, exit code 5" in page
+    assert "digits 1.0.0: 10 classes" in page
+    assert page.count("Left out. Trainer made no model in this run.") == 2
+    assert "could not be made" not in page
 
 
 def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,15 @@ def test_mnist_reaches_98_percent_and_is_served_as_evaluated(workdir, real_data_
     assert results["blessed"] is True
     served = served_accuracy(results["pushed"], run.examples, results["label_names"])
     assert served == pytest.approx(results["accuracy"], abs=1e-6)
+
+    page, script = run.logs / "report.html", Path(__file__).with_name("measure_report.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(run.logs), str(page)], capture_output=True, text=True, timeout=120, check=True
+    )
+    # 3 to 4 where nothing else uses the caches.
+    assert float(done.stdout) < 8
+    assert page.stat().st_size < 3_000_000
+    assert f"of {10_000 - round(results['accuracy'] * 10_000)}. A wrong label" in page.read_text()
 
 
 @pytest.mark.long  # two epochs of the whole data set

@@ -1,0 +1,91 @@
+"""What is read of TensorBoard event files, whoever wrote them and however they end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.report.events import Series, read_training
+from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.training import chart_training, in_order
+
+pytestmark = pytest.mark.unit
+
+
+def write(path: Path, *events: tuple[float, int, dict[str, float] | None]) -> Path:
+    """Writes (time, step, scalars) as an Estimator does; None instead of scalars is a start of a session."""
+    import tensorflow as tf
+    from tensorflow.core.util import event_pb2
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for time, step, scalars in events:
+            event = event_pb2.Event(wall_time=time, step=step)
+            if scalars is None:
+                event.session_log.status = event_pb2.SessionLog.START
+            for tag, value in (scalars or {}).items():
+                event.summary.value.add(tag=tag, simple_value=value)
+            file.write(event.SerializeToString())
+    return path
+
+
+def test_training_and_evaluation_of_one_metric_come_together(tmp_path):
+    write(
+        tmp_path / "events.out.tfevents.1.host",
+        (10.0, 0, None),
+        (11.0, 1, {"loss": 4.0, "train_accuracy": 0.25, "global_step/sec": 8.0}),
+        (12.0, 101, {"loss": 2.0, "train_accuracy": 0.5}),
+    )
+    # An evaluation's own loss is a mean of batch means, and gives way to the mean over examples.
+    scalars = {"loss": 9.0, "average_loss": 3.0, "accuracy": 0.75}
+    write(tmp_path / "eval" / "events.out.tfevents.2.host", (13.0, 100, scalars))
+    found = read_training(str(tmp_path))
+    assert found.curves == {
+        "loss": {"train": Series([1, 101], [4.0, 2.0]), "eval": Series([100], [3.0])},
+        "accuracy": {"train": Series([1, 101], [0.25, 0.5]), "eval": Series([100], [0.75])},
+        "global_step/sec": {"train": Series([1], [8.0])},
+    }
+    assert found.starts == [(0.0, 0)]
+    assert found.progress[-1] == (2.0, 101)
+    charts = chart_training(found)
+    assert [each.title for each in charts] == ["loss", "accuracy", "steps per second"]
+    assert charts[0].text == "last: train 2 at step 101, eval 3 at step 100"
+    # The page's colours, not the file's.
+    assert "var(--series-2)" in charts[0].svg
+    assert "#0303" not in charts[0].svg
+
+
+def test_a_restart_takes_back_what_followed_its_checkpoint(tmp_path):
+    write(tmp_path / "a.tfevents.1", (0.0, 0, None), (1.0, 10, {"loss": 3.0}), (2.0, 20, {"loss": 2.0}))
+    write(tmp_path / "a.tfevents.2", (9.0, 10, None), (10.0, 15, {"loss": 2.5}), (11.0, 25, {"loss": 1.5}))
+    found = read_training(str(tmp_path))
+    assert found.curves["loss"]["train"] == Series([10, 15, 25], [3.0, 2.5, 1.5])
+    assert found.starts == [(0.0, 0), (9.0, 10)]
+
+
+def test_a_file_that_ends_in_the_middle_tells_what_it_has(tmp_path):
+    path = write(tmp_path / "a.tfevents.1", (1.0, 10, {"loss": 3.0}), (2.0, 20, {"loss": 2.0}))
+    path.write_bytes(path.read_bytes()[:-5])
+    assert read_training(str(tmp_path)).curves["loss"]["train"] == Series([10], [3.0])
+
+
+def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(str(tmp_path / "validation"))
+    with writer.as_default():
+        tf.summary.scalar("epoch_loss", 0.5, step=3)
+        tf.summary.text("words", "not a number", step=3)
+    writer.close()
+    assert read_training(str(tmp_path)).curves == {"loss": {"validation": Series([3], [0.5])}}
+
+
+def test_a_training_without_events_says_so(tmp_path):
+    with pytest.raises(LeftOutError, match="wrote no TensorBoard events"):
+        read_training(str(tmp_path))
+
+
+def test_what_is_learned_comes_first():
+    names = ["learning_rate", "auc", "global_step/sec", "accuracy", "loss"]
+    assert in_order(names) == ["loss", "accuracy", "auc", "global_step/sec", "learning_rate"]

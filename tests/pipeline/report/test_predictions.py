@@ -1,0 +1,97 @@
+"""What a report makes of whatever a model serves, and of data with many classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.pipeline.report.examples import DataSet
+from tfx_estimator.pipeline.report.missing import LeftOutError, Missing, attempt
+
+pytestmark = pytest.mark.unit
+
+
+def probabilities(got: list, classes: int, scores: Scores) -> tuple[list, str]:
+    from tfx_estimator.pipeline.report.predictions import _probabilities
+
+    found, note = _probabilities(np.array(got, np.float32), classes, scores)
+    return np.round(found, 4).tolist(), note
+
+
+def test_probabilities_stay_as_they_are():
+    assert probabilities([[0.25, 0.75]], 2, Scores("scores")) == ([[0.25, 0.75]], "")
+
+
+def test_logits_and_what_is_no_distribution_go_through_a_softmax():
+    third = round(1 / 3, 4)
+    for key, from_logits, got in (("logits", True, [[0, 0, 0]]), ("points", False, [[7, 7, 7]])):
+        found, note = probabilities(got, 3, Scores(key, from_logits))
+        assert np.allclose(found, [[third] * 3], atol=1e-4)
+        assert note == f"A softmax has made probabilities of the served {key}."
+
+
+def test_one_score_for_two_classes_is_that_of_the_second():
+    assert probabilities([[0.25]], 2, Scores("logistic", of_two=True))[0] == [[0.75, 0.25]]
+    assert probabilities([0.0], 2, Scores("logits", from_logits=True, of_two=True))[0] == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize(("got", "said"), [([[0.5, 0.5]], "not a score for each of the 3"), ([[np.nan] * 3], "NaN")])
+def test_what_is_no_score_for_each_class_is_left_out_with_a_reason(got, said):
+    left = attempt(probabilities, got, 3, Scores("scores"))
+    assert isinstance(left, Missing)
+    assert said in left.why
+    # What is made of it is left out for the same reason.
+    assert attempt(len, left) is left
+
+
+def test_a_part_that_fails_says_how_and_takes_nothing_else_with_it():
+    def broken(_: int) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    assert attempt(broken, 1) == Missing("It could not be made: ZeroDivisionError: by nothing")
+
+
+def test_an_image_of_another_size_is_left_out():
+    from tfx_estimator.pipeline.report.examples import to_image
+
+    data = DataSet("own", (2, 2, 1), ["a"], {}, {})
+    assert to_image(data, bytes(range(4))).tolist() == [[[0], [1]], [[2], [3]]]
+    with pytest.raises(LeftOutError, match="5 bytes, where 4"):
+        to_image(data, bytes(5))
+
+
+def test_a_matrix_of_many_classes_is_drawn_and_the_worst_pairs_are_told():
+    from tfx_estimator.pipeline.report.evaluation import evaluate
+    from tfx_estimator.pipeline.report.predictions import Predictions
+
+    labels = np.repeat(np.arange(30), 3)
+    guesses = np.where(labels == 7, 8, labels)
+    names = [f"class {number}" for number in range(30)]
+    found = evaluate(
+        DataSet("own", (1, 1, 1), names, {}, {}), Predictions(labels, np.eye(30, dtype=np.float32)[guesses], [], "p")
+    )
+    assert found.matrix == []
+    assert found.drawing.startswith("<svg aria-hidden")
+    assert found.pairs == [("class 7", "class 8", 3, 1.0)]
+    assert (found.mistakes, found.accuracy) == (3, 87 / 90)
+
+
+def test_large_images_are_shown_smaller_and_small_ones_pixel_by_pixel():
+    import base64
+    import io
+
+    import matplotlib.image
+
+    from tfx_estimator.pipeline.report.pictures import to_data_uri
+
+    noise = np.random.default_rng(0).integers(0, 256, (500, 250, 3), np.uint8)
+    head, _, body = to_data_uri(noise).partition(",")
+    assert head == "data:image/jpeg;base64"
+    shown = matplotlib.image.imread(io.BytesIO(base64.b64decode(body)), format="jpeg")
+    assert shown.shape == (128, 64, 3)
+    # Some 180 of them make up a page.
+    assert 180 * len(body) < 3_000_000
+    assert to_data_uri(noise[:64, :64]).startswith("data:image/png")
+    # Two channels are no picture: the first is shown.
+    assert to_data_uri(noise[:8, :8, :2]) == to_data_uri(noise[:8, :8, :1])
