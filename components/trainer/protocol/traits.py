@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from tfx_estimator.components.trainer.protocol.task_spec import PS
+
 
 @dataclasses.dataclass(frozen=True)
 class PathTraits:
@@ -13,11 +15,13 @@ class PathTraits:
         exporter: Type of the task that exports the model: one that trains, an evaluator, or a task of its own that is
             started after the cluster.
         alone: Types of the tasks that are started again alone; when another one fails, all are.
+        serving: Types of the tasks that serve the chief, and never end by themselves.
         synchronous: Do the tasks of a cluster do each step together, so that they must stop at the same one.
         needs_check: Is the user's code tried under several replicas before it trains.
     """
 
     exporter: str
     alone: frozenset[str] = frozenset()
+    serving: frozenset[str] = frozenset({PS})
     synchronous: bool = False
     needs_check: bool = False

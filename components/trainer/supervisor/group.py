@@ -42,6 +42,7 @@ class Group:
         start_timeout: Seconds until each task's first sign of progress.
         stall_timeout: Seconds without any progress.
         hear: Is told each event, and of which task.
+        serving: Types of the tasks that never end by themselves; alone, they serve until they are ended.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class Group:
         start_timeout: float,
         stall_timeout: float,
         hear: Callable[[TaskSpec, dict[str, Any]], None],
+        serving: frozenset[str] = frozenset({PS}),
     ) -> None:
         self._start = start
+        self._serving = serving
         self._start_timeout = start_timeout
         self._stall_timeout = stall_timeout
         self._hear = hear
@@ -101,7 +104,10 @@ class Group:
     def done(self) -> bool:
         """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
         codes = {name: member.process.code for name, member in self._members.items()}
-        needed = {name: codes[name] for name, member in self._members.items() if member.process.task_spec.type != PS}
+        types = {name: member.process.task_spec.type for name, member in self._members.items()}
+        # A worker that is alone, in somebody else's cluster, may end.
+        serving = self._serving if CHIEF_NAME in codes else {PS}
+        needed = {name: code for name, code in codes.items() if types[name] not in serving}
         # A parameter server in somebody else's cluster serves until it is ended.
         if needed and all(code == 0 or (code and self._is_over(name, code)) for name, code in needed.items()):
             return True

@@ -163,7 +163,13 @@ class Supervisor:
         """Starts tasks, again and again, until they are done."""
         allowed = self._distribution.max_restarts if restarts is None else restarts
         while True:
-            group = Group(self._start, self._settings.start_timeout, self._settings.stall_timeout, self._report.hear)
+            group = Group(
+                self._start,
+                self._settings.start_timeout,
+                self._settings.stall_timeout,
+                self._report.hear,
+                self._traits.serving,
+            )
             try:
                 group.start(make_specs(self._next_attempt()))
                 failure = self._watch(group, signals, allowed)

@@ -64,13 +64,15 @@ class Task:
 Task.log = "the log"  # type: ignore[attr-defined]
 
 
-def start(*kinds: str, stall_timeout: float = 0.3) -> tuple[Group, dict[str, Task]]:
+def start(
+    *kinds: str, stall_timeout: float = 0.3, serving: frozenset[str] = frozenset({"ps"})
+) -> tuple[Group, dict[str, Task]]:
     tasks: dict[str, Task] = {}
 
     def run(task_spec: TaskSpec) -> Task:
         return tasks.setdefault(task_spec.name, Task(task_spec))
 
-    made = Group(run, 10.0, stall_timeout, lambda task_spec, event: None)  # type: ignore[arg-type]
+    made = Group(run, 10.0, stall_timeout, lambda task_spec, event: None, serving)  # type: ignore[arg-type]
     made.start([TaskSpec(kind, kinds[:index].count(kind), 1) for index, kind in enumerate(kinds)])
     return made, tasks
 
@@ -86,6 +88,23 @@ def test_a_cluster_is_done_without_its_parameter_servers():
     group, tasks = start("chief", "worker", "ps")
     tasks["chief-0"].code = tasks["worker-0"].code = 0
     assert group.look() is None
+    assert group.done()
+
+
+def test_a_cluster_whose_workers_serve_as_well_is_done_with_its_chief():
+    serving = frozenset({"ps", "worker"})
+    group, tasks = start("chief", "worker", "ps", serving=serving)
+    group.look()
+    assert not group.done()
+    tasks["chief-0"].code = 0
+    assert group.look() is None
+    assert group.done()
+    # In somebody else's cluster its process may end.
+    group, tasks = start("worker", serving=serving)
+    group.look()
+    assert not group.done()
+    tasks["worker-0"].code = 0
+    group.look()
     assert group.done()
 
 
