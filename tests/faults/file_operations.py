@@ -12,7 +12,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import psutil
 import pytest
@@ -64,7 +63,7 @@ class Forks:
     """
 
     def __init__(self, target: str, folder: Path) -> None:
-        self._log = folder / "forks.log"
+        self._folder, self._logs = folder, 0
         command = [sys.executable, "-m", "tests.faults.forks", target]
         self._server = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -80,7 +79,7 @@ class Forks:
     @property
     def said(self) -> str:
         """What the last call printed."""
-        return self._log.read_text()
+        return (self._folder / f"{self._logs}.log").read_text()
 
     @property
     def result(self) -> str:
@@ -93,8 +92,16 @@ class Forks:
         Returns:
             The exit code.
         """
-        self._start(arguments)
-        return int(self._answer())
+        return self.wait(self.start(*arguments))
+
+    def start(self, *arguments: object) -> int:
+        """Begins a call; returns its process id."""
+        self._logs += 1
+        return self._ask(arguments=arguments, log=str(self._folder / f"{self._logs}.log"))
+
+    def wait(self, pid: int) -> int:
+        """Returns the exit code of a call that was begun."""
+        return self._ask(wait=pid)
 
     def operations(self, *arguments: object, within: str) -> list[Operation]:
         """Calls, and lists the operations that change files.
@@ -103,7 +110,7 @@ class Forks:
             *arguments: Of the function.
             within: Part of the paths that count.
         """
-        trace = self._log.with_name("trace")
+        trace = self._folder / "trace"
         code = self._traced(arguments, "-y", "-o", str(trace), "-e", f"trace={_CALLS}")
         assert code == 0, self.said
         counts: dict[str, int] = {}
@@ -131,17 +138,18 @@ class Forks:
         return self._traced(arguments, "-o", os.devnull, "-e", f"trace={operation.call}", "-e", fault)
 
     def _traced(self, arguments: tuple, *options: str) -> int:
-        pid = self._start(arguments)
-        self._wait_for_stop(pid)
+        pid = self.start(*arguments)
+        self.wait_for_stop(pid)
         command = ["strace", "-f", "-p", str(pid), *options]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
             assert "attached" in strace.stderr.readline()
             os.kill(pid, signal.SIGCONT)
-            code = int(self._answer())
+            code = self.wait(pid)
             strace.communicate(timeout=_DEADLINE_SECONDS)
         return code
 
-    def _wait_for_stop(self, pid: int) -> None:
+    def wait_for_stop(self, pid: int) -> None:
+        """Waits until a call that was begun has stopped itself."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while time.monotonic() < deadline and psutil.pid_exists(pid):
             if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
@@ -149,8 +157,7 @@ class Forks:
             time.sleep(0.005)
         raise AssertionError(f"the process did not come to where it stops:\n{self.said}")
 
-    def _start(self, arguments: tuple) -> int:
-        request = {"arguments": [*arguments], "log": str(self._log)}
+    def _ask(self, **request: object) -> int:
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         return int(self._answer())
@@ -159,7 +166,7 @@ class Forks:
         return self._server.stdout.readline().strip()
 
 
-def stop_here(wanted: Optional[bool] = True) -> None:
+def stop_here(wanted: bool = True) -> None:
     """Stops this process until it is continued."""
     if wanted:
         os.kill(os.getpid(), signal.SIGSTOP)

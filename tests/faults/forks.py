@@ -2,8 +2,8 @@
 
     python -m tests.faults.forks MODULE:FUNCTION
 
-reads a line of JSON for each call: `arguments`, and `log`, the file for what it prints. It answers with the copy's
-process id, and then with its exit code.
+reads lines of JSON: `arguments`, and `log`, the file for what it prints, is a call, and is answered with the copy's
+process id; `wait`, a process id, is answered with its exit code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ def main(target: str) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        pid = os.fork()
-        if not pid:
+        if pid := request.get("wait"):
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+            continue
+        if not (pid := os.fork()):
             _call(function, **request)
         print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
 def _call(function, arguments: list, log: str) -> None:

@@ -1,0 +1,151 @@
+"""Whole runs that are ended while they push: what is served loads at every moment, and the next run ends right."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Finished
+from tests.faults.file_operations import Forks, Operation, need_strace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory) -> Iterator[Forks]:
+    """Whole runs."""
+    need_strace()
+    forks = Forks("tests.e2e.whole_run:run", tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
+
+
+class Pushes:
+    """Runs of the digits, of which all but the Pusher is cached.
+
+    Args:
+        folder: For the versions.
+        digits_run: A finished run.
+        forks: Does others.
+    """
+
+    def __init__(self, folder: Path, digits_run: Finished, forks: Forks) -> None:
+        self._model, self._folder, self.forks = Path(digits_run.versions[0]), folder, forks
+        self._workdir, self._count = digits_run.workdir, 0
+
+    def arguments(self) -> list[str]:
+        """Those of a run that pushes into a folder that no other run has pushed into."""
+        self._count += 1
+        self.base = self._folder / str(self._count)
+        self.base.mkdir()
+        return ["digits", "--set", f"pusher.destination={self.base}", "--workdir", str(self._workdir.path)]
+
+    def check(self, *, pushed: bool) -> None:
+        """Each version is the whole model; if it was pushed there is one, and nothing else."""
+        versions = [path for path in self.base.iterdir() if path.name.isdigit()]
+        for version in versions:
+            assert _contents(version) == _contents(self._model)
+        if pushed:
+            assert len(versions) == 1
+            assert os.listdir(self.base) == [versions[0].name]
+            assert self._workdir.summary("digits")["pushed"] == str(versions[0])
+
+    def operations(self) -> list[Operation]:
+        """What a run does to files from the Pusher on, until ML Metadata knows of the push."""
+        found = self.forks.operations(self.arguments(), "Pusher", within=str(self._folder.parent))
+        self.check(pushed=True)
+        # SQLite writes more or less each time.
+        known = [each for each in found if "metadata.sqlite" in each.text and each.call in ("fdatasync", "unlink")]
+        return [each for each in found if str(self._folder) in each.text or "/Pusher/" in each.text] + known
+
+    def end(self, operation: Operation, fault: str = "signal=KILL", code: int = -9) -> None:
+        """Ends a run at an operation; the next one ends right."""
+        arguments = self.arguments()
+        assert self.forks.disturbed(arguments, "Pusher", operation=operation, fault=fault) == code, operation
+        self.check(pushed=False)
+        assert self.forks.call(arguments) == 0, self.forks.said
+        self.check(pushed=True)
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def pushes(tmp_path: Path, digits_run: Finished, forks: Forks) -> Pushes:
+    return Pushes(tmp_path, digits_run, forks)
+
+
+def test_a_run_that_is_ended_while_it_pushes(pushes):
+    last = {operation.call: operation for operation in pushes.operations()}
+    # Half of the model; all of it, but no version; a version, and a draft; a version that ML Metadata does not know.
+    for call in ("write", "rename", "unlinkat", "fdatasync"):
+        pushes.end(last[call])
+    pushes.end(last["fsync"], "signal=TERM", 143)
+    pushes.end(last["fsync"], "signal=INT", 130)
+    pushes.end(last["rename"], "error=ENOSPC", 6)
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_before_any_operation_of_its_push(pushes):
+    operations = pushes.operations()
+    assert len(operations) > 40
+    for operation in operations:
+        pushes.end(operation)
+
+
+def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
+    arguments = pushes.arguments()
+    first = pushes.forks.start(arguments, "Pusher")
+    pushes.forks.wait_for_stop(first)
+    assert pushes.forks.call(arguments) == 6
+    assert "another run is using" in pushes.forks.said
+    assert "wait for it, or name another --workdir" in pushes.forks.said
+    os.kill(first, signal.SIGCONT)
+    assert pushes.forks.wait(first) == 0
+    pushes.check(pushed=True)
+
+
+def test_a_folder_that_a_killed_run_had_locked_can_be_used(pushes):
+    arguments = pushes.arguments()
+    first = pushes.forks.start(arguments, "Pusher")
+    pushes.forks.wait_for_stop(first)
+    os.kill(first, signal.SIGKILL)
+    assert pushes.forks.wait(first) == -9
+    assert pushes.forks.call(arguments) == 0, pushes.forks.said
+    pushes.check(pushed=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, forks):
+    served: list[str] = []
+
+    def arguments(steps: int) -> list[str]:
+        """Of another training each time."""
+        section = ("--set", f"trainer.train_steps={steps}", "--set", "evaluator.min_accuracy=0.1")
+        return ["digits", *section, "--workdir", str(tmp_path)]
+
+    def check(count: int) -> None:
+        found = sorted(os.listdir(tmp_path / "digits" / "serving"))
+        assert found[: len(served)] == served
+        assert len(found) == count
+        served[:] = found
+
+    operations = forks.operations(arguments(60), "Trainer", within=f"{tmp_path}/digits/artifacts/Trainer")
+    check(1)
+    # All of them, with a training that is none: tests/faults/test_file_operations.py.
+    chosen = []
+    for call in ("mkdir", "sendfile", "rename", "rmdir"):
+        found = [operation for operation in operations if operation.call == call]
+        chosen += [found[0], found[-1]]
+    for index, operation in enumerate(chosen, 1):
+        declared = arguments(60 + index)
+        assert forks.disturbed(declared, "Trainer", operation=operation) == -9, operation
+        check(index)
+        assert forks.call(declared) == 0, forks.said
+        check(index + 1)
