@@ -1,0 +1,134 @@
+"""Examines the machine: Python, cores, memory, disks. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from typing import Optional
+
+from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+# A task of a cluster takes about this much, most of it TensorFlow.
+_TASK_BYTES = 600 * _MIB
+# A run of the smallest preset, its checkpoints and its artifacts included.
+_RUN_BYTES = 200 * _MIB
+# Docker's default, of which NCCL between two GPUs needs more.
+_SHM_BYTES = 64 * _MIB
+_GLIBC = (2, 17)
+
+
+def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Only Python 3.10 has wheels of all that TFX 1.15 needs, TensorFlow 2.15's among them."""
+    text = ".".join(map(str, version))
+    if version[:2] == (3, 10):
+        return ok("Python", f"{text}, {sys.executable}")
+    return Finding("Python", FAILED, f"{text}, expected 3.10", "make an environment with Python 3.10: docs/install.md")
+
+
+def check_platform() -> Finding:
+    """TFX's wheels are for Linux on x86-64, with glibc."""
+    system, machine, (name, version) = platform.system(), platform.machine(), platform.libc_ver()
+    text = f"{system} {machine}, {name or 'no glibc'} {version}".rstrip()
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    if system == "Linux" and machine == "x86_64" and name == "glibc" and numbers >= _GLIBC:
+        return ok("platform", text)
+    todo = "use such a machine, or a container of one"
+    return Finding("platform", FAILED, f"{text}, expected Linux on x86_64 with glibc 2.17 or newer", todo)
+
+
+def check_cores() -> Finding:
+    """Logical CPUs that this process may use."""
+    count = len(os.sched_getaffinity(0))
+    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
+    share = int(quota) / int(period) if quota.isdigit() and period.isdigit() else count
+    text = f"{count} logical CPUs" + (f", of which the container may use {share:.1f}" if share < count else "")
+    if min(count, share) >= 2:
+        return ok("cores", text)
+    return Finding("cores", WARNING, text, "train on one_device: replicas would take turns")
+
+
+def check_memory() -> Finding:
+    """Memory that is free, here and in the container."""
+    lines = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
+    free, total = (int(lines.get(name, "0 kB").split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
+    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    if limit.isdigit() and used.isdigit():
+        free, total = min(free, int(limit) - int(used)), min(total, int(limit))
+    text = f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f}"
+    if free >= 4 * _TASK_BYTES:
+        return ok("memory", text)
+    state = WARNING if free >= 2 * _TASK_BYTES else FAILED
+    return Finding("memory", state, text, f"end other programs; a task of a training takes {_TASK_BYTES // _MIB} MiB")
+
+
+def check_shared_memory(path: str = "/dev/shm") -> Finding:
+    """Memory that processes share, which NCCL and multiprocessing use.
+
+    Args:
+        path: Where it is mounted.
+    """
+    todo = "mount a tmpfs there (docker run --shm-size=1g): several GPUs, and Python's multiprocessing, need it"
+    if reason := _not_writable(path):
+        return Finding("shared memory", WARNING, f"{path}: {reason}", todo)
+    free = shutil.disk_usage(path).free
+    text = f"{path}, {free / _MIB:,.0f} MiB free"
+    return ok("shared memory", text) if free >= _SHM_BYTES else Finding("shared memory", WARNING, text, todo)
+
+
+def check_folder(name: str, path: str, option: str) -> Finding:
+    """A folder that must be there, or that can be made, with room for a run.
+
+    Args:
+        name: What it is for.
+        path: The folder.
+        option: How to name another one.
+    """
+    place = os.path.abspath(path)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    todo = f"make room, or name another one: {option}"
+    if reason := _not_writable(place):
+        return Finding(name, FAILED, f"{path}: {place} {reason}", todo)
+    free = shutil.disk_usage(place).free
+    text = f"{os.path.abspath(path)}, {free / _GIB:.1f} GiB free"
+    if free >= _GIB:
+        return ok(name, text)
+    return Finding(name, WARNING if free >= _RUN_BYTES else FAILED, text, todo)
+
+
+def check_data_dir(path: Optional[str] = None) -> Finding:
+    """Where data sets of TFDS are kept.
+
+    Args:
+        path: The folder; None is TFDS_DATA_DIR, or TFDS's own.
+    """
+    named = path or os.environ.get("TFDS_DATA_DIR")
+    place = os.path.abspath(os.path.expanduser(named or os.path.join("~", "tensorflow_datasets")))
+    if os.path.isdir(place):
+        names = sorted(entry.name for entry in os.scandir(place) if entry.is_dir() and entry.name != "downloads")
+        return ok("data sets", f"{place}: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}")
+    todo = "nothing for the preset digits; else a run fetches its data there, or name a folder: data.data_dir"
+    return Finding("data sets", FAILED if path else WARNING, f"{place} is not there", todo)
+
+
+def _not_writable(folder: str) -> str:
+    """Says why no file can be written into a folder; nothing if one can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * 4096)
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

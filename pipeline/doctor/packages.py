@@ -1,0 +1,81 @@
+"""Examines the installed packages. Standard library only: they may be broken."""
+
+from __future__ import annotations
+
+import glob
+import json
+import subprocess
+import sys
+from importlib import metadata
+from typing import Optional
+
+from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
+from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+# With another version of these, nothing has been tried at all.
+_DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
+_SHOWN = 4
+_IMPORT_SECONDS = 180.0
+_IMPORT = """\
+import json, tensorflow, tensorflow_estimator
+print(json.dumps([tensorflow.__version__, len(tensorflow.config.list_physical_devices("GPU"))]))
+"""
+
+
+def check_versions(pins: Optional[list[str]] = None) -> Finding:
+    """The installed versions against those that were tested together.
+
+    Args:
+        pins: `name==version` of each; None takes those of `tfx-estimator constraints`.
+    """
+    try:
+        wanted = dict(pin.split("==", 1) for pin in (tested_pins() if pins is None else pins))
+    except TfxEstimatorError as error:
+        return Finding("packages", WARNING, error.what, error.todo)
+    found = {name: _version(name) for name in wanted}
+    wrong = [name for name in wanted if found[name] != wanted[name]]
+    wrong.sort(key=lambda name: (name not in _DECIDING, name))
+    if not wrong:
+        return ok("packages", f"all {len(wanted)} have the tested versions")
+    told = ", ".join(f"{name} {found[name] or 'is missing'} (tested: {wanted[name]})" for name in wrong[:_SHOWN])
+    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    failed = any(name in _DECIDING for name in wrong)
+    todo = "install the tested versions: docs/install.md; `tfx-estimator constraints` lists them"
+    return Finding("packages", FAILED if failed else WARNING, f"{told}{more}", todo)
+
+
+def check_tensorflow() -> list[Finding]:
+    """Imports TensorFlow, in a process of its own: it may end it."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _IMPORT], capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
+        )
+        told = last_line(done.stderr) or f"the process ended with {done.returncode}"
+    except subprocess.TimeoutExpired:
+        done, told = None, f"it took more than {_IMPORT_SECONDS:g} s"
+    if done is None or done.returncode:
+        return [Finding("TensorFlow", FAILED, f"cannot be imported: {told}", "install it anew: docs/install.md")]
+    version, gpus = json.loads(done.stdout.splitlines()[-1])
+    devices = glob.glob("/dev/nvidia[0-9]*")
+    if len(devices) > gpus:
+        todo = "see CUDA_VISIBLE_DEVICES, or pip install tensorflow[and-cuda]==2.15.1; without, trainings are on CPUs"
+        return [
+            ok("TensorFlow", version),
+            Finding("devices", WARNING, f"{len(devices)} GPUs, of which TensorFlow sees {gpus}", todo),
+        ]
+    return [ok("TensorFlow", version), ok("devices", f"{gpus} GPUs" if gpus else "CPUs only")]
+
+
+def last_line(text: str) -> str:
+    """Returns the last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name) or ""
+    except metadata.PackageNotFoundError:
+        return ""
+    except Exception as error:  # a damaged dist-info
+        return f"is damaged: {error}"

@@ -1,0 +1,251 @@
+"""What `doctor` says of this machine, and of machines that lack something."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.doctor import examine, machine, network, packages, training
+from tfx_estimator.pipeline.doctor.finding import FAILED, OK, WARNING
+from tfx_estimator.pipeline.doctor.pins import pins
+
+pytestmark = pytest.mark.unit
+
+STATES = (OK, WARNING, FAILED)
+
+
+def doctor(*arguments: str, path: Path | None = None, **environment: str) -> tuple[int, str]:
+    """Runs `tfx-estimator doctor` in a process of its own; returns exit code and output."""
+    python_path = os.pathsep.join(map(str, filter(None, (path, ROOT / "src"))))
+    done = subprocess.run(
+        [sys.executable, "-m", "tfx_estimator", "doctor", *arguments],
+        env={**os.environ, "PYTHONPATH": python_path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout
+
+
+def test_a_whole_environment_can_run(tmp_path):
+    # Without the training: that is tested below.
+    code, said = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"))
+    told = json.loads(said)
+    findings = {finding["name"]: finding for finding in told["findings"]}
+    assert code == 0, said
+    assert told["ok"] is True
+    assert {finding["state"] for finding in findings.values()} <= {OK, WARNING}
+    assert all(finding["todo"] for finding in findings.values() if finding["state"] != OK)
+    for name in ("Python", "platform", "packages", "work folder", "localhost", "TensorFlow"):
+        assert findings[name]["state"] == OK
+    assert findings["TensorFlow"]["what"] == "2.15.1"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
+    # A TensorFlow that cannot be imported, a wrong version of TFX, a damaged dist-info, a work folder that is a file.
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('libcudart.so.12: \\x1b[31mno such file')")
+    for name, text in (("tfx-1.14.0", "Metadata-Version: 2.1\nName: tfx\nVersion: 1.14.0\n"), ("dill-0.4.1", None)):
+        folder = tmp_path / f"{name}.dist-info"
+        folder.mkdir()
+        if text:
+            (folder / "METADATA").write_text(text)
+    (tmp_path / "file").touch()
+    code, said = doctor("--quick", "--workdir", str(tmp_path / "file" / "runs"), path=tmp_path)
+    assert code == 1
+    lines = said.splitlines()
+    (versions,) = [line for line in lines if line.startswith("failed   packages")]
+    assert "tfx 1.14.0 (tested: 1.15.1)" in versions
+    assert "dill is missing (tested: 0.4.1)" in versions
+    (tensorflow,) = [line for line in lines if line.startswith("failed   TensorFlow")]
+    assert "ImportError: libcudart.so.12" in tensorflow
+    assert "\x1b" not in said
+    assert any(line.startswith("failed   work folder") for line in lines)
+    assert said.count("to do:") >= 3
+    assert lines[-1] == "a run cannot be done here: packages, work folder, TensorFlow"
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """A folder whose distributions come first."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_another_version_of_what_decides_nothing_is_a_warning(foreign):
+    (foreign / "rich-1.0.dist-info").mkdir()
+    (foreign / "rich-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n")
+    finding = packages.check_versions()
+    assert finding.state == WARNING
+    assert finding.what.startswith("rich 1.0 (tested: ")
+    assert "tfx-estimator constraints" in finding.todo
+
+
+def test_many_wrong_versions_are_counted():
+    wrong = packages.check_versions([pin.partition("==")[0] + "==0.0.1" for pin in pins()])
+    assert wrong.state == FAILED
+    assert "tensorflow 2.15.1 (tested: 0.0.1)" in wrong.what
+    assert f"and {len(pins()) - 4} more" in wrong.what
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [((3, 10, 13), OK), ((3, 9, 1), FAILED), ((3, 11, 0), FAILED), ((3, 1, 0), FAILED)]
+)
+def test_only_the_one_python_will_do(version, state):
+    assert machine.check_python(version).state == state
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "libc", "state"),
+    [
+        ("Linux", "x86_64", ("glibc", "2.36"), OK),
+        ("Linux", "x86_64", ("glibc", "2.5"), FAILED),
+        ("Linux", "x86_64", ("", ""), FAILED),  # musl
+        ("Linux", "aarch64", ("glibc", "2.36"), FAILED),
+        ("Darwin", "arm64", ("", ""), FAILED),
+    ],
+)
+def test_only_the_platforms_of_the_wheels_will_do(monkeypatch, system, kind, libc, state):
+    monkeypatch.setattr(machine.platform, "system", lambda: system)
+    monkeypatch.setattr(machine.platform, "machine", lambda: kind)
+    monkeypatch.setattr(machine.platform, "libc_ver", lambda: libc)
+    assert machine.check_platform().state == state
+
+
+def test_shared_memory_that_is_missing_or_cannot_be_written_is_a_warning(tmp_path):
+    for path in (str(tmp_path / "shm"), "/proc/self"):
+        finding = machine.check_shared_memory(path)
+        assert finding.state == WARNING
+        assert f"{path}: cannot be written" in finding.what
+        assert "--shm-size" in finding.todo
+
+
+def test_folders_without_room_or_leave(tmp_path, monkeypatch):
+    assert machine.check_folder("work folder", str(tmp_path / "a" / "b"), "--workdir").state == OK
+    assert machine.check_folder("work folder", "/proc/runs", "--workdir").state == FAILED
+    usage = machine.shutil.disk_usage(tmp_path)
+    for free, state in ((10 << 20, FAILED), (500 << 20, WARNING), (2 << 30, OK)):
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda path, free=free: usage._replace(free=free))
+        assert machine.check_folder("work folder", str(tmp_path), "--workdir").state == state
+
+
+def test_little_memory_and_one_core(monkeypatch):
+    texts = {
+        "/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB",
+        "/sys/fs/cgroup/cpu.max": "max 100000",
+    }
+    monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: {0, 1})
+    assert (machine.check_memory().state, machine.check_cores().state) == (OK, OK)
+    # What the container may have counts.
+    texts |= {"/sys/fs/cgroup/memory.max": str(2 << 30), "/sys/fs/cgroup/memory.current": str(400 << 20)}
+    texts["/sys/fs/cgroup/cpu.max"] = "50000 100000"
+    assert (machine.check_memory().state, machine.check_cores().state) == (WARNING, WARNING)
+    assert "the container may use 0.5" in machine.check_cores().what
+    texts["/sys/fs/cgroup/memory.current"] = str(1900 << 20)
+    assert machine.check_memory().state == FAILED
+
+
+def test_data_sets(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    assert machine.check_data_dir().state == WARNING
+    assert machine.check_data_dir(str(tmp_path / "named")).state == FAILED
+    (tmp_path / "tfds" / "mnist").mkdir(parents=True)
+    assert machine.check_data_dir().what.endswith("tfds: mnist")
+
+
+def test_a_machine_without_private_networks_or_a_loopback(monkeypatch):
+    from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError
+
+    def refuse(*args):
+        raise NoPrivateNetworkError("this process may not make a network namespace")
+
+    monkeypatch.setattr(network, "PrivateNetwork", refuse)
+    finding = network.check_private_network()
+    assert (finding.state, finding.what) == (WARNING, "this process may not make a network namespace")
+    assert "trainer.distribution.network=host" in finding.todo
+
+    def unreachable(*args, **options):
+        raise OSError(101, "Network is unreachable")
+
+    assert network.check_ports().state == OK
+    monkeypatch.setattr(network.socket, "create_server", unreachable)
+    assert network.check_ports().state == FAILED
+
+
+def test_an_examination_that_fails_is_a_finding():
+    (finding,) = examine.run("cores", lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+    assert (finding.name, finding.state) == ("cores", FAILED)
+    assert "ZeroDivisionError" in finding.what
+
+
+def test_a_training_that_fails_is_said_in_its_own_words(tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('no instruction AVX')")
+    finding = training.check_training(environment={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert finding.state == FAILED
+    assert "ImportError: no instruction AVX" in finding.what
+
+
+def test_a_training_that_does_not_end_is_ended(tmp_path):
+    for name in ("tfx", "tensorflow"):
+        (tmp_path / f"{name}.py").write_text("import time; time.sleep(600)")
+    started = time.monotonic()
+    finding = training.check_training(1.0, {**os.environ, "PYTHONPATH": str(tmp_path), "TF_CONFIG": "{"})
+    assert time.monotonic() - started < 30
+    assert (finding.state, finding.what) == (FAILED, "two processes did not train within 1 s")
+
+
+def test_sigterm_ends_the_training_too(tmp_path):
+    for name in ("tfx", "tensorflow"):
+        (tmp_path / f"{name}.py").write_text("import time; time.sleep(600)")
+    code = (
+        "import signal, sys; from tfx_estimator.pipeline.commands import doctor; from tfx_estimator.pipeline.doctor "
+        "import examine, training; examine.examine = lambda *_: (print('begins', flush=True), "
+        "iter([training.check_training()]))[1]; from tfx_estimator.__main__ import main; sys.exit(main(['doctor']))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT / "src")))}
+    environment["TMPDIR"] = str(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert not list(tmp_path.glob("tfx-estimator-doctor-*"))
+
+
+@pytest.mark.cluster
+def test_two_processes_train(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    finding = training.check_training(environment={**os.environ, "TF_CONFIG": "of a cluster that is not asked"})
+    assert finding.state == OK, finding
+    assert "two processes trained and exported a model" in finding.what
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lines_of_a_person(monkeypatch, capsys):
+    monkeypatch.setattr(packages, "check_tensorflow", list)
+    monkeypatch.setattr(
+        machine, "check_cores", lambda: machine.Finding("cores", WARNING, "1 logical CPU", "one_device")
+    )
+    monkeypatch.setattr(examine.training, "check_training", lambda: machine.ok("training", "\x1b[1m\ntrained"))
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "a run can be done here"
+    index = lines.index("warning  cores            1 logical CPU")
+    assert lines[index + 1] == f"{'':<25} to do: one_device"
+    assert "\x1b" not in "".join(lines)
