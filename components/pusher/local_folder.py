@@ -69,19 +69,24 @@ def _draft(base: str) -> Iterator[str]:
 
 def _remove_if_over(draft: str) -> None:
     try:
-        fd = os.open(os.path.join(draft, "lock"), os.O_RDWR)
-    except FileNotFoundError:
-        over = True  # it is made, and removed, together with its draft
-    else:
-        try:
-            free = lock.try_lock(fd)
-            written = max(os.path.getmtime(top) for top, _, _ in os.walk(draft))
-            over = versions.is_over(os.path.basename(draft), written) if free is None else free
-        finally:
-            os.close(fd)
+        over = _is_over(draft)
+    except OSError:
+        return  # its push has just removed it, or it is another user's
     if over:
         logger.info(f"removing what a push left that did not end: {draft}")
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_over(draft: str) -> bool:
+    written = max(os.path.getmtime(path) for path in (draft, *(top for top, _, _ in os.walk(draft))))
+    free = None
+    with contextlib.suppress(FileNotFoundError):  # that is made a moment later than its draft
+        fd = os.open(os.path.join(draft, "lock"), os.O_RDWR)
+        try:
+            free = lock.try_lock(fd)
+        finally:
+            os.close(fd)
+    return versions.is_over(os.path.basename(draft), written) if free is None else free
 
 
 def _copy(model: Tree, draft: str) -> None:

@@ -151,7 +151,7 @@ def test_a_trainer_that_is_killed_while_it_publishes(forks, models, tmp_path):
         assert sorted(os.listdir(root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
         assert published(number).exists()
         run = root / "model_run" / str(number)
-        assert sorted(os.listdir(run)) == ["declaration.json", "logs", "model.ckpt-9.index"]
+        assert sorted(os.listdir(run)) == ["declaration.json", "logs", "model.ckpt-9.index", "training.json"]
         assert not os.listdir(root / "training")
         return json.loads(forks.result)
 

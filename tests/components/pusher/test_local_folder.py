@@ -104,14 +104,18 @@ def test_pushes_at_the_same_time(tmp_path, base, texts):
 
 def test_the_draft_of_a_push_that_goes_on_stays_and_that_of_a_dead_one_goes(tmp_path, base):
     base.mkdir(parents=True)
-    going, dead, unlocked = (base / versions.draft_name() for _ in range(3))
-    for draft in (going, dead, unlocked):
+    going, dead, begins = (base / versions.draft_name() for _ in range(3))
+    # Killed before it had its lock.
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    unlocked = base / versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    for draft in (going, dead, begins, unlocked):
         (draft / "model").mkdir(parents=True)
     (dead / "lock").touch()
     with open(going / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         version = local_folder.push(model(tmp_path / "one", "one"), str(base))
-        assert sorted(os.listdir(base)) == sorted([version, going.name])
+        assert sorted(os.listdir(base)) == sorted([version, going.name, begins.name])
     local_folder.push(model(tmp_path / "two", "two"), str(base))
     assert not going.exists()
 
