@@ -25,17 +25,14 @@ def run(args: argparse.Namespace) -> int:
     """Examines, and prints a line for each finding."""
     from tfx_estimator.pipeline.doctor.examine import examine
     from tfx_estimator.pipeline.doctor.finding import FAILED
-    from tfx_estimator.pipeline.ending.signals import handled
 
     found = []
-    # So that what the examinations have begun is ended and removed.
-    with handled():
-        for finding in examine(args.workdir, args.data_dir, args.quick):
-            found.append(finding)
-            if not args.json:
-                _say(f"{finding.state:<8} {finding.name:<16} {finding.what}")
-                if finding.todo:
-                    _say(f"{'':<25} to do: {finding.todo}")
+    for finding in examine(args.workdir, args.data_dir, args.quick):
+        found.append(finding)
+        if not args.json:
+            _say(f"{finding.state:<8} {finding.name:<16} {finding.what}")
+            if finding.todo:
+                _say(f"{'':<25} to do: {finding.todo}")
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
         sys.stdout.write(
