@@ -90,7 +90,7 @@ def test_the_pipeline_and_a_task_tell_of_the_same_lines(users, tmp_path):
     error = _raised(users.read)
     said = _said(error, tmp_path)
     assert said["where"] == "".join(user_lines(error)).rstrip()
-    assert said["where"] in str(explain(error, "Trainer", "run.log"))
+    assert said["where"] in explain(error, "Trainer", "run.log").what
     assert said["todo"] == "mend the code above"
 
 
