@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfx_estimator.data.sources.damage import reading
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataNotFoundError
@@ -19,8 +20,14 @@ def open_folder(section: DataSection) -> ImageSource:
 
     Raises:
         DataNotFoundError: there is no such folder, or none of the known forms is in it.
+        DataError: what is in it cannot be read, or contradicts itself.
     """
     folder = _path(section.dataset)
+    with reading(folder, "change its permissions"):
+        return _open_folder(section, folder)
+
+
+def _open_folder(section: DataSection, folder: Any) -> ImageSource:
     if not folder.is_dir():
         raise DataNotFoundError(
             f"no folder {folder}",
@@ -59,7 +66,9 @@ def open_table(section: DataSection) -> ImageSource:
     from tfx_estimator.data.sources.image_table import ImageTableSource
 
     _refuse_version(section)
-    return ImageTableSource(section, _path(section.dataset))
+    table = _path(section.dataset)
+    with reading(table, "change the permissions of its folder"):
+        return ImageTableSource(section, table)
 
 
 def _refuse_version(section: DataSection) -> None:

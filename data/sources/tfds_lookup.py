@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import subfolders
 from tfx_estimator.pipeline.errors import DataNotFoundError
 
 
@@ -105,7 +106,7 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     level, parents = [folder], []
     for _ in range(3):
         parents += [path for path in level if _prepared_versions(path)]
-        level = [child for path in level for child in sorted(path.iterdir()) if child.is_dir()]
+        level = [child for path in level for child in subfolders(path)]
     if len(parents) > 1:
         raise DataNotFoundError(
             f"{folder} holds several prepared data sets: {', '.join(str(p.relative_to(folder)) for p in parents)}",
@@ -162,7 +163,8 @@ def _prepared_versions(folder: Any) -> list[Any]:
 
     if not folder.is_dir():
         return []
-    names = [path.name for path in folder.iterdir() if tfds_version.Version.is_valid(path.name) and is_prepared(path)]
+    folders = [path for path in subfolders(folder) if tfds_version.Version.is_valid(path.name)]
+    names = [path.name for path in folders if is_prepared(path)]
     return sorted(map(tfds_version.Version, names))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,10 +29,16 @@ def split_folders(folder: Any) -> dict[str, Any]:
 
 
 def folders(folder: Any) -> Iterator[Any]:
-    """Yields the folders in a folder that count, by name: not those that file managers and tools leave."""
-    for child in sorted(folder.iterdir(), key=lambda child: child.name):
-        if counts(child.name) and not is_image(child.name) and child.is_dir():
-            yield child
+    """Returns the folders in a folder that count, by name: not those that file managers and tools leave."""
+    return (child for child in subfolders(folder) if counts(child.name) and not is_image(child.name))
+
+
+def subfolders(folder: Any) -> list[Any]:
+    """Returns the folders in a folder, by name, in little time where it holds thousands of files."""
+    if "://" in str(folder):
+        return sorted(child for child in folder.iterdir() if child.is_dir())
+    with os.scandir(folder) as entries:
+        return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
 
 
 def counts(name: str) -> bool:

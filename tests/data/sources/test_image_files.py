@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -114,6 +115,17 @@ def test_a_folder_that_cannot_be_understood_is_told(tmp_path, change, text):
         _open(tmp_path)
     assert text in caught.value.what
     assert caught.value.todo
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    folder = _fill(tmp_path / "pets", 1)
+
+    def refuse(place):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may read any
+    with pytest.raises(DamagedDataError, match=f"{folder}: it cannot be read: Permission denied"):
+        _open(folder)
 
 
 def test_images_of_different_sizes_need_image_size(tmp_path):
