@@ -118,8 +118,10 @@ def name_relatively(training_dir: str) -> None:
     """Has the checkpoints be found when the folder has been moved: the savers of some Estimators name whole paths."""
     training_dir = folder_of(training_dir)
     state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
-    if state is not None and state.model_checkpoint_path:
-        _write_state(training_dir, list(state.all_model_checkpoint_paths) or [state.model_checkpoint_path])
+    # Those of others, of Keras's callbacks say, may lie elsewhere.
+    paths = list(state.all_model_checkpoint_paths) if state is not None else []
+    if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
+        _write_state(training_dir, paths)
 
 
 def _write_state(training_dir: str, paths: list[str]) -> None:

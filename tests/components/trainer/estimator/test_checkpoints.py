@@ -54,14 +54,19 @@ def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monk
     assert (folder / "model.ckpt-30.index").exists()
 
 
+def _state_of(folder: Path) -> str:
+    path = f'"{folder}/model.ckpt-30"'
+    return f"model_checkpoint_path: {path}\nall_model_checkpoint_paths: {path}\n"
+
+
 def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
-    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{folder}/model.ckpt-30"\n')
+    (folder / "checkpoint").write_text(_state_of(folder))
     TrainingCheckpoints(str(tmp_path)).tidy()
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     assert tf.train.latest_checkpoint(str(moved / folder.relative_to(tmp_path)))
     # Nor is one called damaged for the place where it was.
     state = moved / folder.relative_to(tmp_path) / "checkpoint"
-    state.write_text(f'model_checkpoint_path: "{folder}/model.ckpt-30"\n')
+    state.write_text(_state_of(folder))
     assert checkpoints.drop_damaged(str(moved)) == 30
     assert not list(moved.rglob("damaged-*"))
     assert tf.train.latest_checkpoint(str(state.parent)) == str(state.parent / "model.ckpt-30")
