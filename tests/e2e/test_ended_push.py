@@ -56,7 +56,7 @@ class Pushes:
 
     def operations(self) -> list[Operation]:
         """What a run does to files from the Pusher on, until ML Metadata knows of the push."""
-        found = self.forks.operations(self.arguments(), "Pusher", within=str(self._folder.parent))
+        found = self.forks.operations(self.arguments(), True, within=str(self._folder.parent))
         self.check(pushed=True)
         # SQLite writes more or less each time.
         known = [each for each in found if "metadata.sqlite" in each.text and each.call in ("fdatasync", "unlink")]
@@ -65,7 +65,7 @@ class Pushes:
     def end(self, operation: Operation, fault: str = "signal=KILL", code: int = -9) -> None:
         """Ends a run at an operation; the next one ends right."""
         arguments = self.arguments()
-        assert self.forks.disturbed(arguments, "Pusher", operation=operation, fault=fault) == code, operation
+        assert self.forks.disturbed(arguments, True, operation=operation, fault=fault) == code, operation
         self.check(pushed=False)
         assert self.forks.call(arguments) == 0, self.forks.said
         self.check(pushed=True)
@@ -100,7 +100,7 @@ def test_a_run_that_is_killed_before_any_operation_of_its_push(pushes):
 
 def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
     arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, "Pusher")
+    first = pushes.forks.start(arguments, True)
     pushes.forks.wait_for_stop(first)
     assert pushes.forks.call(arguments) == 6
     assert "another run is using" in pushes.forks.said
@@ -112,41 +112,9 @@ def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
 
 def test_a_folder_that_a_killed_run_had_locked_can_be_used(pushes):
     arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, "Pusher")
+    first = pushes.forks.start(arguments, True)
     pushes.forks.wait_for_stop(first)
     os.kill(first, signal.SIGKILL)
     assert pushes.forks.wait(first) == -9
     assert pushes.forks.call(arguments) == 0, pushes.forks.said
     pushes.check(pushed=True)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1500)
-def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, forks):
-    served: list[str] = []
-
-    def arguments(seed: int) -> list[str]:
-        """Of another training each time, whose model is blessed in any case."""
-        values = ("trainer.train_steps=60", f"trainer.seed={seed}", "evaluator.min_accuracy=0.1")
-        declared = [word for value in (*values, "evaluator.max_accuracy_drop=null") for word in ("--set", value)]
-        return ["digits", *declared, "--workdir", str(tmp_path)]
-
-    def check(count: int) -> None:
-        found = sorted(os.listdir(tmp_path / "digits" / "serving"))
-        assert found[: len(served)] == served
-        assert len(found) == count
-        served[:] = found
-
-    operations = forks.operations(arguments(0), "Trainer", within=f"{tmp_path}/digits/artifacts/Trainer")
-    check(1)
-    # All of them, with a training that is none: tests/faults/test_file_operations.py.
-    chosen = []
-    for call in ("mkdir", "sendfile", "rename", "rmdir"):
-        found = [operation for operation in operations if operation.call == call]
-        chosen += [found[0], found[-1]]
-    for index, operation in enumerate(chosen, 1):
-        declared = arguments(index)
-        assert forks.disturbed(declared, "Trainer", operation=operation) == -9, operation
-        check(index)
-        assert forks.call(declared) == 0, forks.said
-        check(index + 1)

@@ -1,4 +1,4 @@
-"""The whole command line in a process that stops itself where something is published: see tests/faults/forks.py."""
+"""The whole command line in a process that stops itself when the Pusher begins: see tests/faults/forks.py."""
 
 from __future__ import annotations
 
@@ -9,32 +9,28 @@ import threading
 from tests.faults.file_operations import stop_here
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.pusher.executor import Executor
-from tfx_estimator.components.trainer import export
 from tfx_estimator.pipeline.run import console, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
 
-_PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
+_push = Executor.Do
 
 
-def run(arguments: list[str], stop: str = "") -> int:
+def run(arguments: list[str], stop: bool = False) -> int:
     """Runs `tfx-estimator run`.
 
     Args:
         arguments: After the verb.
-        stop: The component at whose publication to stop.
+        stop: Whether to stop when the Pusher begins.
 
     Returns:
         The exit code.
     """
     assert threading.active_count() == 1
     os.environ["COLUMNS"] = "200"
-    if stop:
-        owner, name = _PLACES[stop]
-        publish = getattr(owner, name)
 
-        def publish_later(*args, **options):
-            stop_here()
-            return publish(*args, **options)
+    def push(self, *args, **options):
+        stop_here(stop)
+        return _push(self, *args, **options)
 
-        setattr(owner, name, publish_later)
+    Executor.Do = push
     return main(["run", *arguments])
