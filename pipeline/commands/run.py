@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )
     parser.add_argument(
+        "--no-dry-run", action="store_true", help="do not try your code on made-up examples before any data is read"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
     )
     parser.add_argument(
@@ -83,6 +86,7 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
         place and place.cluster.addresses,
         summary=summary,
         require_blessing=args.require_blessing,
+        tries=not args.no_dry_run,
         terminal_fd=terminal_fd,
         report=args.report,
     )

@@ -18,6 +18,7 @@ from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
 from tfx_estimator.pipeline.run.reported import reported
@@ -35,6 +36,7 @@ def run_declaration(
     *,
     summary: Optional[Summary] = None,
     require_blessing: bool = False,
+    tries: bool = True,
     terminal_fd: int = 1,
     report: bool = True,
 ) -> int:
@@ -46,6 +48,7 @@ def run_declaration(
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
         summary: Takes what the run comes to; it is filled even if the run fails.
         require_blessing: Whether a model that is not blessed is a failure.
+        tries: Whether the user's code is tried first.
         terminal_fd: As of `quiet`.
         report: Whether to leave a report.
 
@@ -64,7 +67,7 @@ def run_declaration(
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             with page, _recorded(results, view, folders, logs):
-                _run(loaded, folders, logs, console, view, results)
+                _run(loaded, folders, logs, console, view, results, tries)
                 if require_blessing and not results.blessed:
                     raise NotBlessedError(
                         f"the model is not blessed: {results.why_not_blessed()}",
@@ -86,7 +89,15 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     return logs
 
 
-def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, view: View, results: Summary) -> None:
+def _run(
+    loaded: Loaded,
+    folders: PipelineFolders,
+    logs: str,
+    console: Console,
+    view: View,
+    results: Summary,
+    tries: bool,
+) -> None:
     results.name, results.notes = folders.name, loaded.notes
     with view.explaining(os.path.join(logs, "pipeline.log")):
         title(console, folders, loaded.source)
@@ -94,10 +105,18 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
             console.print(f"  note: {one_line(note)}")
         for warning in loaded.warnings:
             view.warn(warning)
-        with view.waiting("starting TensorFlow and TFX"):
-            from tfx_estimator.pipeline.run.results import collect
-            from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
+        with dry_run.beside(loaded, folders, logs, tries) as wait:
+            with view.waiting("starting TensorFlow and TFX"):
+                from tfx_estimator.pipeline.run.results import collect
+                from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
+            view.current = "dry run"
+            with view.waiting("trying your code on made-up examples"):
+                tried = wait()
+            view.current = ""
+        if tried:
+            console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
+        with view.waiting("preparing the data and the pipeline"):
             pipeline = prepare(loaded, folders)
         LocalRunner(view).run(pipeline)
         view.current = "results"

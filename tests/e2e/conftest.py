@@ -27,7 +27,7 @@ class Workdir:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT) -> str:
+    def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
         """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for.
 
         Args:
@@ -35,11 +35,13 @@ class Workdir:
             code: The expected exit code.
             seconds: Time limit.
             cwd: The current folder.
+            dry_run: Whether the user's code is tried first, as it is by default.
 
         Returns:
             What it printed.
         """
         command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
+        command += [] if dry_run else ["--no-dry-run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
         said = done.stdout + done.stderr
         assert done.returncode == code, said

@@ -23,6 +23,7 @@ from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
+    DRY_RUN,
     EVALUATOR,
     EXPORTER,
     PS,
@@ -81,6 +82,10 @@ class EstimatorPath:
             step_timeout=distribution.train.timeout_seconds if synchronous else None,
         )
         spec.update(_shared_inputs(spec, distribution, *strategies))
+        if task.type == DRY_RUN:
+            spec.update(
+                train_spec=spec["train_spec"]._replace(max_steps=1), eval_spec=spec["eval_spec"]._replace(steps=1)
+            )
         _train_and_evaluate(spec, context.settings, task, progress)
         if task.evaluates:
             progress.write(Event.EXPORTING)

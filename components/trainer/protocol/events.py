@@ -28,6 +28,8 @@ class Event(str, enum.Enum):
     EVALUATED = "evaluated"  # step, metrics
     EXPORTING = "exporting"
     EXPORTED = "exported"
+    TRYING = "trying"  # text: what a dry run does next
+    TRIED = "tried"
     NOTICED = "noticed"  # text: what the user should know
     STOPPED = "stopped"  # by request, at a checkpoint
 

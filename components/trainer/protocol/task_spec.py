@@ -13,6 +13,8 @@ CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 EXPORTER = "exporter"
 # Tries the user's loss under several replicas, before anything is trained.
 REPLICA_CHECK = "replica_check"
+# Tries the user's code on made-up examples, before any are ingested.
+DRY_RUN = "dry_run"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class TaskSpec:
     """What one task is told.
 
     Args:
-        type: `chief`, `worker`, `ps`, `evaluator`, `exporter` or `replica_check`.
+        type: `chief`, `worker`, `ps`, `evaluator`, `exporter`, `replica_check` or `dry_run`.
         index: From 0, within the type.
         attempt: From 1; the task's files bear it.
         tf_config: Value of TF_CONFIG; empty if the task is alone.

@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
 from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
@@ -59,8 +59,13 @@ def main(argv: list[str]) -> int:
         from tfx_estimator.components.trainer.task import paths
         from tfx_estimator.components.trainer.task.context import TaskContext
 
-        job = Job.load(job_path)
-        paths.path_of(job).run(TaskContext(job, task, ProgressWriter(files.progress)))
+        context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
+        if task.type == DRY_RUN:
+            from tfx_estimator.components.trainer.dry_run import trial
+
+            trial.run(context)
+        else:
+            paths.path_of(context.job).run(context)
     except StoppedByRequestError:
         ProgressWriter(files.progress).write(Event.STOPPED)
         return STOPPED

@@ -51,7 +51,9 @@ OPERATIONAL = {
     f"{TRAINER}.user_input",
     f"{TRAINER}.user_input.input_check",
 }
-OPERATIONAL_ROOMS = tuple(f"{TRAINER}.{room}." for room in ("cluster", "protocol", "replica_check", "supervisor"))
+OPERATIONAL_ROOMS = tuple(
+    f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "protocol", "replica_check", "supervisor")
+)
 OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "start", "user_code")}
 
 
@@ -61,6 +63,9 @@ def imported() -> set[str]:
     import grimp
 
     graph = grimp.build_graph("tfx_estimator")
+    # A process that trains what nobody keeps.
+    for name in {f"{TRAINER}.dry_run", *graph.find_descendants(f"{TRAINER}.dry_run")}:
+        graph.remove_module(name)
     found = set(ENTRIES)
     for entry in ENTRIES:
         found |= graph.find_upstream_modules(entry)

@@ -1,0 +1,1 @@
+"""Tries the user's code on made-up examples, before any data is ingested."""

@@ -1,0 +1,136 @@
+"""The task of a dry run: the whole way of a training, one step long, on made-up examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import UserCodeError
+
+# Of a split, where a batch is larger: the input repeats them.
+_MOST_EXAMPLES = 256
+# What a schedule is told of a length that is not known yet.
+_STEPS = 1000
+
+
+def run(context: TaskContext) -> None:
+    """Tries a declaration's code, and reports what was tried.
+
+    Args:
+        context: Its job's settings hold the declaration; everything else of it is made here.
+
+    Raises:
+        UserCodeError: The code does not keep its contract.
+        DataError: The data set cannot be opened.
+    """
+    folder = context.job.training_dir
+    # What libraries leave behind goes with it.
+    tempfile.tempdir = folder
+    declaration = Declaration.parse_obj(context.settings.declaration)
+    trainer, transform = declaration.trainer, declaration.transform
+
+    def begin(what: str) -> None:
+        context.progress.write(Event.TRYING, text=what)
+
+    begin("opening the data set")
+    # Each import where it is needed: what comes first is told first.
+    from tfx_estimator.data.sources import open_source
+
+    info = open_source(declaration.data).info
+    for file in (trainer.module_file, transform.module_file):
+        if file:
+            # TFX packs what lies beside a module file with it.
+            sys.path.append(os.path.dirname(file))
+    shape = "x".join(map(str, info.image_shape))
+    begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
+    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+
+    examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
+    inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
+    settings = context.settings.with_distribution(Distribution())
+    if trainer.train_steps is None:
+        # Epochs become steps once the examples are counted.
+        length = {"train_steps": _STEPS, "train_epochs": None}
+        values = {**(settings.declaration or {}), "trainer": {**(settings.declaration or {})["trainer"], **length}}
+        settings = dataclasses.replace(settings, declaration=values)
+    settings = dataclasses.replace(
+        settings,
+        image_shape=info.image_shape,
+        label_names=info.label_names,
+        declared=(),
+    )
+    job = _make_job(context.job, settings, inputs)
+    name = trainer.model or os.path.basename(trainer.module_file or "")
+    if job.path == RUN_FN:
+        begin(f"the import of {name}; its run_fn was not called: how long it trains is its own affair")
+        _check_run_fn(job)
+    else:
+        begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
+        paths.path_of(job).run(dataclasses.replace(context, job=job))
+        begin(_choose_output(job, declaration, info.num_classes))
+    context.progress.write(Event.TRIED)
+
+
+def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
+    """What the Trainer would hand to a task of these inputs."""
+    from tfx.types import artifact_utils, standard_artifacts
+
+    outputs: dict[str, Any] = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+    for name, artifact in outputs.items():
+        artifact.uri = os.path.join(job.training_dir, "outputs", name)
+    section = settings.trainer
+    assert section is not None
+    function = {"module_file": section.module_file} if section.module_file else {"trainer_fn": BUILT_IN_TRAINER_FN}
+    properties = {
+        "train_args": json.dumps({"num_steps": section.train_steps or _STEPS}),
+        "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
+        "custom_config": "null",
+        **function,
+    }
+    return dataclasses.replace(
+        job,
+        inputs=artifact_utils.jsonify_artifact_dict(inputs),
+        outputs=artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in outputs.items()}),
+        exec_properties=properties,
+        settings=settings.to_dict(),
+        path=paths.name_of(properties, settings),
+        training_dir=os.path.join(job.training_dir, "training"),
+    )
+
+
+def _check_run_fn(job: Job) -> None:
+    """Imports it, and looks at its arguments."""
+    from tfx_estimator.components.trainer.task.user_code import function_of
+
+    run_fn = function_of(job.exec_properties, "run_fn")
+    try:
+        inspect.signature(run_fn).bind("fn_args")
+    except TypeError as error:
+        raise UserCodeError(
+            f"run_fn cannot be called with fn_args alone: {error}",
+            expected="`def run_fn(fn_args)`",
+            todo="give its other arguments a default",
+        ) from None
+
+
+def _choose_output(job: Job, declaration: Declaration, num_classes: int) -> str:
+    """Finds the scores as the Evaluator will; says where they are."""
+    from tfx.utils import path_utils
+
+    from tfx_estimator.components.served_outputs import choose_scores, read_outputs
+
+    outputs = read_outputs(path_utils.serving_model_dir(job.exports_dir))
+    scores = choose_scores(outputs, declaration.evaluator.prediction_key, num_classes)
+    return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"

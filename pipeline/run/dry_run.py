@@ -1,0 +1,259 @@
+"""Tries the user's code before any data is ingested: in a process of its own, on made-up examples.
+
+A mistake in a model_fn shows after seconds then, not after minutes. The process may end, hang or be left in any state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor.process import TaskProcess
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+_POLL_SECONDS = 0.05
+_MOST_SECONDS = 300.0
+_FILE = "dry_run.json"
+_REMEMBERED = 50
+# Of the machine, if no code of the user's took part.
+_NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
+# What a trial depends on, of the trainer.
+_TRAINER_KEYS = ("model", "module_file", "params", "optimizer", "global_batch_size", "eval_batch_size", "deterministic")
+
+logger = get_logger("dry_run")
+
+
+class InconclusiveError(errors.TaskFailedError):
+    """The trial says nothing of the user's code: the machine ended it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """What a dry run came to, that found nothing wrong.
+
+    Args:
+        parts: What was tried, one after another.
+        seconds: Wall time, from the process's start.
+    """
+
+    parts: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{'; '.join(self.parts)} ({self.seconds:.1f} s)"
+
+
+class DryRun:
+    """A dry run that goes on in a process.
+
+    Args:
+        loaded: The validated declaration.
+        logs: Folder for the process's log.
+        folder: For what it makes.
+        log_stays: Whether that log is there afterwards, so that messages may name it.
+    """
+
+    def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool) -> None:
+        self._timeout = min(loaded.declaration.trainer.stall_timeout, _MOST_SECONDS)
+        sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+        settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
+        os.makedirs(logs, exist_ok=True)
+        job_path = os.path.join(logs, "job.json")
+        Job("{}", "{}", {}, folder, settings.to_dict()).save(job_path)
+        task = TaskSpec(DRY_RUN, 0, 1, supervisor_pid=os.getpid())
+        self._process = TaskProcess(job_path, task, folder, loaded.declaration.trainer.intra_op_threads)
+        self._or_see = f", or see {self._process.files.log}" if log_stays else ""
+        self._parts: list[str] = []
+        self._done: Optional[float] = None
+
+    def wait(self) -> Tried:
+        """Waits for its end.
+
+        Returns:
+            What was tried.
+
+        Raises:
+            UserCodeError: The user's code failed, ended the process, or took too long.
+            DataError: The data set cannot be opened.
+            InconclusiveError: The machine ended it.
+        """
+        while (code := self._process.code) is None:
+            if time.monotonic() - self._process.started > self._timeout:
+                self._hear()
+                told = f"did not end within {self._timeout:g} s; its log ends with:\n{self._process.tail()}"
+                raise errors.UserCodeError(
+                    f"{self._title()} {told}",
+                    expected=f"a step, an evaluation and an export in that time (trainer.stall_timeout, at most "
+                    f"{_MOST_SECONDS:g} s)",
+                    todo=f"mend what does not end, or run with --no-dry-run{self._or_see}",
+                )
+            time.sleep(_POLL_SECONDS)
+        self._hear()
+        if said := self._process.error():
+            raise self._raised(said)
+        if code < 0:
+            raise InconclusiveError(
+                f"{self._title()} was ended by signal {-code}; its log ends with:\n{self._process.tail()}",
+                expected="enough memory for a step",
+                todo=f"try it again{self._or_see}",
+            )
+        if self._done is None:
+            raise errors.UserCodeError(
+                f"{self._title()} ended the process, with exit code {code}; its log ends with:\n{self._process.tail()}",
+                expected="code that returns to its caller",
+                todo="raise an error in place of sys.exit or os._exit",
+            )
+        # The first is the data set's.
+        return Tried(tuple(self._parts[1:]), self._done)
+
+    def end(self) -> None:
+        """Ends the process, and whatever it started."""
+        self._process.kill()
+
+    def _hear(self) -> None:
+        for event in self._process.events():
+            if event["event"] is Event.TRYING:
+                self._parts.append(event["text"])
+            elif event["event"] is Event.TRIED:
+                self._done = time.monotonic() - self._process.started
+
+    def _title(self) -> str:
+        return f"the dry run ({self._parts[-1] if self._parts else 'its start'})"
+
+    def _raised(self, said: dict[str, Any]) -> errors.TfxEstimatorError:
+        """The process's own error."""
+        kind = getattr(errors, said["type"], None)
+        if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
+            # Without its own words for it, an export that failed is the user's code as well.
+            kind = errors.UserCodeError if issubclass(kind, errors.TrainingError) else kind
+            return kind(said["what"], expected=said["expected"], todo=said["todo"])
+        theirs = bool(said["todo"])
+        told = f"{self._title()} failed: {said['type']}: {said['what']}\n{said['where']}"
+        if not theirs and said["type"] in _NOT_THEIRS:
+            return InconclusiveError(told, todo=f"try it again{self._or_see}")
+        return errors.UserCodeError(told, todo=(said["todo"] or "mend what is named above") + self._or_see)
+
+
+@contextlib.contextmanager
+def begin(loaded: Loaded, logs: Optional[str] = None) -> Iterator[DryRun]:
+    """Starts a dry run; it ends with the context.
+
+    Args:
+        loaded: The validated declaration.
+        logs: Folder for its log; None keeps none.
+
+    Yields:
+        The dry run.
+    """
+    folder = tempfile.mkdtemp(prefix="tfx-estimator-")
+    try:
+        trial = DryRun(loaded, logs or os.path.join(folder, "logs"), folder, log_stays=logs is not None)
+        try:
+            yield trial
+        finally:
+            trial.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Memory:
+    """Which code passed before, in a pipeline's folder.
+
+    Args:
+        loaded: The validated declaration.
+        folders: Of the pipeline.
+    """
+
+    def __init__(self, loaded: Loaded, folders: PipelineFolders) -> None:
+        self._loaded = loaded
+        self._path = os.path.join(folders.home, _FILE)
+
+    def knows(self) -> bool:
+        """Tells whether a dry run could say nothing new: of the built-in code, or of what passed."""
+        trainer, transform = self._loaded.declaration.trainer, self._loaded.declaration.transform
+        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not trainer.params
+        if built_in and transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
+            return True
+        return self._key() in self._passed()
+
+    def remember(self) -> None:
+        """Takes note that it passed."""
+        passed = [key for key in self._passed() if key != self._key()]
+        with contextlib.suppress(OSError):  # the next run tries it again
+            write_json(self._path, [*passed, self._key()][-_REMEMBERED:])
+
+    def _passed(self) -> list[str]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return []
+        return found if isinstance(found, list) else []
+
+    def _key(self) -> str:
+        declaration = self._loaded.declaration
+        targets = [declaration.trainer.target, declaration.transform.target]
+        trainer = {name: value for name, value in declaration.trainer.dict().items() if name in _TRAINER_KEYS}
+        parts = [
+            fingerprint_source(targets, self._loaded.search_paths),
+            trainer,
+            declaration.transform.dict(),
+            declaration.data.dict(),
+            declaration.evaluator.prediction_key,
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def beside(
+    loaded: Loaded, folders: PipelineFolders, logs: str, wanted: bool = True
+) -> Iterator[Callable[[], Optional[Tried]]]:
+    """Starts the dry run of a run, where it could say something new; it ends with the context.
+
+    Args:
+        loaded: The validated declaration.
+        folders: Of the pipeline.
+        logs: Of the run.
+        wanted: Whether there is to be one.
+
+    Yields:
+        Waits for what was tried, None if nothing was. Raises what `DryRun.wait` does, but for what the run itself will
+        say of the data, and for what says nothing of the code.
+    """
+    memory = Memory(loaded, folders)
+    if not wanted or memory.knows():
+        yield lambda: None
+        return
+    with begin(loaded, os.path.join(logs, "dry_run")) as trial:
+
+        def wait() -> Optional[Tried]:
+            try:
+                tried = trial.wait()
+            except errors.DataError:
+                return None
+            except InconclusiveError as error:
+                logger.warning(error.what)
+                return None
+            memory.remember()
+            return tried
+
+        yield wait

@@ -1,0 +1,188 @@
+"""The user's code, tried on made-up examples: real processes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Workdir
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.folders import PipelineFolders
+
+pytestmark = [pytest.mark.timeout(400)]
+
+DECLARATION = """
+name: tried
+data: {dataset: digits, splits: {train: "train[:80%]", eval: "train[80%:]"}, shards: 2}
+trainer: {model: "mine:model_fn", train_epochs: 1, global_batch_size: 300}
+"""
+MODEL_FN = """
+import os, sys, time
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode, params):
+    assert params["label_names"][3] == "3" and params["image_shape"] == (28, 28, 1)
+    {line}
+    logits = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), params["num_classes"])
+    head = tf.estimator.MultiClassHead(params["num_classes"])
+    step = tf.compat.v1.train.get_global_step()
+    minimize = lambda loss: tf.compat.v1.train.AdamOptimizer(0.01).minimize(loss, step)
+    return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=minimize)
+"""
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch):
+    """Writes a declaration and its module; `line` is in the middle of the model_fn. Returns the declaration's file."""
+    monkeypatch.chdir(tmp_path)
+    # Of the processes too: nothing may stay in it.
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def write(line: str = "pass", text: str = DECLARATION, **files: str) -> str:
+        (tmp_path / "mine.py").write_text(MODEL_FN.format(line=line))
+        (tmp_path / "tried.yaml").write_text(text)
+        for name, content in files.items():
+            (tmp_path / f"{name}.py").write_text(content)
+        return str(tmp_path / "tried.yaml")
+
+    yield write
+    assert not os.listdir(tmp_path / "temporary")
+
+
+def test_a_whole_model_fn_passes_and_is_told_what_was_tried(declare, capsys):
+    assert main(["validate", "--deep", declare()]) == 0
+    said = capsys.readouterr().out
+    assert "    tried: standardize on made-up images of 28x28x1; " in said
+    assert "a step, an evaluation and the export of mine:model_fn, with batches of 300; " in said
+    assert "its served outputs: classes, scores; evaluated is `scores` (" in said
+
+
+def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tmp_path):
+    line = "assert mode != 'eval', 'only in an evaluation'"
+    workdir = Workdir(tmp_path / "runs")
+    said = workdir.run(declare(line), code=4, dry_run=True)
+    assert "failed: AssertionError: only in an evaluation" in said
+    assert f'File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
+    assert f"    {line}\n" in said
+    assert workdir.states("tried") == {}
+    assert not (workdir.path / "tried" / "artifacts").exists()
+    (log,) = workdir.path.glob("tried/logs/*/dry_run/*.log")
+    assert f"mend the code above, or see {log}" in said
+
+
+def test_it_has_a_deadline(declare, capsys):
+    assert main(["validate", "--deep", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
+    said = capsys.readouterr().err
+    assert "did not end within 0.2 s" in said
+    assert "--no-dry-run" in said
+
+
+BREAKS = {
+    "os._exit(0)": "ended the process, with exit code 0",
+    "sys.exit('enough')": "failed: SystemExit: enough",
+    "params['absent']": "failed: KeyError: 'absent'",
+    "features['image'] = tf.reshape(features['image'], [128, 784])": "failed: ValueError",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("line", BREAKS)
+def test_code_that_breaks_is_told(declare, capsys, line):
+    assert main(["validate", "--deep", declare(line)]) == 4
+    assert BREAKS[line] in capsys.readouterr().err
+
+
+PREPROCESSED = DECLARATION + 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise ValueError('my own')", "failed: ValueError: my own"),
+        ("return {'image': inputs['image']}", "the preprocessing_fn returns image, but no label"),
+        ("return None", "own_preprocessing:scaled on made-up images"),
+    ],
+)
+def test_a_preprocessing_fn_is_tried_too(declare, capsys, body, told):
+    file = declare(text=PREPROCESSED, own_preprocessing=f"def scaled(inputs):\n    {body}\n")
+    assert main(["validate", "--deep", file]) == 4
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_an_output_that_is_not_served_is_told(declare, capsys):
+    assert main(["validate", "--deep", declare(), "--set", "evaluator.prediction_key=probabilities"]) == 4
+    assert "the served outputs are classes, scores: there is no `probabilities`" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("arguments", "code"), [("fn_args", 0), ("fn_args, schema", 4)])
+def test_a_run_fn_is_imported_and_not_called(declare, capsys, arguments, code):
+    text = DECLARATION.replace('model: "mine:model_fn"', "module_file: run.py")
+    assert main(["validate", "--deep", declare(text=text, run=f"def run_fn({arguments}): 1 / 0\n")]) == code
+    said = capsys.readouterr()
+    assert ("the import of run.py; its run_fn was not called" in said.out) is (code == 0)
+    assert ("run_fn cannot be called with fn_args alone" in said.err) is (code == 4)
+
+
+@pytest.mark.unit
+def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
+    from tfx_estimator.pipeline.run.dry_run import Memory
+
+    def memory(*overrides: str) -> Memory:
+        return Memory(load(str(tmp_path / "tried.yaml"), overrides), PipelineFolders(str(tmp_path / "runs"), "tried"))
+
+    declare(text=PREPROCESSED, own_preprocessing="def scaled(inputs): pass\n")
+    (tmp_path / "runs" / "tried").mkdir(parents=True)
+    assert not memory().knows()
+    memory().remember()
+    assert memory().knows()
+    # What trains longer, or elsewhere, is the same code.
+    assert memory(
+        "trainer.train_epochs=9", "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
+    ).knows()
+    assert not memory("trainer.params.units=3").knows()
+    assert not memory("data.image_size=[8, 8]").knows()
+    declare("print()", text=PREPROCESSED, own_preprocessing="def scaled(inputs): pass\n")
+    assert not memory().knows()
+    declare(text=PREPROCESSED, own_preprocessing="def scaled(inputs): return inputs\n")
+    assert not memory().knows()
+    # Nothing of these is the user's.
+    assert memory("trainer.model=mnist_cnn", "transform.preprocessing_fn=null").knows()
+    assert not memory("trainer.model=mnist_cnn", "transform.preprocessing_fn=null", "trainer.params.units=3").knows()
+
+
+@pytest.mark.unit
+def test_a_damaged_memory_is_none(declare, tmp_path):
+    from tfx_estimator.pipeline.run.dry_run import Memory
+
+    home = tmp_path / "runs" / "tried"
+    home.mkdir(parents=True)
+    for text in ("{", "{}", "null"):
+        (home / "dry_run.json").write_text(text)
+        memory = Memory(load(declare()), PipelineFolders(str(tmp_path / "runs"), "tried"))
+        assert not memory.knows()
+    memory.remember()
+    assert memory.knows()
+
+
+@pytest.mark.unit
+def test_a_dry_run_ends_with_its_context(declare):
+    import psutil
+
+    from tfx_estimator.pipeline.run import dry_run
+
+    def running() -> bool:
+        return any("dry_run-0" in " ".join(child.cmdline()) for child in psutil.Process().children())
+
+    with dry_run.begin(load(declare())):
+        assert running()
+    assert not running()
