@@ -59,8 +59,8 @@ class Scratch:
 @contextlib.contextmanager
 def made() -> Iterator[str]:
     """Makes a folder for the context, unless this process has that of a run."""
-    if os.path.isdir(os.environ.get(_VARIABLE, "")):
-        yield os.environ[_VARIABLE]
+    if run := of_this_run():
+        yield run
         return
     scratch = Scratch()
     try:
@@ -83,6 +83,12 @@ def used() -> Iterator[None]:
                 os.environ.pop(name, None)
             os.environ.update(before)
             tempfile.tempdir = folder
+
+
+def of_this_run() -> str:
+    """Returns the folder of the run that this process belongs to; empty if there is none."""
+    folder = os.environ.get(_VARIABLE, "")
+    return folder if os.path.isdir(folder) else ""
 
 
 def variables(folder: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run import dry_run, so_far
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
 from tfx_estimator.pipeline.run.reported import reported
@@ -66,7 +66,7 @@ def run_declaration(
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
-            with page, _recorded(results, view, folders, logs):
+            with page, _recorded(loaded, results, view, folders, logs, prints=terminal_fd != 1):
                 _run(loaded, folders, logs, console, view, results, tries)
                 if require_blessing and not results.blessed:
                     raise NotBlessedError(
@@ -98,7 +98,6 @@ def _run(
     results: Summary,
     tries: bool,
 ) -> None:
-    results.name, results.notes = folders.name, loaded.notes
     with view.explaining(os.path.join(logs, "pipeline.log")):
         title(console, folders, loaded.source)
         for note in loaded.notes:
@@ -128,9 +127,18 @@ def _run(
 
 
 @contextlib.contextmanager
-def _recorded(results: Summary, view: View, folders: PipelineFolders, logs: str) -> Iterator[None]:
+def _recorded(
+    loaded: Loaded, results: Summary, view: View, folders: PipelineFolders, logs: str, prints: bool
+) -> Iterator[None]:
     """Leaves the summary of a run in its folder of logs, however the run ends."""
     path = os.path.join(logs, FILE)
+
+    def keep() -> None:
+        results.heard(view.runs, view.warnings)
+        so_far.keep(results, path, view.current, prints)
+
+    results.name, results.notes, view.changed = folders.name, loaded.notes, keep
+    keep()
     try:
         yield
     except BaseException as error:

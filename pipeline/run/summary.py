@@ -100,7 +100,7 @@ class Summary:
 
     def __post_init__(self) -> None:
         self.started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()
 
     def heard(self, components: Sequence[NodeRun], warnings: Sequence[Warned]) -> None:
         """Takes note of how the components went, and of what was shown meanwhile."""
@@ -112,7 +112,7 @@ class Summary:
         Args:
             error: What ended the run; None if it succeeded.
         """
-        self.seconds = round(time.monotonic() - self._begun, 3)
+        self.seconds = round(time.monotonic() - self.begun, 3)
         if error is None:
             return
         self.exit_code = _exit_code(error)

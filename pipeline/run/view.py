@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Optional
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -31,6 +31,8 @@ class View:
     """Shows how the components go: a line each, and a moving one while one runs."""
 
     def __init__(self, console: Console) -> None:
+        # Is called when there is more to know.
+        self.changed: Callable[[], None] = lambda: None
         self._console = console
         self._live: Optional[Live] = None
         self._moving = _Moving()
@@ -90,11 +92,13 @@ class View:
         self._title = f"{index}/{total} {node}"
         self._printed = self._started = time.monotonic()
         self._show(self._title)
+        self.changed()
 
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
         self.hide()
         self._runs[run.node] = run
+        self.changed()
         state = Text(f"{run.state:<8}", _STYLES[run.state])
         self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
 
@@ -114,6 +118,7 @@ class View:
     def warn(self, text: str) -> None:
         """Leaves a line that says what went wrong."""
         self.warnings.append(warned := Warned(self.current, text))
+        self.changed()
         self._console.print(Text.assemble("  ", Text("warning", "yellow"), f"  {one_line(str(warned))}"))
 
     def close(self) -> None:

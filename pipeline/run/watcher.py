@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from typing import NoReturn, Optional
 from tfx_estimator.pipeline.ending import keeper, signals, slate
 from tfx_estimator.pipeline.ending.scratch import Scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.run import so_far
 from tfx_estimator.pipeline.user_source.frames import is_users
 
 # From a signal to the end of a run that has not asked for time; and of one that has, at most.
@@ -73,9 +75,13 @@ def watched(work: Callable[[], int]) -> int:
         if (code := slate.ended()) is not None:
             return code
         _show_cursor()
-        if number := watch.number or slate.last_heard():
-            raise signals.SignalledError(number)
-        raise _explain(status, faults)
+        number = watch.number or slate.last_heard()
+        error = signals.SignalledError(number) if number else _explain(status, faults)
+        if told := so_far.complete(scratch.path, error):
+            with contextlib.suppress(BrokenPipeError):
+                sys.stdout.write(json.dumps(told, indent=2) + "\n")
+                sys.stdout.flush()
+        raise error
     finally:
         scratch.remove()
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional, Protocol
 
+FAILED, NOT_REACHED = "failed", "not reached"
+
 
 @dataclass(frozen=True)
 class NodeRun:

@@ -36,7 +36,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.ending import scratch, signals, slate
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
+from tfx_estimator.pipeline.runners.listener import FAILED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
@@ -83,7 +83,7 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException:
-                self._listener.node_ended(replace(nodes[index - 1], state="failed", seconds=time.monotonic() - started))
+                self._listener.node_ended(replace(nodes[index - 1], state=FAILED, seconds=time.monotonic() - started))
                 raise
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None
@@ -107,7 +107,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
 
 
 def _not_reached(node: pipeline_pb2.PipelineNode) -> NodeRun:
-    return NodeRun(node.node_info.id, "not reached", 0.0, None, tuple(node.upstream_nodes))
+    return NodeRun(node.node_info.id, NOT_REACHED, 0.0, None, tuple(node.upstream_nodes))
 
 
 def _state(connection: metadata.Metadata, execution_id: Optional[int]) -> str:

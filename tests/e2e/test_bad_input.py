@@ -132,6 +132,10 @@ def test_a_preprocessing_fn_that_ends_the_process_or_returns_nothing_is_named(in
     said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert told in said
     assert f'File "{tmp_path}/own.py", line {1 if "returned" in told else 2}' in said
+    left = ingested.summary("bad")
+    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
+    states = ingested.states("bad")
+    assert (states["StatisticsGen"], states["Transform"], states["Trainer"]) == ("cached", "failed", "not reached")
 
 
 BUILDER = """

@@ -1,0 +1,60 @@
+"""What is known of a run so far: its watcher makes the summary of it where the run ends without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.ending import scratch
+from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.pipeline.runners.listener import FAILED, NOT_REACHED
+
+_FILE = "so_far.json"
+
+
+def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
+    """Keeps it among the temporary files of the run; does nothing where nobody watches.
+
+    Args:
+        summary: As far as it is known.
+        path: Where it is to be written at the end.
+        component: Which runs; empty if none does.
+        prints: Whether it is to be printed as well.
+    """
+    if folder := scratch.of_this_run():
+        known = {"path": path, "component": component, "prints": prints, "begun": summary.begun}
+        # The run matters more.
+        with contextlib.suppress(OSError):
+            write_json(os.path.join(folder, _FILE), {**known, "summary": summary.to_dict()})
+
+
+def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
+    """Writes the summary of a run that could not.
+
+    Args:
+        folder: Of the run's temporary files.
+        error: What ended it.
+
+    Returns:
+        The summary, if it is to be printed.
+    """
+    try:
+        with open(os.path.join(folder, _FILE), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError):  # it ended before it began
+        return None
+    told = known["summary"]
+    ended = Summary(told["source"])
+    ended.end(error)
+    told.update(state=ended.state, exit_code=ended.exit_code, error=ended.error)
+    told["seconds"] = round(time.monotonic() - known["begun"], 3)
+    for each in told["components"]:
+        if each["node"] == known["component"] and each["state"] == NOT_REACHED:
+            each["state"] = FAILED
+    with contextlib.suppress(OSError):
+        write_json(known["path"], told, indent=2)
+    return told if known["prints"] else None
