@@ -64,9 +64,8 @@ class Executor(base_executor.BaseExecutor):
         operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
         settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
         declared = settings
-        settings, exec_properties = with_steps(
-            settings, exec_properties, input_dict[standard_component_specs.EXAMPLES_KEY]
-        )
+        examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
+        settings, exec_properties = with_steps(settings, exec_properties, examples)
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),

@@ -18,8 +18,14 @@ UNCOMMENTED = [(f"# components.append({name})", f"components.append({name})") fo
 IMPORT = ("from tfx import v1 as tfx\n", "from tfx import v1 as tfx\nfrom tfx_estimator import Trainer\n")
 STEPS = ("TRAIN_NUM_STEPS = 1000", "TRAIN_NUM_STEPS = 200")
 TRAINER = "    trainer = tfx.components.Trainer(**trainer_args)"
+# Beam's own default starts a server of another language first, for each component.
+BEAM = (
+    "      beam_pipeline_args=beam_pipeline_args,",
+    "      beam_pipeline_args=beam_pipeline_args or ["
+    "'--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner'],",
+)
 KERAS = {
-    "pipeline/pipeline.py": [IMPORT, (TRAINER, "    trainer = Trainer(**trainer_args)"), *UNCOMMENTED],
+    "pipeline/pipeline.py": [IMPORT, (TRAINER, "    trainer = Trainer(**trainer_args)"), BEAM, *UNCOMMENTED],
     "pipeline/configs.py": [STEPS],
 }
 
@@ -55,6 +61,7 @@ ESTIMATOR = {
         ("              label_key='tips_xf',\n", ""),
         ("              preprocessing_function_names=['transform_features']", ""),
         (METRICS, IN_GRAPH),
+        BEAM,
         *UNCOMMENTED,
     ],
     "pipeline/configs.py": [

@@ -44,6 +44,7 @@ def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_p
     assert (results["training"]["train_epochs"], results["training"]["last_step"]) == (9, 203)
 
 
+@pytest.mark.long  # tests/data/sources has each of the cases without a pipeline
 def test_own_dataset_is_told_of_when_it_was_edited_and_named_when_it_is_damaged(tmp_path):
     folder, workdir = _run("own-dataset", tmp_path)
     edit(folder / "shapes.py", "190 * shapes", "180 * shapes")

@@ -29,10 +29,11 @@ def template(environment, tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "by_tfx"),
     [
-        pytest.param([], False, id="run_fn-local_runner", marks=long),
+        pytest.param([], False, id="run_fn-local_runner"),
         pytest.param([], True, id="run_fn-tfx", marks=long),
         pytest.param(["--estimator"], False, id="estimator-local_runner", marks=long),
-        pytest.param(["--estimator"], True, id="estimator-tfx"),
+        # The whole of it: two minutes of two cores.
+        pytest.param(["--estimator"], True, id="estimator-tfx", marks=long),
     ],
 )
 def test_the_template_pushes_a_model(environment, template, tmp_path, options, by_tfx):
