@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.errors import DamagedDataError
+from tfx_estimator.pipeline.text import one_line
 
 _TODO = "fetch the file again, or remove it from the folder"
 
 
 def damaged(path: Any, what: str, expected: str, todo: str = _TODO) -> DamagedDataError:
     """Returns the error for a file that is not what it should be."""
-    return DamagedDataError(f"damaged file {path}: {what}", expected=expected, todo=todo)
+    return DamagedDataError(f"damaged file {one_line(str(path))}: {what}", expected=expected, todo=todo)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -18,6 +19,7 @@ from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataError
+from tfx_estimator.pipeline.text import one_line
 
 _SHOWN_SIZES = 4
 
@@ -30,11 +32,13 @@ class ImageFile:
         path: `epath.Path`.
         key: tells the images of a data set apart wherever that lies: the path inside it.
         label: index of its class.
+        named_by: the table and its row that name it; empty for what was found in a folder.
     """
 
     path: Any
     key: str
     label: int
+    named_by: str = ""
 
 
 class ImageFilesSource(ImageSource):
@@ -49,8 +53,9 @@ class ImageFilesSource(ImageSource):
         splits: the images of each split, in any order.
 
     Raises:
-        DamagedDataError: a file is no image.
-        DataError: the images differ in size without `image_size`, or some are grey and others are not.
+        DamagedDataError: a file is no image, or its name is no text.
+        DataError: the images differ in size without `image_size`, or some are grey and others are not; or one that a
+            table names is not there.
     """
 
     def __init__(
@@ -109,7 +114,27 @@ class ImageFilesSource(ImageSource):
 
 
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:
-    return hashlib.blake2b(file.key.encode(), digest_size=8, key=b"tfx-estimator").digest(), file.key
+    try:
+        key = file.key.encode()
+    except UnicodeEncodeError:
+        todo = "rename the file, or the folder that it lies in"
+        raise damaged(file.path, "its name is no text", "names in UTF-8", todo) from None
+    return hashlib.blake2b(key, digest_size=8, key=b"tfx-estimator").digest(), file.key
+
+
+@contextlib.contextmanager
+def _named(file: ImageFile) -> Iterator[None]:
+    """Where a table names what is not there, the row is wrong, and no file is."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        if not file.named_by:
+            raise
+        raise DataError(
+            f"{file.named_by}, which is not there",
+            expected=f"an image at {file.path}: paths are relative to the folder of the table",
+            todo="correct the path in this row, put the image there, or remove the row",
+        ) from None
 
 
 def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple[int, int, int]:
@@ -117,7 +142,7 @@ def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple
     by_size: dict[tuple[int, int], list[ImageFile]] = collections.defaultdict(list)
     by_channels: dict[int, list[ImageFile]] = collections.defaultdict(list)
     for file in files:
-        with reading(file.path):
+        with reading(file.path), _named(file):
             stat = file.path.stat()
         height, width, channels = _read_shape(file.path, stat.length, stat.mtime)
         by_size[height, width].append(file)
@@ -126,8 +151,10 @@ def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple
         few, many = sorted(by_channels, key=lambda channels: len(by_channels[channels]))
         kinds = {1: "grey", 3: "in colour"}
         raise DataError(
-            f"{len(by_channels[few]):,} images of {name} are {kinds[few]}, first {by_channels[few][0].path}, and "
-            f"{len(by_channels[many]):,} are {kinds[many]}",
+            one_line(
+                f"{len(by_channels[few]):,} images of {name} are {kinds[few]}, first {by_channels[few][0].path}, and "
+                f"{len(by_channels[many]):,} are {kinds[many]}"
+            ),
             expected="all images grey, or all in colour",
             todo="convert the ones or the others, for example with ImageMagick: `mogrify -colorspace gray`, or "
             "`mogrify -type TrueColor -define png:color-type=2`",
@@ -137,7 +164,7 @@ def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple
         shown = [f"{size[0]} x {size[1]} ({len(of):,}, first {of[0].path})" for size, of in sizes[:_SHOWN_SIZES]]
         more = [f"{len(sizes) - _SHOWN_SIZES} more sizes"] if len(sizes) > _SHOWN_SIZES else []
         raise DataError(
-            f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}",
+            one_line(f"the images of {name} differ in size, height x width: {', '.join([*shown, *more])}"),
             expected="one size for all images",
             todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
         )

@@ -13,6 +13,7 @@ from tfx_estimator.data.sources.image_folder import check_split_names, label_nam
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import TRAIN
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.text import one_line
 
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")
@@ -32,12 +33,14 @@ class ImageTableSource(ImageFilesSource):
     Raises:
         DataNotFoundError: there is no such file.
         DamagedDataError: it is no table.
-        DataError: a column is missing, or a row cannot be used.
+        DataError: a column is missing, or a row cannot be used, or names an image that is not there.
     """
 
     def __init__(self, section: DataSection, table: Any) -> None:
         if not table.is_file():
-            raise DataNotFoundError(f"no file {table}", expected="a CSV or Parquet file", todo="change data.dataset")
+            raise DataNotFoundError(
+                one_line(f"no file {table}"), expected="a CSV or Parquet file", todo="change data.dataset"
+            )
         columns = _read(table)
         paths = _column(columns, _PATHS, table)
         labels = _column(columns, _LABELS, table)
@@ -53,8 +56,9 @@ class ImageTableSource(ImageFilesSource):
             names = label_names({split: list(each) for split, each in found.items()}, table)
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
-        for path, label, split in zip(paths, labels, splits):
-            files[split].append(ImageFile(table.parent / path, posixpath.normpath(path), index[label]))
+        for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
+            named_by = one_line(f"{table}: row {row:,} names {path}")
+            files[split].append(ImageFile(table.parent / path, posixpath.normpath(path), index[label], named_by))
         super().__init__(section, table.stem, names, files)
 
 
@@ -95,7 +99,9 @@ def _column(
         return [default] * len(next(iter(columns.values())))
     if len(found) != 1:
         raise DataError(
-            f"{table} has {len(found) or 'no'} columns named {' or '.join(found or names)}, of text or integers",
+            one_line(
+                f"{table} has {len(found) or 'no'} columns named {' or '.join(found or names)}, of text or integers"
+            ),
             expected=f"one; its columns are {', '.join(columns) or 'of other types'}",
             todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
         )
@@ -103,7 +109,9 @@ def _column(
     for row, value in enumerate(columns[found[0]], 1):
         if value is None or not value.strip():
             raise DataError(
-                f"{table}: row {row:,} has no {found[0]}", expected="a value in every row", todo="add it, or remove it"
+                one_line(f"{table}: row {row:,} has no {found[0]}"),
+                expected="a value in every row",
+                todo="add it, or remove it",
             )
         values.append(value.strip())
     return values
@@ -115,7 +123,7 @@ def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
     for row, path in enumerate(paths, 1):
         if (earlier := first.setdefault(posixpath.normpath(path), row)) != row:
             raise DataError(
-                f"{table}: rows {earlier:,} and {row:,} name the same image, {path}",
+                one_line(f"{table}: rows {earlier:,} and {row:,} name the same image, {path}"),
                 expected="each image once",
                 todo="remove one of them",
             )
@@ -130,10 +138,10 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
     for row, label in enumerate(labels, 1):
         if not 0 <= int(label) < count:
             raise DataError(
-                f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}",
+                one_line(f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}"),
                 expected="labels that are names, or numbers from 0 to the last, each of which is trained on",
                 todo="correct the labels",
             )
     if count < 2:
-        raise DataError(f"{table} has one class only", expected="two classes or more", todo="add the others")
+        raise DataError(one_line(f"{table} has one class only"), expected="two classes or more", todo="add the others")
     return [str(label) for label in range(count)]

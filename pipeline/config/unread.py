@@ -60,7 +60,7 @@ def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
         paths: Dotted paths, at least one.
     """
     which = ", ".join(map(inline, paths))
-    verb = "has" if len(paths) == 1 else "have"
+    verb, them = ("has", "it") if len(paths) == 1 else ("have", "them")
     if trainer.module_file is not None:
         return f"{which} {verb} no effect: a module file brings its own"
-    return f"{which} {verb} no effect: {trainer.model} takes {'it' if len(paths) == 1 else 'them'} not out of params"
+    return f"{which} {verb} no effect: {trainer.model} does not take {them} out of params"

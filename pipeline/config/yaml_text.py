@@ -82,8 +82,10 @@ def read_yaml(text: str, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *_syntax_hint(error))
-    except yaml.YAMLError as error:
-        reader.refuse((), 1, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
+    except yaml.reader.ReaderError as error:
+        # It counts characters; its line breaks are those of `splitlines`.
+        line = len(f"{text[: error.position]}|".splitlines())
+        reader.refuse((), line, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
     except RecursionError:
         reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
     return reader.document

@@ -19,6 +19,7 @@ FILE = "summary.json"
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 # TFMA's names.
 ACCURACY, LOSS, COUNT = "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count"
+_DIFF = "_diff"
 _SIGINT = 130
 
 
@@ -127,8 +128,13 @@ class Summary:
         }
 
     def further_metrics(self) -> dict[str, float]:
-        """Returns the metrics that no other field holds."""
-        return {name: value for name, value in self.metrics.items() if name not in (ACCURACY, LOSS, COUNT)}
+        """Returns the metrics that no other field holds, without their differences from the baseline's."""
+        shown = {ACCURACY, LOSS, COUNT, *(f"{name}{_DIFF}" for name in self.metrics)}
+        return {name: value for name, value in self.metrics.items() if name not in shown}
+
+    def gained(self) -> Optional[float]:
+        """Returns by how much the accuracy is above that of the latest blessed model; None where there was none."""
+        return self.metrics.get(f"{ACCURACY}{_DIFF}")
 
     def why_not_blessed(self) -> str:
         """Returns the reasons in one line."""

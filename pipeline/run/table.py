@@ -32,7 +32,9 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     if results.accuracy is not None:
         loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
         of_test = " of test" if results.evaluated_split == "test" else ""
-        facts["accuracy"] = [f"{results.accuracy:.4f} on {results.evaluated:,} examples{of_test}{loss}"]
+        gained = results.gained()
+        against = "" if gained is None else f" ({gained:+.4f} against the latest blessed model)"
+        facts["accuracy"] = [f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"]
     if further := results.further_metrics():
         facts["metrics"] = [", ".join(f"{name} {_number(value)}" for name, value in further.items())]
     for name, values in results.slices.items():

@@ -117,6 +117,67 @@ def test_a_folder_that_cannot_be_understood_is_told(tmp_path, change, text):
     assert caught.value.todo
 
 
+@pytest.mark.parametrize(
+    ("strays", "text"),
+    [
+        (("stray.png",), "/stray.png lies beside the folders and in that of no class"),
+        (
+            ("test/b.WEBP", "test/a.gif", "test/c.tiff"),
+            "/test/a.gif lies beside the folders and in that of no class, and 2",
+        ),
+    ],
+)
+def test_an_image_of_no_class_is_told(tmp_path, strays, text):
+    for split in ("train", "test"):
+        _fill(tmp_path / split, 2)
+    (tmp_path / "test" / ".hidden.png").touch()
+    _open(tmp_path)
+    for name in strays:
+        (tmp_path / name).touch()
+    with pytest.raises(DataError) as caught:
+        _open(tmp_path)
+    assert text in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"cat/\xff0.png", r"cat/\udcff0.png: its name is no text"),
+        (b"c\xff/1.png", r"c\udcff/1.png: its name is no text"),
+    ],
+)
+def test_a_name_that_is_no_text_is_told(tmp_path, name, shown):
+    folder = _fill(tmp_path, 1)
+    path = os.fsencode(folder) + b"/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shutil.copy(folder / "cat" / "0.png", path)
+    with pytest.raises(DamagedDataError) as caught:
+        _open(folder)
+    assert shown in str(caught.value)
+    assert "rename" in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "cat" / "0.png").write_bytes(b"no image"),
+        lambda folder: (folder / "cat" / "0.webp").touch(),
+        lambda folder: (folder / "bird").mkdir(),
+        lambda folder: shutil.rmtree(folder / "cat"),
+        lambda folder: _save(folder / "cat" / "0.png", np.zeros((4, 6), np.uint8)),
+        lambda folder: _save(folder / "cat" / "0.png", np.zeros((9, 9, 3), np.uint8)),
+        lambda folder: (folder / "stray.png").touch(),
+    ],
+)
+def test_a_name_with_a_line_break_writes_no_line_of_its_own(tmp_path, change):
+    folder = _fill(tmp_path / "a\n  to do:    nothing", 1)
+    change(folder)
+    with pytest.raises(DataError) as caught:
+        _open(folder)
+    assert r"a\n  to do:    nothing" in caught.value.what
+    assert "\n" not in caught.value.what
+
+
 def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     folder = _fill(tmp_path / "pets", 1)
 
@@ -296,7 +357,10 @@ def test_a_table_with_splits(tmp_path):
         (lambda rows: [*rows, rows[2]], "rows 3 and 7 name the same image, files/cat/2.png"),
         (lambda rows: [{**row, "label": 2 * index} for index, row in enumerate(rows)], "row 2 has the label 2, and no"),
         (lambda rows: [{**row, "label": -1} for row in rows], "row 1 has the label -1"),
-        (lambda rows: [*rows, {"image": "files/none.png", "label": "cat"}], "files/none.png: it is missing"),
+        (
+            lambda rows: [*rows, {"image": "files/no\nne.png", "label": "cat"}],
+            r"labels.csv: row 7 names files/no\nne.png, which is not there",
+        ),
         (lambda rows: [{**row, "split": row["label"]} for row in rows if row["label"] == "cat"], "one class only"),
     ],
 )

@@ -29,7 +29,8 @@ def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
     declare(WHOLE)
     (warning,) = load("mine.yaml").warnings
     assert warning.endswith(
-        "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net takes them not out of params"
+        "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not take them out of "
+        "params"
     )
     assert warning.startswith("mine.yaml:")
     assert main(["validate", "mine.yaml"]) == 0
@@ -58,7 +59,7 @@ def test_defaults_and_presets_are_no_word_of_the_users(declare):
     assert load("mine.yaml").warnings == ()
     assert load("mnist", ["trainer.model=mynet:net"]).warnings == ()
     (warning,) = load("mnist", ["trainer.model=mynet:net", "trainer.optimizer.momentum=0.05"]).warnings
-    assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net takes it not out of params"
+    assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net does not take it out of params"
 
 
 def test_a_module_file_takes_neither(declare):

@@ -53,6 +53,14 @@ def test_all_metrics_are_shown_and_each_once():
     assert "metrics       sparse_top_k_categorical_accuracy 0.8750, true_positives 7, calibration nan\n" in text
 
 
+def test_a_difference_from_the_latest_blessed_model_stands_beside_the_accuracy():
+    metrics = {"sparse_categorical_accuracy": 0.5, "sparse_categorical_accuracy_diff": 0.00125, "own_diff": 3.0}
+    metrics |= {"example_count": 10.0, "example_count_diff": 0.0}
+    text = shown(Summary("own.yaml", accuracy=0.5, evaluated=10, metrics=metrics))
+    assert "accuracy      0.5000 (+0.0013 against the latest blessed model) on 10 examples\n" in text
+    assert "metrics       own_diff 3\n" in text
+
+
 def test_names_can_neither_give_orders_to_a_terminal_nor_write_lines_of_their_own():
     text = shown(
         Summary(
