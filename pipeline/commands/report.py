@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import traceback
 from collections.abc import Iterator
 
 HELP = "make the report of an earlier run, or one page of several runs side by side"
@@ -30,19 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """A run may have left anything, or somebody edited it since."""
-    from tfx_estimator.pipeline.errors import DeclarationError
+def _explained(output: str) -> Iterator[None]:
+    """What a run left was looked at before: another error is a mistake of ours, and not the user's."""
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
 
     try:
         yield
-    except OSError:
+    except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
-        raise DeclarationError(
-            f"what the run left cannot be shown: {type(error).__name__}: {error}",
-            expected="a summary.json as `tfx-estimator run` writes it",
-            todo="run the pipeline again",
+        log = f"{os.path.splitext(output)[0]}.log"
+        with open(log, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exc(file=file)
+        raise TfxEstimatorError(
+            f"the report could not be made: {type(error).__name__}: {error}",
+            expected="a page of any run whose files nobody has edited",
+            todo=f"run the pipeline again if somebody has; else it is a mistake of tfx-estimator: report it with {log}",
         ) from error
 
 
@@ -61,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
 
     # What TensorFlow says while it loads a model.
-    with quiet(os.devnull), writing(output), _explained():
+    with quiet(os.devnull), writing(output), _explained(output):
         if several:
             from tfx_estimator.pipeline.report.comparison import write_comparison
 

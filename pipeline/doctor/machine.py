@@ -20,6 +20,12 @@ _RUN_BYTES = 200 * _MIB
 # Docker's default, of which NCCL between two GPUs needs more.
 _SHM_BYTES = 64 * _MIB
 _GLIBC = (2, 17)
+# Of cgroups v2 and v1: files of the limit, of what is used, of its parts; and the name of what can be had back at once.
+_V2, _V1 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"
+_CONTAINERS = (
+    (f"{_V2}.max", f"{_V2}.current", f"{_V2}.stat", "inactive_file"),
+    (f"{_V1}.limit_in_bytes", f"{_V1}.usage_in_bytes", f"{_V1}.stat", "total_inactive_file"),
+)
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
@@ -56,9 +62,14 @@ def check_memory() -> Finding:
     """Memory that is free, here and in the container."""
     lines = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
     free, total = (int(lines.get(name, "0 kB").split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
-    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
-    if limit.isdigit() and used.isdigit():
-        free, total = min(free, int(limit) - int(used)), min(total, int(limit))
+    for limit_file, used_file, stat_file, cache_name in _CONTAINERS:
+        limit, used = _read(limit_file), _read(used_file)
+        # Without a limit, v1 says more than any machine has.
+        if limit.isdigit() and used.isdigit() and int(limit) < total:
+            # The kernel gives the cache of files that nobody reads now to who asks for memory.
+            stat = dict(line.split(" ", 1) for line in _read(stat_file).splitlines() if " " in line)
+            spare = max(int(limit) - int(used) + int(stat.get(cache_name, "0")), 0)
+            free, total = min(free, spare), int(limit)
     text = f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f}"
     if free >= 4 * _TASK_BYTES:
         return ok("memory", text)

@@ -81,7 +81,8 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
     if output is None:
         raise LeftOutError(f"{node} made no {name} in this run.")
     if "://" not in output.uri and not os.path.isdir(output.uri):
-        raise LeftOutError(f"The {name} of {node} has been deleted: there is no {output.uri}.")
+        have = "have" if name.endswith("s") else "has"
+        raise LeftOutError(f"The {name} of {node} {have} been deleted: there is no {output.uri}.")
     return output
 
 

@@ -98,7 +98,7 @@ def open_data(outputs: Outputs) -> DataSet:
     """Finds the examples of a run.
 
     Raises:
-        LeftOutError: There are none, or they are no images of one size.
+        LeftOutError: There are none, some have been deleted, or they are no images of one size.
     """
     examples = need(outputs, "TfdsExampleGen", "examples")
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
@@ -107,6 +107,8 @@ def open_data(outputs: Outputs) -> DataSet:
     splits = examples.read_json("split_names") or []
     files = {split: _files(examples, split) for split in splits}
     counts = {split: int(examples.properties.get(f"num_examples_{split}", 0)) for split in splits}
+    if gone := [split for split in splits if counts[split] and not files[split]]:
+        raise LeftOutError(f"The examples of the split {', '.join(gone)} have been deleted from {examples.uri}.")
     title = f"{examples.properties.get('dataset', '')} {examples.properties.get('version', '')}".strip()
     return DataSet(title, tuple(shape), list(names), files, counts)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,23 @@ from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.errors import DeclarationError
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
+_EXPECTED = f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/"
 _TODO = "name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for an earlier one"
+
+_NUMBER = (int, float)
+# Of the summary, what a page is made of; None stands in for what was not measured.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("components", "warnings", "notes"), (list,)),
+    **dict.fromkeys(("training", "versions"), (dict,)),
+    **dict.fromkeys(("seconds", "evaluated"), _NUMBER),
+    **dict.fromkeys(("accuracy", "loss"), (*_NUMBER, type(None))),
+    "error": (dict, type(None)),
+}
+_COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "seconds": _NUMBER}
+
+
+class DamagedError(ValueError):
+    """A file that a run left is not what it wrote."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +79,18 @@ def find_runs(named: Sequence[str]) -> list[Run]:
     Raises:
         DeclarationError: Something else was named; the message tells of all of it.
     """
-    runs, wrong = [], []
+    runs, wrong, damaged = [], [], True
     for name in named:
         try:
             runs.append(read_run(_find(name)))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             wrong.append(f"{name!r}: {_reason(error)}")
+            damaged = damaged and isinstance(error, DamagedError)
     if wrong:
         raise DeclarationError(
             "no run can be read there:\n  " + "\n  ".join(wrong) if len(wrong) > 1 else wrong[0],
-            expected=f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/",
-            todo=_TODO,
+            expected="these files as `tfx-estimator run` writes them" if damaged else _EXPECTED,
+            todo=f"run the pipeline again, or delete {SUMMARY} to have a report without it" if damaged else _TODO,
         )
     return runs
 
@@ -87,18 +105,35 @@ def read_run(logs: str) -> Run:
         OSError: There is no declaration, or it cannot be read.
         ValueError: It is damaged.
     """
-    with open(os.path.join(logs, DECLARATION), encoding="utf-8") as file:
+    with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file:
         text = file.read()
-    declared = yaml.safe_load(text)
-    if not isinstance(declared, dict):
-        raise ValueError(f"{DECLARATION} holds no declaration")
+    with _damaged(path):
+        _check(declared := yaml.safe_load(text), {})
     summary = {}
     if os.path.exists(path := os.path.join(logs, SUMMARY)):
-        with open(path, encoding="utf-8") as file:
-            summary = json.load(file)
-        if not isinstance(summary, dict):
-            raise ValueError(f"{SUMMARY} holds no summary")
+        with _damaged(path), open(path, encoding="utf-8") as file:
+            _check(summary := json.load(file), _KINDS)
+            for each in summary.get("components", ()):
+                _check(each, _COMPONENT, whole=True)
     return Run(os.path.abspath(logs), text, summary, {".".join(path): value for path, value in leaves(declared)})
+
+
+@contextlib.contextmanager
+def _damaged(path: str) -> Iterator[None]:
+    """Names the file in what is wrong with it."""
+    try:
+        yield
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
+
+
+def _check(found: Any, kinds: dict[str, tuple[type, ...]], whole: bool = False) -> None:
+    """Refuses what is no mapping, or holds values of other kinds; a whole one holds them all."""
+    if not isinstance(found, dict):
+        raise ValueError(f"{found!r:.80} is no mapping")
+    for name, kind in kinds.items():
+        if (name in found or whole) and not isinstance(found.get(name), kind):
+            raise ValueError(f"{name} is {found.get(name)!r:.80}")
 
 
 def _find(name: str) -> str:

@@ -159,6 +159,29 @@ def test_little_memory_and_one_core(monkeypatch):
     assert machine.check_memory().state == FAILED
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "stat", "cache"),
+    [
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    ],
+)
+def test_files_that_a_container_has_read_take_no_memory(monkeypatch, limit, used, stat, cache):
+    texts = {
+        "/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB",
+        f"/sys/fs/cgroup/{limit}": str(8 << 30),
+        f"/sys/fs/cgroup/{used}": str((8 << 30) - 4096),
+        f"/sys/fs/cgroup/{stat}": f"inactive_file 0\n{cache} {6 << 30}\nunevictable 0",
+    }
+    monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
+    assert (machine.check_memory().state, machine.check_memory().what) == (OK, "6.0 GiB free of 8.0")
+    texts[f"/sys/fs/cgroup/{stat}"] = ""
+    assert (machine.check_memory().state, machine.check_memory().what) == (FAILED, "0.0 GiB free of 8.0")
+    # No limit at all, as v1 says it.
+    texts[f"/sys/fs/cgroup/{limit}"] = str(2**63 - 4096)
+    assert machine.check_memory().state == OK
+
+
 def test_data_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     assert machine.check_data_dir().state == WARNING

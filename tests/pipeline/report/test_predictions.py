@@ -61,6 +61,27 @@ def test_an_image_of_another_size_is_left_out():
         to_image(data, bytes(5))
 
 
+def test_examples_that_are_partly_gone_are_left_out_with_a_reason(tmp_path):
+    import shutil
+
+    from tfx_estimator.pipeline.report.artifacts import Output
+    from tfx_estimator.pipeline.report.examples import open_data
+
+    properties = {"image_shape": "[2, 2, 1]", "label_names": '["a"]', "split_names": '["train", "eval", "none"]'}
+    counts = {"num_examples_train": 3, "num_examples_eval": 1, "num_examples_none": 0}
+    outputs = {("TfdsExampleGen", "examples"): Output(str(tmp_path / "examples"), {**properties, **counts})}
+    for split in ("train", "eval"):
+        (tmp_path / "examples" / f"Split-{split}").mkdir(parents=True)
+        (tmp_path / "examples" / f"Split-{split}" / "data.gz").touch()
+    assert list(open_data(outputs).files) == ["train", "eval", "none"]
+    shutil.rmtree(tmp_path / "examples" / "Split-eval")
+    with pytest.raises(LeftOutError, match="The examples of the split eval have been deleted from "):
+        open_data(outputs)
+    shutil.rmtree(tmp_path / "examples")
+    with pytest.raises(LeftOutError, match="The examples of TfdsExampleGen have been deleted"):
+        open_data(outputs)
+
+
 def test_a_matrix_of_many_classes_is_drawn_and_the_worst_pairs_are_told():
     from tfx_estimator.pipeline.report.evaluation import evaluate
     from tfx_estimator.pipeline.report.predictions import Predictions

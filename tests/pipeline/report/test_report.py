@@ -96,16 +96,42 @@ def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", ['{"components": 3}', '{"components": [3]}', '{"accuracy": "high"}', "[]", "{", "\0"]
+    "damage",
+    [
+        *('{"components": 3}', '{"components": [3]}', '{"components": [{}]}', '{"accuracy": "high"}'),
+        *("[]", "{", "\0", "\udcff"),
+    ],
 )
 def test_a_damaged_summary_is_refused_without_a_traceback(leave_run, capsys, damage):
     logs = leave_run("20261122-010000")
-    (logs / "summary.json").write_text(damage)
+    (logs / "summary.json").write_text(damage, errors="surrogateescape")
     report(str(logs), code=2)
     said = capsys.readouterr().err
     assert "Traceback" not in said
+    assert f"{logs}/summary.json is damaged: " in said
     assert "expected:" in said
-    assert "to do:" in said
+    assert "to do:    run the pipeline again, or delete summary.json" in said
+    assert not (logs / "report.html").exists()
+
+
+def test_a_damaged_declaration_is_named(leave_run, capsys):
+    logs = leave_run("20261122-010000")
+    (logs / "declaration.yaml").write_text("{")
+    report(str(logs), code=2)
+    assert f"{logs}/declaration.yaml is damaged: " in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_is_not_called_the_users(leave_run, monkeypatch, capsys):
+    def broken(*_: object) -> None:
+        raise AttributeError("of ours")
+
+    monkeypatch.setattr("tfx_estimator.pipeline.report.report.lay_out", broken)
+    logs = leave_run("20261122-010000", **FAILED)
+    report(str(logs), code=1)
+    said = capsys.readouterr().err
+    assert "the report could not be made: AttributeError: of ours" in said
+    assert f"a mistake of tfx-estimator: report it with {logs}/report.log" in said
+    assert "in broken" in (logs / "report.log").read_text()
     assert not (logs / "report.html").exists()
 
 
