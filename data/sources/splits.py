@@ -23,7 +23,7 @@ class ExampleRange:
 
 
 def resolve_split(
-    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str
+    dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str, test: bool = False
 ) -> tuple[ExampleRange, ...]:
     """Returns the ranges that a split expression stands for, by TFDS's own rules.
 
@@ -31,6 +31,7 @@ def resolve_split(
         dataset: name for messages.
         shard_lengths: examples per file, for each split.
         expression: see https://www.tensorflow.org/datasets/splits.
+        test: whether a split of this name is declared, for what to do next.
 
     Raises:
         DataNotFoundError: no such split, a slice beyond its end, or nothing in it.
@@ -51,7 +52,7 @@ def resolve_split(
             f"data set {dataset!r} has no split {expression!r}: {_reason(error)}",
             expected=f"a TFDS split expression over {known}, for example `{example}[:90%]`",
             todo="change data.splits in the declaration"
-            + (f", for example to {suggest_splits(list(sizes))}" if sizes else ""),
+            + (f", for example to {suggest_splits(list(sizes), test)}" if sizes else ""),
         ) from None
     ranges = tuple(
         ExampleRange(part.splitname, part.from_ or 0, sizes[part.splitname] if part.to is None else part.to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
-from tfx_estimator.pipeline.config.splits import EXAMPLES, reject_split, split_names, suggest_splits
+from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
@@ -48,8 +49,8 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _place(data.dataset)
-    known = _splits_of(data.dataset)
-    for key, expression in data.splits.declared().items():
+    known, declared = _splits_of(data.dataset), data.splits.declared()
+    for key, expression in declared.items():
         path = f"data.splits.{key}"
         if reason := reject_split(expression):
             todo = "see https://www.tensorflow.org/datasets/splits"
@@ -59,8 +60,20 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
             expected = (
                 f"its splits: {', '.join(known)}" if known[1:] else f"its one split, `{known[0]}`, or parts of it"
             )
-            todo = f"set {suggest_splits(known)}"
+            todo = f"set {suggest_splits(known, 'test' in declared)}"
             yield Problem(path, what, expected, todo, value=expression, depends=("data.dataset",))
+    yield from _overlaps({key: each for key, each in declared.items() if not reject_split(each)}, known)
+
+
+def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Problem]:
+    for (one, first), (other, second) in itertools.combinations(declared.items(), 2):
+        if shared := find_overlap(first, second):
+            named = {name: None for each in (first, second) for name in split_names(each) if name != "all"}
+            what = f"it overlaps with data.splits.{one}: {first}: both hold {shared}"
+            expected = f"in {other} no example that {one} holds"
+            todo = f"set {suggest_splits(known or list(named) or ['train'], 'test' in declared)}"
+            path = f"data.splits.{other}"
+            yield Problem(path, what, expected, todo, value=second, depends=(f"data.splits.{one}",))
 
 
 def _place(dataset: str) -> Iterator[Problem]:

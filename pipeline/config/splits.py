@@ -5,12 +5,17 @@ See https://www.tensorflow.org/datasets/splits.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Optional
 
 EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
 
+# Of a split, in the units that are compared.
+_ENDS = {"%": 100.0, "": math.inf}
 _Bound = tuple[float, Optional[str]]
 
 _PART = re.compile(r"^(?P<name>[\w-]+)(\[(?P<selector>[\d\w%:.-]+)\])?$")
@@ -36,18 +41,90 @@ def split_names(expression: str) -> list[str]:
     return [part.strip().partition("[")[0] for part in expression.split("+")]
 
 
-def suggest_splits(names: Sequence[str]) -> str:
+def suggest_splits(names: Sequence[str], test: bool = False) -> str:
     """Returns what to write for a data set with these splits.
 
     Args:
         names: At least one.
+        test: Whether to name a third one for the Evaluator.
     """
     train = "train" if "train" in names else names[0]
-    others = [name for name in names if name != train]
-    if not others:
-        return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'}}"
-    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in others]
-    return f"splits: {{train: '{train}', eval: '{(known or others)[0]}'}}"
+    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
+    others = [name for name in dict.fromkeys([*known, *names]) if name != train]
+    if test and not others:
+        return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
+    if not test and others:
+        return f"splits: {{train: '{train}', eval: '{others[0]}'}}"
+    if test and others[1:]:
+        return f"splits: {{train: '{train}', eval: '{others[1]}', test: '{others[0]}'}}"
+    third = f", test: '{others[0]}'" if test else ""
+    return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'{third}}}"
+
+
+def find_overlap(one: str, other: str) -> str:
+    """Says what two split expressions both hold, as far as their text tells.
+
+    Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
+    of its parts. The rest shows when the data set is opened.
+
+    Args:
+        one: For example `train[:80%]`; no expression that `reject_split` refuses.
+        other: Likewise.
+
+    Returns:
+        A split expression, such as `train[70%:80%]`, or an empty text.
+    """
+    pairs = itertools.product(_ranges(one), _ranges(other))
+    return next((shared for first, second in pairs if (shared := first.shared(second))), "")
+
+
+@dataclass(frozen=True)
+class _Range:
+    """One part of an expression; its unit is None where its bounds cannot be compared with others."""
+
+    text: str
+    name: str
+    unit: Optional[str]
+    low: float
+    high: float
+
+    def is_all_of(self, name: str) -> bool:
+        whole = self.unit is not None and (self.low, self.high) == (0, _ENDS[self.unit])
+        return self.name == "all" or (self.name == name and whole)
+
+    def shared(self, other: _Range) -> str:
+        if self.is_all_of(other.name):
+            return other.text
+        if other.is_all_of(self.name):
+            return self.text
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        if self.name != other.name or self.unit is None or self.unit != other.unit or low >= high:
+            return ""
+        return f"{self.name}[{_bound(low, self.unit)}:{_bound(high, self.unit)}]"
+
+
+def _bound(value: float, unit: str) -> str:
+    if not math.isfinite(value):
+        return ""
+    return f"{round(value, 6):g}%" if unit else f"{value:.0f}"
+
+
+def _ranges(expression: str) -> Iterator[_Range]:
+    for part in map(str.strip, expression.split("+")):
+        name, _, selector = part.rstrip("]").partition("[")
+        if "shard" in selector:
+            yield _Range(part, name, None, math.nan, math.nan)
+            continue
+        low, high = (selector or ":").split(":")
+        # A start of 0 may have the one or the other.
+        unit = "%" if "%" in (high or low) else ""
+        if "-" in selector and not unit:
+            yield _Range(part, name, None, math.nan, math.nan)
+            continue
+        bounds = float(low.rstrip("%") or 0), float(high.rstrip("%") or _ENDS[unit])
+        # Negative percentages count from the end.
+        start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)
+        yield _Range(part, name, unit, start, stop)
 
 
 def _reject_part(part: str) -> str:

@@ -93,6 +93,9 @@ def test_a_split_that_a_folder_has_not_is_answered_with_what_to_write(tmp_path):
     with pytest.raises(DataNotFoundError) as caught:
         source.resolve_disjoint()
     assert "splits: {train: 'train[:90%]', eval: 'train[90%:]'}" in caught.value.todo
+    with pytest.raises(DataNotFoundError) as caught:
+        _open(tmp_path, splits={"eval": "train[90%:]", "test": "test"}).resolve("test")
+    assert "splits: {train: 'train[:80%]', eval: 'train[80%:90%]', test: 'train[90%:]'}" in caught.value.todo
 
 
 @pytest.mark.parametrize(
