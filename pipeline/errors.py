@@ -11,7 +11,7 @@
     │   ├── TaskFailedError                         a task ended with an error of its own
     │   ├── TaskStalledError                        a task did not start, or made no progress, before its deadline
     │   ├── ExportError                             training ended without a whole SavedModel
-    │   └── StoppedError              exit code 130, 143   SIGINT or SIGTERM ended training, at a checkpoint
+    │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
     └── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
 

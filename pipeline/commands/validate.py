@@ -33,13 +33,17 @@ def run(args: argparse.Namespace) -> int:
     for source in args.source:
         try:
             loaded = load(source, args.overrides)
+            tried = None
+            if args.deep:
+                say(one_line(f"trying the code of {source} on made-up examples ..."), to_stderr=True)
+                tried = _try(loaded)
             say(one_line(f"ok: {source}: {summarise(loaded.declaration)}"))
             for note in loaded.notes:
                 say(f"    note: {one_line(note)}")
             for warning in loaded.warnings:
                 say(f"    warning: {one_line(warning)}")
-            if args.deep:
-                say(f"    tried: {one_line(str(_try(loaded)))}")
+            if tried:
+                say(f"    tried: {one_line(str(tried))}")
         except TfxEstimatorError as error:
             say(f"tfx-estimator: {error}", to_stderr=True)
             code = error.exit_code

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 
 from tfx_estimator.pipeline.doctor.finding import FAILED, Finding, ok
+from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _NAME = "training"
@@ -31,7 +32,7 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
     own = {name: value for name, value in environment.items() if not name.startswith(_CLUSTERS)}
     own["PYTHONPATH"] = os.pathsep.join(filter(None, (str(package_parent()), own.get("PYTHONPATH"))))
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="tfx-estimator-doctor-") as folder:
+    with scratch.made() as home, tempfile.TemporaryDirectory(dir=home) as folder:
         log = os.path.join(folder, "log")
         with open(log, "wb") as file:
             process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: an error in the main thread, which unwinds the stack, so that what runs is ended in order."""
+"""SIGINT, SIGTERM and SIGHUP: an error in the main thread unwinds the stack, so that what runs is ended in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Optional
 
 from tfx_estimator.pipeline.ending import slate
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+# The last is that of a closed terminal: `nohup` has it ignored.
+_CLOSED = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
+NUMBERS = (signal.SIGINT, signal.SIGTERM, *_CLOSED)
 _handled = False
 _received: Optional[int] = None
 

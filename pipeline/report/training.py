@@ -57,7 +57,7 @@ def find_training(run: Run, outputs: Outputs | Missing) -> str:
     """
     states = {each["node"]: each["state"] for each in run.summary.get("components", ())}
     trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
-    if states.get("Trainer") == "failed" and os.path.isdir(trainings):
+    if states.get("Trainer") in ("failed", "interrupted") and os.path.isdir(trainings):
         begun = os.path.getmtime(os.path.join(run.logs, DECLARATION))
         folders = [entry.path for entry in os.scandir(trainings) if entry.is_dir() and entry.stat().st_mtime >= begun]
         if folders:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import signals, slate
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -166,10 +166,9 @@ def _collect_what_there_is(results: Summary, folders: PipelineFolders) -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Lets no signal but SIGKILL end what is done in a moment."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    before = [signal.signal(number, signal.SIG_IGN) for number in signals.NUMBERS]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before):
+        for number, handler in zip(signals.NUMBERS, before):
             signal.signal(number, handler)

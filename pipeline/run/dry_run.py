@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -25,13 +26,19 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.user_source.faults import read_users_frames
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 _POLL_SECONDS = 0.05
 _MOST_SECONDS = 300.0
+# Without a sign: where the user's code is at work in Python all that time; and the least where it is not known.
+_QUIET_SECONDS = 60.0
+# Anything may send these; a signal of another kind is the code's own.
+_MACHINES = (signal.SIGKILL, signal.SIGTERM)
 _FILE = "dry_run.json"
 _REMEMBERED = 50
 # Of the machine, if no code of the user's took part.
@@ -73,7 +80,8 @@ class DryRun:
     """
 
     def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool) -> None:
-        self._timeout = min(loaded.declaration.trainer.stall_timeout, _MOST_SECONDS)
+        trainer = loaded.declaration.trainer
+        self._timeout = min(max(_QUIET_SECONDS, min(trainer.start_timeout, trainer.stall_timeout)), _MOST_SECONDS)
         sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
         settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
         os.makedirs(logs, exist_ok=True)
@@ -84,6 +92,7 @@ class DryRun:
         self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None
+        self._moved = self._process.started
 
     def wait(self) -> Tried:
         """Waits for its end.
@@ -97,30 +106,24 @@ class DryRun:
             InconclusiveError: The machine ended it.
         """
         while (code := self._process.code) is None:
-            if time.monotonic() - self._process.started > self._timeout:
-                self._hear()
-                told = f"did not end within {self._timeout:g} s; its log ends with:\n{self._process.tail()}"
-                raise errors.UserCodeError(
-                    f"{self._title()} {told}",
-                    expected=f"a step, an evaluation and an export in that time (trainer.stall_timeout, at most "
-                    f"{_MOST_SECONDS:g} s)",
-                    todo=f"mend what does not end, or run with --no-dry-run{self._or_see}",
-                )
+            self._hear()
+            self._check_deadlines(time.monotonic())
             time.sleep(_POLL_SECONDS)
         self._hear()
         if said := self._process.error():
             raise self._raised(said)
-        if code < 0:
+        if self._done is None and -code in _MACHINES:
             raise InconclusiveError(
                 f"{self._title()} was ended by signal {-code}; its log ends with:\n{self._process.tail()}",
                 expected="enough memory for a step",
                 todo=f"try it again{self._or_see}",
             )
         if self._done is None:
+            what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
             raise errors.UserCodeError(
-                f"{self._title()} ended the process, with exit code {code}; its log ends with:\n{self._process.tail()}",
-                expected="code that returns to its caller",
-                todo="raise an error in place of sys.exit or os._exit",
+                f"{self._title()} {what}; {self._at_work(self._process.users_frames())}",
+                expected="code that returns, or raises an error",
+                todo=f"mend what ends the process{self._or_see}",
             )
         # The first is the data set's.
         return Tried(tuple(self._parts[1:]), self._done)
@@ -129,8 +132,29 @@ class DryRun:
         """Ends the process, and whatever it started."""
         self._process.kill()
 
+    def _check_deadlines(self, now: float) -> None:
+        quiet, whole = now - self._moved, now - self._process.started
+        lines = []
+        # A machine with much else to do is slow.
+        if quiet > _QUIET_SECONDS * max(os.getloadavg()[0] / (os.cpu_count() or 1), 1):
+            lines = read_users_frames(self._process.files.stacks)
+        if not lines and quiet <= self._timeout and whole <= _MOST_SECONDS:
+            return
+        what = f"did not end within {whole:.0f} s" if whole > _MOST_SECONDS else f"gave no sign for {quiet:.0f} s"
+        raise errors.UserCodeError(
+            f"{self._title()} {what}; {self._at_work(lines)}",
+            expected=f"a step, an evaluation and an export in {_MOST_SECONDS:g} s",
+            todo=f"mend what does not end, or run with --no-dry-run{self._or_see}",
+        )
+
+    def _at_work(self, lines: list[str]) -> str:
+        if lines:
+            return "your code was at work:\n" + "\n".join(lines)
+        return f"its log ends with:\n{self._process.tail()}"
+
     def _hear(self) -> None:
         for event in self._process.events():
+            self._moved = time.monotonic()
             if event["event"] is Event.TRYING:
                 self._parts.append(event["text"])
             elif event["event"] is Event.TRIED:
@@ -164,15 +188,16 @@ def begin(loaded: Loaded, logs: Optional[str] = None) -> Iterator[DryRun]:
     Yields:
         The dry run.
     """
-    folder = tempfile.mkdtemp(prefix="tfx-estimator-")
-    try:
-        trial = DryRun(loaded, logs or os.path.join(folder, "logs"), folder, log_stays=logs is not None)
+    with scratch.made() as home:
+        folder = tempfile.mkdtemp(dir=home)
         try:
-            yield trial
+            trial = DryRun(loaded, logs or os.path.join(folder, "logs"), folder, log_stays=logs is not None)
+            try:
+                yield trial
+            finally:
+                trial.end()
         finally:
-            trial.end()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Memory:

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.run.summary import Summary
-from tfx_estimator.pipeline.runners.listener import FAILED, NOT_REACHED
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED
 
 _FILE = "so_far.json"
 
@@ -54,7 +54,7 @@ def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
     told["seconds"] = round(time.monotonic() - known["begun"], 3)
     for each in told["components"]:
         if each["node"] == known["component"] and each["state"] == NOT_REACHED:
-            each["state"] = FAILED
+            each["state"] = INTERRUPTED if ended.state == INTERRUPTED else FAILED
     with contextlib.suppress(OSError):
         write_json(known["path"], told, indent=2)
     return told if known["prints"] else None

@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 from tfx_estimator.pipeline.text import duration, one_line
 
 _PROGRESS_SECONDS = 5.0
-_STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red"}
+_STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red", "interrupted": "bold red"}
 
 
 class View:

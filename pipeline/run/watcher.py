@@ -11,22 +11,19 @@ process group: Ctrl-C and Ctrl-Z reach both, and the run can read from the termi
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import json
 import os
-import re
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Collection
-from typing import NoReturn, Optional
+from typing import Optional
 
 from tfx_estimator.pipeline.ending import keeper, signals, slate
 from tfx_estimator.pipeline.ending.scratch import Scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.run import so_far
-from tfx_estimator.pipeline.user_source.frames import is_users
+from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 
 # From a signal to the end of a run that has not asked for time; and of one that has, at most.
 _SECONDS, _PATIENT_SECONDS = 1.5, 150.0
@@ -37,7 +34,6 @@ _EXIT_SECONDS, _LEAVE_SECONDS = 60.0, 0.5
 # A signal to the whole group reaches the run as well: then it is not passed on.
 _GROUP_SECONDS = 0.1
 _TICK_SECONDS, _IDLE_SECONDS = 0.05, 1.0
-_FRAME = re.compile(r'^\s*File "(.+)", line (\d+),? in (.+)$', re.MULTILINE)
 
 
 def watched(work: Callable[[], int]) -> int:
@@ -65,7 +61,7 @@ def watched(work: Callable[[], int]) -> int:
     if not (child := os.fork()):
         keeper.die_with(me)
         scratch.leave()
-        _note_ends(faults)
+        note_ends(faults)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return work()
     watch = _Watch(child)
@@ -136,21 +132,6 @@ class _Watch:
         return now - self._since > (_SECONDS if self._count > 1 else self._allowed)
 
 
-def _note_ends(path: str) -> None:
-    """Has the stack written down when a crash, or `os._exit`, ends this process."""
-    file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for good
-    faulthandler.enable(file, all_threads=False)
-    me, leave = os.getpid(), os._exit
-
-    def noting(status: int) -> NoReturn:
-        if os.getpid() == me and signals.received() is None:
-            traceback.print_stack(sys._getframe(1), file=file)
-            file.flush()
-        leave(status)
-
-    os._exit = noting
-
-
 def _explain(status: int, faults: str) -> TfxEstimatorError:
     """What ended the run, as far as it can be known."""
     if os.WIFSIGNALED(status):
@@ -158,18 +139,12 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     else:
         what = f"ended, with exit code {os.waitstatus_to_exitcode(status)}"
     told = f"the process of the run {what}, {slate.place() or 'at its start'}"
-    with contextlib.suppress(OSError), open(faults, encoding="utf-8", errors="replace") as file:
-        text = file.read()
-        frames = [frame for frame in _FRAME.findall(text) if is_users(frame[0])]
-        # faulthandler begins with the innermost.
-        frames = frames[::-1] if "most recent call first" in text else frames
-        if frames:
-            lines = "\n".join(f'  File "{file}", line {line}, in {name}' for file, line, name in frames[-3:])
-            return UserCodeError(
-                f"{told}; your code was at work:\n{lines}",
-                expected="code that returns, or raises an error",
-                todo="mend the code above",
-            )
+    if lines := read_users_frames(faults, without=sys.argv[0]):
+        return UserCodeError(
+            f"{told}; your code was at work:\n" + "\n".join(lines),
+            expected="code that returns, or raises an error",
+            todo="mend the code above",
+        )
     todo = "run the same again: what was done before comes from the cache"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         todo = f"see whether the memory was used up (`dmesg`); {todo}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional, Protocol
 
-FAILED, NOT_REACHED = "failed", "not reached"
+FAILED, INTERRUPTED, NOT_REACHED = "failed", "interrupted", "not reached"
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class NodeRun:
 
     Args:
         node: Its id.
-        state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed` or `not reached`.
+        state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed`,
+            `interrupted` (by a signal) or `not reached`.
         seconds: Wall time.
         execution_id: In ML Metadata; None if it failed, or was not reached.
         upstream: The components that it waits for.

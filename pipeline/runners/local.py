@@ -36,7 +36,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.ending import scratch, signals, slate
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-from tfx_estimator.pipeline.runners.listener import FAILED, NOT_REACHED, Listener, NodeRun
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
@@ -82,8 +82,11 @@ class LocalRunner(LocalDagRunner):
                     executor_spec=runner_utils.extract_executor_spec(deployment, name),
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
-            except BaseException:
-                self._listener.node_ended(replace(nodes[index - 1], state=FAILED, seconds=time.monotonic() - started))
+            except BaseException as error:
+                # What goes wrong after a signal is but its consequence.
+                stopped = signals.received() or isinstance(error, (signals.SignalledError, StoppedError))
+                state, seconds = INTERRUPTED if stopped else FAILED, time.monotonic() - started
+                self._listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
                 raise
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None

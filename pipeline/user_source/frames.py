@@ -42,9 +42,10 @@ def user_lines(error: BaseException) -> list[str]:
 
 def is_users(file: str) -> bool:
     """Is a file neither a library's nor this project's."""
-    libraries = (sysconfig.get_paths()["stdlib"], str(package_parent() / PROJECT))
+    # Of the scripts, one has started this process.
+    installed = (sysconfig.get_path("stdlib"), sysconfig.get_path("scripts"), str(package_parent() / PROJECT))
     return (
-        not any(file.startswith(os.path.join(folder, "")) for folder in libraries)
+        not any(file.startswith(os.path.join(folder, "")) for folder in installed)
         and not any(name in file for name in (*_INSTALLED, _GENERATED))
         and os.path.exists(file)
     )

@@ -116,15 +116,24 @@ def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare
     assert f'File "{tmp_path}/own.py", line 2' in said
 
 
+def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_read(workdir, declare, tmp_path):
+    (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    import os; os._exit(1)\n")
+    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4, dry_run=True)
+    assert "(own:preprocessing_fn on made-up images of 28x28x1) ended, with exit code 1; your code was at work" in said
+    assert f'File "{tmp_path}/own.py", line 2' in said
+    left = workdir.summary("bad")
+    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
+    assert workdir.states("bad") == {}
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
         ("import os; os._exit(1)", "ended, with exit code 1, in component Transform; your code was at work"),
-        pytest.param("import os; os.abort()", "was killed by SIGABRT, in component Transform", marks=pytest.mark.long),
-        pytest.param(
-            "raise SystemExit(0)", "component Transform failed in your code: it ended", marks=pytest.mark.long
-        ),
-        pytest.param("return None", "the preprocessing_fn returned None", marks=pytest.mark.long),
+        ("import os; os.abort()", "was killed by SIGABRT, in component Transform"),
+        ("raise SystemExit(0)", "component Transform failed in your code: it ended"),
+        ("return None", "the preprocessing_fn returned None"),
     ],
 )
 def test_a_preprocessing_fn_that_ends_the_process_or_returns_nothing_is_named(ingested, declare, tmp_path, lines, told):

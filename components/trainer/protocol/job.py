@@ -90,3 +90,13 @@ class TaskFiles:
     def error(self) -> str:
         """The task's own error, if it had time to write it."""
         return self._path("error.json")
+
+    @property
+    def ends(self) -> str:
+        """The stack of a task that ended without a word."""
+        return self._path("ends")
+
+    @property
+    def stacks(self) -> str:
+        """The stacks of a dry run, again and again."""
+        return self._path("stacks")

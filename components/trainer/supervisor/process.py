@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.ending.scratch import variables
+from tfx_estimator.pipeline.user_source.faults import read_users_frames
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _PACKAGE = str(package_parent())
@@ -114,6 +115,10 @@ class TaskProcess:
             return None
         with open(self.files.error, encoding="utf-8") as file:
             return json.load(file)
+
+    def users_frames(self) -> list[str]:
+        """The user's lines at work when it ended without a word; none if there were none."""
+        return read_users_frames(self.files.ends)
 
     def tail(self) -> str:
         """The last lines of its log, indented."""

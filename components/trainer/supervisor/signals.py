@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT while training is supervised: noted, so that training ends in order."""
+"""SIGTERM, SIGINT and SIGHUP while training is supervised: noted, so that training ends in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Signals:
         note(number)
         if self.received is not None:
             self.again = True
-            if number == signal.SIGTERM:
+            if number != signal.SIGINT:
                 raise SystemExit(128 + number)
             raise KeyboardInterrupt
         self.received = number

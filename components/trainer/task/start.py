@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpe
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 # What TensorFlow raises if another task has gone, or a port was taken.
@@ -27,6 +28,8 @@ _PEER_WORDS = (
     "Collective ops is aborted",
     "oordination service",
 )
+
+_STACKS_SECONDS = 10.0
 
 
 def main(argv: list[str]) -> int:
@@ -45,6 +48,9 @@ def main(argv: list[str]) -> int:
     keep(task.supervisor_pid)
     _enter_network(task)
     beat(files.alive)
+    note_ends(files.ends)
+    if task.type == DRY_RUN:
+        note_stacks(files.stacks, _STACKS_SECONDS)
     if task.cpus:
         os.sched_setaffinity(0, task.cpus)
     if task.gpus is not None:

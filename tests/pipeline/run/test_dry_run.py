@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -77,15 +78,45 @@ def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tm
     assert f"mend the code above, or see {log}" in said
 
 
-def test_it_has_a_deadline(declare, capsys):
+def test_it_has_a_deadline(declare, capsys, monkeypatch):
+    monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
     assert main(["validate", "--deep", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
+    said = capsys.readouterr()
+    assert "the dry run (its start) gave no sign for 0 s; its log ends with:" in said.err
+    assert "--no-dry-run" in said.err
+    # It takes some time: what is done is told before, what passed after it.
+    assert said.err.startswith("trying the code of ")
+    assert "ok" not in said.out
+
+
+@pytest.mark.long
+def test_an_endless_loop_is_named_long_before_the_deadline(declare, capsys, tmp_path):
+    begun = time.monotonic()
+    # A short limit of a training's is none of the trial, which starts TensorFlow.
+    assert main(["validate", "--deep", declare("while True: pass"), "--set", "trainer.stall_timeout=10"]) == 4
     said = capsys.readouterr().err
-    assert "did not end within 0.2 s" in said
-    assert "--no-dry-run" in said
+    assert "; your code was at work:\n" in said
+    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
+    assert 55 < time.monotonic() - begun < 290
+
+
+ENDS = {
+    "os._exit(0)": "ended, with exit code 0",
+    "os.abort()": "was killed by SIGABRT",
+    "import ctypes; ctypes.string_at(0)": "was killed by SIGSEGV",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("line", ENDS)
+def test_code_that_ends_the_process_is_told_with_its_line(declare, capsys, tmp_path, line):
+    assert main(["validate", "--deep", declare(line)]) == 4
+    said = capsys.readouterr().err
+    assert f"{ENDS[line]}; your code was at work:\n" in said
+    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
 
 
 BREAKS = {
-    "os._exit(0)": "ended the process, with exit code 0",
     "sys.exit('enough')": "failed: SystemExit: enough",
     "params['absent']": "failed: KeyError: 'absent'",
     "features['image'] = tf.reshape(features['image'], [128, 784])": "failed: ValueError",
@@ -185,4 +216,6 @@ def test_a_dry_run_ends_with_its_context(declare):
 
     with dry_run.begin(load(declare())):
         assert running()
+        # In the folder that the next run sweeps, should this one be killed.
+        assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()

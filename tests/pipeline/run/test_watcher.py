@@ -47,12 +47,16 @@ def start(tmp_path: Path):
     own = tmp_path / "own"
     own.mkdir()
 
-    def begin(*lines: str, group: bool = False) -> subprocess.Popen:
+    def begin(*lines: str, group: bool = False, first: str = "") -> subprocess.Popen:
         body = "\n".join(f"    {line}" for line in lines)
-        text = f"import os, signal, subprocess, sys, time\n\n\ndef work():\n{body}\n    return 0\n"
+        text = f"import os, signal, subprocess, sys, time\n\n\ndef work():\n{body}\n    return 0\n{first}\n"
         (own / "own.py").write_text(text)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path / "tmp")}
-        command = [sys.executable, "-c", RUN, "run", "digits", "--workdir", str(own)]
+        # As pip makes one: neither a library's file nor this project's.
+        script = tmp_path / "bin" / "tfx-estimator"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(RUN)
+        command = [sys.executable, str(script), "run", "digits", "--workdir", str(own)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         runs.append(subprocess.Popen(command, env=environment, start_new_session=group, **pipes))
         assert runs[-1].stdout.readline() == "ready\n"
@@ -87,6 +91,18 @@ def test_whatever_ends_the_run_is_told_with_the_line(start, tmp_path, line, code
     assert not psutil.wait_procs(daemons, timeout=5)[1]
 
 
+def test_what_a_library_ends_is_not_the_users_though_a_script_has_started_it(start, tmp_path):
+    folder = tmp_path / "own" / "site-packages"
+    folder.mkdir(parents=True)
+    (folder / "library.py").write_text("import os\n\n\ndef work():\n    os._exit(3)\n")
+    # A call in its place: the user's code is not on the stack.
+    run = start("return 0", first=f"sys.path.insert(0, {str(folder)!r}); from library import work")
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 6, said
+    assert "ended, with exit code 3, in component Transform" in said
+    assert "your code" not in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "lines",
@@ -113,6 +129,20 @@ def test_a_signal_ends_it_at_once_and_in_words(start, tmp_path, number, lines):
     assert not list((tmp_path / "tmp").iterdir())
 
 
+def test_a_closed_terminal_ends_it_unless_that_is_ignored(start):
+    run = start("time.sleep(60)")
+    run.send_signal(signal.SIGHUP)
+    _, said = run.communicate(timeout=30)
+    assert (run.returncode, said.startswith("tfx-estimator: ended by SIGHUP in component Transform")) == (129, True)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = start("time.sleep(0.7)")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    run.send_signal(signal.SIGHUP)
+    assert run.wait(30) == 0
+
+
 # It asks for time, as a training does, and counts the signals that reach it.
 PATIENT = (
     "from tfx_estimator.pipeline.ending import signals, slate",
@@ -120,6 +150,7 @@ PATIENT = (
     "def note(number, frame): heard.append(number); signals.note(number)",
     "signal.signal(signal.SIGINT, note); signal.signal(signal.SIGTERM, note)",
     "with slate.patient():",
+    "    print('patient', flush=True)",
     "    while not heard: time.sleep(0.01)",
     "    time.sleep(2.5)",
     "    print(len(heard), flush=True)",
@@ -128,6 +159,7 @@ PATIENT = (
 
 def test_what_asks_for_time_has_it_and_hears_a_signal_of_the_whole_group_once(start):
     run = start(*PATIENT, group=True)
+    assert run.stdout.readline() == "patient\n"
     os.killpg(run.pid, signal.SIGINT)
     said, told = run.communicate(timeout=30)
     assert (run.returncode, said, told) == (0, "1\n", "")
@@ -135,6 +167,7 @@ def test_what_asks_for_time_has_it_and_hears_a_signal_of_the_whole_group_once(st
 
 def test_a_second_signal_ends_that_too(start):
     run = start(*PATIENT, "time.sleep(60)")
+    assert run.stdout.readline() == "patient\n"
     run.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     begun = time.monotonic()

@@ -1,0 +1,60 @@
+"""Processes that end without a word, or do not end: what they leave names the user's line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.pipeline.user_source.faults import read_users_frames
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+
+START = """
+import sys, threading, time
+from tfx_estimator.pipeline.user_source import faults
+faults.note_ends(sys.argv[1] + "/ends")
+faults.note_stacks(sys.argv[1] + "/stacks", 0.1)
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+sys.path.insert(0, sys.argv[1])
+import own
+own.work()
+"""
+
+
+def begin(folder: Path, line: str) -> subprocess.Popen:
+    (folder / "own.py").write_text(f"import os\n\n\ndef work():\n    {line}\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.Popen([sys.executable, "-c", START, str(folder)], env=environment, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("os._exit(0)", 0), ("os.abort()", -signal.SIGABRT), ("os.kill(os.getpid(), 9)", -signal.SIGKILL), ("pass", 0)],
+)
+def test_an_end_is_told_with_the_line(tmp_path, line, code):
+    assert begin(tmp_path, line).wait(30) == code
+    told = [f'  File "{tmp_path}/own.py", line 5, in work'] if line in ("os._exit(0)", "os.abort()") else []
+    assert read_users_frames(str(tmp_path / "ends")) == told
+    assert not read_users_frames(str(tmp_path / "ends"), without=str(tmp_path / "own.py"))
+    assert not read_users_frames(str(tmp_path / "absent"))
+
+
+# The second holds Python's lock.
+@pytest.mark.parametrize("line", ["while True: pass", "sum(range(10**12))"])
+def test_what_does_not_end_is_told_with_the_line(tmp_path, line):
+    process = begin(tmp_path, line)
+    deadline = time.monotonic() + 30
+    try:
+        while not (found := read_users_frames(str(tmp_path / "stacks"))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
+    assert found == [f'  File "{tmp_path}/own.py", line 5, in work']
