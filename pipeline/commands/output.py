@@ -1,4 +1,4 @@
-"""What verbs print, and the files that they write for the user."""
+"""What verbs print, and the files that they write for the user. Printing needs the standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfx_estimator.pipeline.config.paths import reject_address
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.text import one_line, printable
@@ -54,6 +53,8 @@ def check_file(name: str, *, force: bool) -> Path:
     Raises:
         DeclarationError: The name cannot be used.
     """
+    from tfx_estimator.pipeline.config.paths import reject_address
+
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
     name = one_line(name)

@@ -196,14 +196,18 @@ def _leave_home(home: str) -> None:
 def _sweep(home: str) -> None:
     """Removes what killed runs have left."""
     for entry in os.scandir(home):
-        lock = os.open(entry.path, os.O_RDONLY)
+        try:
+            lock = os.open(entry.path, os.O_RDONLY)
+        except FileNotFoundError:  # its run has just removed it
+            continue
         try:
             if not _try_lock(lock):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
-                os.unlink(entry.path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)
         finally:
             os.close(lock)
 

@@ -29,7 +29,7 @@ def template(environment, tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "by_tfx"),
     [
-        pytest.param([], False, id="run_fn-local_runner"),
+        pytest.param([], False, id="run_fn-local_runner", marks=long),
         pytest.param([], True, id="run_fn-tfx", marks=long),
         pytest.param(["--estimator"], False, id="estimator-local_runner", marks=long),
         # The whole of it: two minutes of two cores.

@@ -199,7 +199,7 @@ def test_the_first_label_of_a_large_file_is_found_beyond_the_first_block(tmp_pat
 
 
 def test_files_carry_no_version(idx_folder):
-    with pytest.raises(DataError, match=r"they carry none"):
+    with pytest.raises(DataError, match=r"its files carry none"):
         _open(idx_folder, version="1.0.0")
 
 

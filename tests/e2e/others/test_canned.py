@@ -29,9 +29,10 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
     ("distribution", "tasks"),
     [
         # The loss is tried before the training.
-        (
+        pytest.param(
             {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True, "max_restarts": 1},
             ["chief-0", "evaluator-0", "replica_check-0", "worker-0"],
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
