@@ -1,4 +1,4 @@
-"""Whole runs that are ended while they push: what is served loads at every moment, and the next run ends right."""
+"""Whole runs that are ended while they publish: what is served loads at every moment, and the next run ends right."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Pushes:
 
     def operations(self) -> list[Operation]:
         """What a run does to files from the Pusher on, until ML Metadata knows of the push."""
-        found = self.forks.operations(self.arguments(), True, within=str(self._folder.parent))
+        found = self.forks.operations(self.arguments(), "Pusher", within=str(self._folder.parent))
         self.check(pushed=True)
         # SQLite writes more or less each time.
         known = [each for each in found if "metadata.sqlite" in each.text and each.call in ("fdatasync", "unlink")]
@@ -65,7 +65,7 @@ class Pushes:
     def end(self, operation: Operation, fault: str = "signal=KILL", code: int = -9) -> None:
         """Ends a run at an operation; the next one ends right."""
         arguments = self.arguments()
-        assert self.forks.disturbed(arguments, True, operation=operation, fault=fault) == code, operation
+        assert self.forks.disturbed(arguments, "Pusher", operation=operation, fault=fault) == code, operation
         self.check(pushed=False)
         assert self.forks.call(arguments) == 0, self.forks.said
         self.check(pushed=True)
@@ -100,7 +100,7 @@ def test_a_run_that_is_killed_before_any_operation_of_its_push(pushes):
 
 def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
     arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, True)
+    first = pushes.forks.start(arguments, "Pusher")
     pushes.forks.wait_for_stop(first)
     assert pushes.forks.call(arguments) == 6
     assert "another run is using" in pushes.forks.said
@@ -112,9 +112,49 @@ def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
 
 def test_a_folder_that_a_killed_run_had_locked_can_be_used(pushes):
     arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, True)
+    first = pushes.forks.start(arguments, "Pusher")
     pushes.forks.wait_for_stop(first)
     os.kill(first, signal.SIGKILL)
     assert pushes.forks.wait(first) == -9
     assert pushes.forks.call(arguments) == 0, pushes.forks.said
     pushes.check(pushed=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, forks):
+    base = tmp_path / "serving"
+    base.mkdir()
+    served: dict[str, dict[str, bytes]] = {}
+    home = digits_run.workdir.path / "digits"
+
+    def arguments(seed: int) -> list[str]:
+        """Of another training each time, whose model is blessed in any case."""
+        values = ("trainer.train_steps=40", f"trainer.seed={seed}", "evaluator.min_accuracy=0.05")
+        values = (*values, "evaluator.max_accuracy_drop=null", f"pusher.destination={base}")
+        declared = [word for value in values for word in ("--set", value)]
+        return ["digits", *declared, "--workdir", str(digits_run.workdir.path)]
+
+    def check(pushed: bool) -> None:
+        """What was served is as it was; what was pushed is the Trainer's whole model."""
+        new = [path for path in base.iterdir() if path.name not in served]
+        assert all(_contents(base / name) == held for name, held in served.items())
+        assert len(new) == pushed
+        for path in new:
+            models = (home / "artifacts" / "Trainer" / "model").glob("*/Format-Serving")
+            newest = max(models, key=lambda model: int(model.parent.name))
+            served[path.name] = _contents(path)
+            assert served[path.name] == _contents(newest)
+
+    operations = forks.operations(arguments(1000), "Trainer", within=f"{home}/artifacts/Trainer")
+    check(pushed=True)
+    # Each of them, with a training that is none: tests/faults/test_file_operations.py.
+    calls = sorted({operation.call for operation in operations})
+    assert "rename" in calls
+    found = [[each for each in operations if each.call == call] for call in calls]
+    for index, operation in enumerate(dict.fromkeys(each for same in found for each in (same[0], same[-1]))):
+        declared = arguments(1001 + index)
+        assert forks.disturbed(declared, "Trainer", operation=operation) == -9, operation
+        check(pushed=False)
+        assert forks.call(declared) == 0, forks.said
+        check(pushed=True)

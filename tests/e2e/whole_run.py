@@ -1,4 +1,4 @@
-"""The whole command line in a process that stops itself when the Pusher begins: see tests/faults/forks.py."""
+"""The whole command line in a process that stops itself where something is published: see tests/faults/forks.py."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ import threading
 from tests.faults.file_operations import stop_here
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.pusher.executor import Executor
+from tfx_estimator.components.trainer import export
 from tfx_estimator.pipeline.run import console, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
 
-_push = Executor.Do
+_PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
-def run(arguments: list[str], stop: bool = False) -> int:
+def run(arguments: list[str], stop: str = "") -> int:
     """Runs `tfx-estimator run`.
 
     Args:
         arguments: After the verb.
-        stop: Whether to stop when the Pusher begins.
+        stop: The component at whose publication to stop.
 
     Returns:
         The exit code.
     """
     assert threading.active_count() == 1
     os.environ["COLUMNS"] = "200"
+    if stop:
+        owner, name = _PLACES[stop]
+        publish = getattr(owner, name)
 
-    def push(self, *args, **options):
-        stop_here(stop)
-        return _push(self, *args, **options)
+        def publish_later(*args, **options):
+            stop_here()
+            return publish(*args, **options)
 
-    Executor.Do = push
+        setattr(owner, name, publish_later)
     return main(["run", *arguments])
