@@ -8,7 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.optimizers import learning_rate, make_optimizer
+from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.optimizers import make_optimizer
+from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import global_loss, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
@@ -43,10 +45,10 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         tf.keras.utils.set_random_seed(params["seed"])
         model = network(params["num_classes"])
         with dropout_keys(features[IMAGE], params["seed"]):
-            logits = tf.cast(model(features[IMAGE], training=training), tf.float32)
+            logits = as_float(model(features[IMAGE], training=training))
         if mode == tf.estimator.ModeKeys.PREDICT:
-            return _predict(logits, params.get("label_names", ()))
-        per_example = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
+        per_example = classification_loss(labels, logits)
         if training:
             return _train(model, features[IMAGE], per_example, logits, labels, params)
         return _evaluate(per_example, logits, labels)

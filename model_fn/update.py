@@ -17,16 +17,16 @@ def global_loss(per_example: tf.Tensor, global_batch_size: int, penalties: Seque
     """Scales a replica's loss so that the sum over all replicas is the loss on one device.
 
     Args:
-        per_example: Losses of the replica's examples, float32 [batch].
+        per_example: Losses of the replica's examples, float [batch].
         global_batch_size: Examples of a step, over all replicas.
         penalties: Scalars that each replica computes whole, such as weight decay.
 
     Returns:
-        float32 scalar.
+        Scalar, of the dtype of `per_example`.
     """
     loss = tf.reduce_sum(per_example) / global_batch_size
     if penalties:
-        loss += tf.add_n(list(penalties)) / tf.distribute.get_strategy().num_replicas_in_sync
+        loss += tf.cast(tf.add_n(list(penalties)), loss.dtype) / tf.distribute.get_strategy().num_replicas_in_sync
     return loss
 
 

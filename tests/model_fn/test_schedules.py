@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 def rate(step: int, steps: int = 100, **section) -> float:
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.optimizers import learning_rate
+    from tfx_estimator.model_fn.schedules import learning_rate
 
     return float(learning_rate(Optimizer(learning_rate=0.2, **section), steps, tf.constant(step, tf.int64)))
 
@@ -37,14 +37,15 @@ def test_the_warm_up_is_linear_and_the_cosine_starts_after_it():
     assert rate(55, schedule="cosine", warmup_steps=10) == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("sgd", "GradientDescentOptimizer"), ("momentum", "MomentumOptimizer"), ("adam", "AdamOptimizer")],
-)
-def test_each_name_builds_its_optimizer(name, kind):
+def test_a_schedule_of_keras_is_the_same_and_can_be_written_down():
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.optimizers import make_optimizer
+    from tfx_estimator.model_fn.schedules import KerasSchedule
 
-    with tf.Graph().as_default():
-        assert type(make_optimizer(Optimizer(name=name), tf.constant(0.1))).__name__ == kind
+    section = Optimizer(learning_rate=0.2, schedule="cosine", warmup_steps=10)
+    schedule = KerasSchedule(section, 100)
+    written = tf.keras.optimizers.schedules.serialize(schedule)
+    again = tf.keras.optimizers.schedules.deserialize(written)
+    for step in (0, 5, 55, 99):
+        expected = rate(step, schedule="cosine", warmup_steps=10)
+        assert float(schedule(step)) == float(again(tf.constant(step, tf.int64))) == expected

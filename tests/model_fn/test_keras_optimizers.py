@@ -1,0 +1,70 @@
+"""The declared optimizers in Keras, against its own classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+pytestmark = pytest.mark.unit
+
+STEPS = 10
+
+
+def trained(optimizer) -> list[np.ndarray]:
+    """Weights of a small network after some steps."""
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(3)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Dense(5, activation="tanh"), layers.Dense(3)])
+    generator = np.random.default_rng(1)
+    inputs = tf.constant(generator.normal(size=(STEPS, 8, 4)).astype(np.float32))
+    targets = tf.constant(generator.normal(size=(STEPS, 8, 3)).astype(np.float32))
+    model.build((None, 4))
+
+    @tf.function
+    def train(values, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(values) - wanted) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    for step in range(STEPS):
+        train(inputs[step], targets[step])
+    return model.get_weights()
+
+
+def declared(**values):
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+
+    return make_keras_optimizer(Optimizer(**values), STEPS)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sgd", "SGD"), ("adam", "Adam")])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_update_is_that_of_keras(name, kind, schedule):
+    import tensorflow as tf
+
+    rate = tf.keras.optimizers.schedules.CosineDecay(0.05, STEPS) if schedule == "cosine" else 0.05
+    ours = trained(declared(name=name, learning_rate=0.05, schedule=schedule))
+    for one, other in zip(ours, trained(getattr(tf.keras.optimizers, kind)(rate))):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_momentum_is_that_of_keras_where_the_rate_is_constant():
+    import tensorflow as tf
+
+    ours = trained(declared(name="momentum", learning_rate=0.05, schedule="constant"))
+    for one, other in zip(ours, trained(tf.keras.optimizers.SGD(0.05, momentum=0.9))):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_an_optimizer_can_be_written_down():
+    import tensorflow as tf
+
+    optimizer = declared(name="adam", learning_rate=0.05, schedule="cosine")
+    again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer), use_legacy_optimizer=True)
+    for one, other in zip(trained(optimizer), trained(again)):
+        np.testing.assert_array_equal(one, other)

@@ -1,0 +1,55 @@
+"""The loss of each example, against Keras's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.unit
+
+LOGITS = np.random.default_rng(0).normal(size=(7, 4)) * 3
+LABELS = np.arange(7, dtype=np.int64) % 4
+
+
+def loss(logits=LOGITS, **options):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.loss import classification_loss
+
+    return classification_loss(tf.constant(LABELS), tf.constant(logits), **options)
+
+
+def softmax_loss(targets: np.ndarray) -> np.ndarray:
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)
+    return -(targets * np.log(p)).sum(1)
+
+
+def test_float64_stays_float64_and_half_precision_becomes_float32():
+    assert loss().dtype == "float64"
+    np.testing.assert_allclose(loss(), softmax_loss(np.eye(4)[LABELS]), rtol=1e-14)
+    assert loss(LOGITS.astype(np.float32)).dtype == loss(LOGITS.astype(np.float16)).dtype == "float32"
+
+
+def test_smoothing_is_keras_own():
+    import tensorflow as tf
+
+    keras = tf.keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2, reduction="none")
+    np.testing.assert_allclose(loss(label_smoothing=0.2), keras(np.eye(4)[LABELS], LOGITS), rtol=1e-6)
+    np.testing.assert_allclose(loss(label_smoothing=0.2), softmax_loss(0.8 * np.eye(4)[LABELS] + 0.05), rtol=1e-14)
+
+
+def test_weights_are_by_label_and_work_with_smoothing():
+    weights = (1.0, 0.0, 2.5, 0.5)
+    np.testing.assert_allclose(loss(class_weights=weights), loss() * np.take(weights, LABELS), rtol=1e-14)
+    both = loss(class_weights=weights, label_smoothing=0.1)
+    np.testing.assert_allclose(both, loss(label_smoothing=0.1) * np.take(weights, LABELS), rtol=1e-14)
+
+
+def test_in_a_function_and_in_a_graph():
+    import tensorflow as tf
+
+    options = {"class_weights": (1.0, 2.0, 3.0, 4.0), "label_smoothing": 0.1}
+    expected = loss(**options).numpy()
+    np.testing.assert_array_equal(tf.function(lambda: loss(**options))(), expected)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        np.testing.assert_array_equal(session.run(loss(**options)), expected)
