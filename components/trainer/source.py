@@ -25,7 +25,7 @@ _OWN: dict[str, tuple[str, ...]] = {
         "user_input.shared_batches",
         "user_input.short_batches",
     ),
-    RUN_FN: ("export", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
+    RUN_FN: ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
 }
 _BUILT_IN = ("estimator.receivers", "estimator.trainer_fn")
 

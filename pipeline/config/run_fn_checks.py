@@ -1,4 +1,4 @@
-"""Checks of a distribution beside a `run_fn`, which trains by itself, by its own strategy."""
+"""Checks of a distribution beside a `run_fn`, which trains and evaluates by itself."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ def check_run_fn(distribution: Distribution, run_fn: RunFn, instead: str = "") -
         The problems.
     """
     strategy, path = distribution.train.strategy, f"{_PATH}.train.strategy"
-    if distribution.train.distributes and not distribution.train.is_cluster:
+    if distribution.train.distributes and run_fn.estimator:
+        alone = "its chief would train alone, and export nothing"
         yield Problem(
             path,
-            "a run_fn makes its own tf.distribute strategy, so this one could not be given to it",
-            "one_device, or a cluster, which TF_CONFIG tells a run_fn of; or a trainer_fn",
-            instead or f"make the strategy {strategy} inside the run_fn, and remove it here",
+            f"this run_fn trains an Estimator ({run_fn.estimator}): "
+            f"{alone if distribution.train.is_cluster else 'it would train on one device, without a word'}",
+            "a trainer_fn, whose Estimator is then trained under the strategy; or one_device",
+            instead or "move what makes the Estimator and its specs into a `def trainer_fn(fn_args, schema)`",
             value=strategy,
         )
-    elif distribution.train.is_cluster and run_fn.estimator:
+    elif distribution.train.takes("tpu"):
         yield Problem(
             path,
-            f"this run_fn trains an Estimator ({run_fn.estimator}): its chief would train alone, and export nothing",
-            "a trainer_fn, whose Estimator is then trained by the cluster; or one_device",
-            instead or "move what makes the Estimator and its specs into a `def trainer_fn(fn_args, schema)`",
+            "a run_fn connects to its TPU by itself, so this strategy could not be given to it",
+            "one_device, mirrored, central_storage, or a cluster; or a trainer_fn",
+            instead or f"make the strategy {strategy} inside the run_fn, and remove it here",
             value=strategy,
         )
     strategy, path = distribution.eval.strategy, f"{_PATH}.eval.strategy"
     if distribution.eval.distributes:
         yield Problem(
             path,
-            "a run_fn evaluates by itself, so this strategy could not be given to it",
+            "a run_fn evaluates by itself, under the strategy that it trains by",
             "one_device; or a trainer_fn",
             instead or "remove it",
             value=strategy,

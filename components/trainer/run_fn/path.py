@@ -12,15 +12,19 @@ from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.components.trainer.run_fn import skipped_training
+from tfx_estimator.components.trainer.run_fn.declared_strategy import declared
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 
 _INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
 
 
 class RunFnPath:
-    """TFX's generic contract: the function makes its own strategy; in a cluster, TF_CONFIG tells it of the others.
+    """TFX's generic contract: the function finds the declared strategy, or makes one of its own.
+
+    In a cluster TF_CONFIG tells it of the others.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer#generic_trainer.
     """
@@ -31,6 +35,10 @@ class RunFnPath:
         if (train := context.distribution.train).asynchronous:
             # TensorFlow 2's servers wait for each other for ever with the one thread that a task's one core gives them.
             os.environ.setdefault(_INTER_OP_THREADS, str(train.worker_count + 1))
+        seeds.apply(context.settings.trainer)
+        configure_devices(train)
+        # Before any TensorFlow op. The strategy of TensorFlow 1's parameter servers is no use to a run_fn.
+        strategy = None if train.asynchronous else make_strategy(train)
         fn_args = make_fn_args(job)
         leads = not task.in_cluster or task.type == CHIEF
         if not leads:
@@ -38,14 +46,14 @@ class RunFnPath:
             own = os.path.join(job.training_dir, f"tmp_worker_{task.name}")
             fn_args.serving_model_dir = path_utils.serving_model_dir(own)
             fn_args.eval_model_dir = path_utils.eval_model_dir(own)
-        seeds.apply(context.settings.trainer)
         seeds.begin(context.settings.trainer)
         run_fn = function_of(job.exec_properties, "run_fn")
         progress.write(Event.RUNNING)
         folders = (fn_args.serving_model_dir, job.training_dir)
         if any(fileio.exists(os.path.join(folder, "checkpoint")) for folder in folders):
             skipped_training.PATCH.apply()
-        run_fn(fn_args)
+        with declared(strategy, lambda text: progress.write(Event.NOTICED, text=text)):
+            run_fn(fn_args)
         if leads:
             progress.write(Event.EXPORTING)
             _adopt_exports(fn_args, job.exports_dir)

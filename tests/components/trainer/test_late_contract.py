@@ -39,7 +39,7 @@ def execute(folder: Path, distribution: dict, **functions: str) -> None:
 @pytest.mark.parametrize(
     ("text", "distribution", "told"),
     [
-        ("from mykeras import *\n", MIRRORED, "a run_fn makes its own tf.distribute strategy"),
+        ("from mykeras import *\n", {"eval": MIRRORED["train"]}, "a run_fn evaluates by itself"),
         (ESTIMATOR, WORKERS, "this run_fn trains an Estimator"),
     ],
 )

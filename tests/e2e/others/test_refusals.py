@@ -28,11 +28,10 @@ def _trainer(module: str, distribution: dict | None = None, **arguments):
 @pytest.mark.parametrize(
     ("module", "distribution", "told", "todo"),
     [
-        ("cancer_keras", MIRRORED, "makes its own tf.distribute strategy", "make the strategy mirrored inside"),
-        ("cancer_keras", {"train": {"strategy": "tpu", "tpu": "t"}}, "makes its own tf.distribute strategy", "inside"),
+        ("cancer_keras", {"train": {"strategy": "tpu", "tpu": "t"}}, "connects to its TPU by itself", "inside"),
         ("cancer_keras", {"eval": MIRRORED["train"]}, "evaluates by itself", "remove it"),
         ("cancer_workers", {**WORKERS, "evaluator": True}, "an evaluator task would have nothing to do", "remove it"),
-        ("cancer_template", MIRRORED, "makes its own tf.distribute strategy", "cancer_canned.trainer_fn"),
+        ("cancer_template", MIRRORED, "it would train on one device, without a word", "cancer_canned.trainer_fn"),
         ("cancer_template", WORKERS, "trains an Estimator", "cancer_canned.trainer_fn"),
         ("cancer_template", SERVED, "trains an Estimator", "cancer_canned.trainer_fn"),
         ("cancer_both", WORKERS, "has a run_fn, which TFX calls, and a trainer_fn", "cancer_both.trainer_fn"),
@@ -46,7 +45,7 @@ def test_what_a_module_cannot_be_given_is_refused(module, distribution, told, to
     assert todo in str(caught.value)
 
 
-@pytest.mark.parametrize("distribution", [None, WORKERS, SERVED])
+@pytest.mark.parametrize("distribution", [None, MIRRORED, WORKERS, SERVED])
 def test_what_a_keras_run_fn_can_be_given_is_not(distribution):
     assert _trainer("cancer_workers", distribution)
 

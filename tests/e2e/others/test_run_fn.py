@@ -1,4 +1,4 @@
-"""Somebody's run_fn, which makes its own strategy: in a cluster TF_CONFIG tells it of the others."""
+"""Somebody's run_fn, which makes its own strategy: it is the declared one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
+MIRRORED = {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 SERVED = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
 
@@ -30,13 +31,23 @@ def test_of_two_functions_the_run_fn_is_called_as_by_tfx(others, train, served, 
     assert trained.tasks == ["chief-0"]
 
 
-@pytest.mark.long
-def test_workers_train_the_same_model_and_only_the_chief_publishes(others, train, served, eval_examples):
-    trained = train("cancer_workers", distribution=WORKERS)
+@pytest.mark.parametrize(
+    ("module", "distribution", "tasks"),
+    [
+        # Its MirroredStrategy() would be refused by TensorFlow.
+        ("cancer_keras", WORKERS, ["chief-0", "worker-0"]),
+        pytest.param("cancer_workers", WORKERS, ["chief-0", "worker-0"], marks=pytest.mark.long),
+        pytest.param("cancer_keras", MIRRORED, ["chief-0"], marks=pytest.mark.long),
+    ],
+)
+def test_replicas_train_the_same_model_and_only_the_chief_publishes(
+    others, train, served, eval_examples, module, distribution, tasks
+):
+    trained = train(module, distribution=distribution)
     probabilities = _check(trained, served, eval_examples[1])
     # Each step's batch is divided among the workers: the updates are those of one device but for the last digits.
     np.testing.assert_allclose(probabilities, served(others.models["cancer_keras"] / "Format-Serving"), atol=0.05)
-    assert trained.tasks == ["chief-0", "worker-0"]
+    assert trained.tasks == tasks
     assert trained.properties["restarts"] == 0
     assert not list(trained.logs.parent.glob("tmp_worker_*"))
 

@@ -19,21 +19,23 @@ def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))
 @pytest.mark.parametrize(
     ("module", "distribution", "wrong"),
     [
-        (RUN_FN, "{train: {strategy: mirrored, devices: {cpu: 2}}}", ["train.strategy: mirrored"]),
+        (RUN_FN, "{train: {strategy: mirrored, devices: {cpu: 2}}}", []),
+        (RUN_FN, "{train: {strategy: central_storage, devices: {cpu: 2}}}", []),
         (RUN_FN, "{train: {strategy: tpu, tpu: t}}", ["train.strategy: tpu"]),
         (RUN_FN, "{eval: {strategy: mirrored}}", ["eval.strategy: mirrored"]),
         (RUN_FN, "{train: {strategy: parameter_server}, evaluator: true}", ["evaluator: true"]),
         (RUN_FN, "{train: {strategy: multi_worker_mirrored}}", []),
         # TFX calls the run_fn, whatever there is beside it.
-        (f"{RUN_FN}from elsewhere import *\n", "{train: {strategy: mirrored}}", ["train.strategy: mirrored"]),
+        (f"{RUN_FN}from elsewhere import *\n", "{eval: {strategy: mirrored}}", ["eval.strategy: mirrored"]),
         (
             f"{RUN_FN}def trainer_fn(fn_args, schema): ...\n",
-            "{train: {strategy: mirrored}}",
-            ["train.strategy: mirrored"],
+            "{eval: {strategy: mirrored}}",
+            ["eval.strategy: mirrored"],
         ),
         ("from elsewhere import *\ndef trainer_fn(fn_args, schema): ...\n", "{train: {strategy: mirrored}}", []),
         (ESTIMATOR, "{train: {strategy: multi_worker_mirrored}}", ["train.strategy: multi_worker_mirrored"]),
         (ESTIMATOR, "{train: {strategy: parameter_server}}", ["train.strategy: parameter_server"]),
+        (ESTIMATOR, "{train: {strategy: mirrored, devices: {cpu: 2}}}", ["train.strategy: mirrored"]),
         (ESTIMATOR, "{max_restarts: 1}", []),
     ],
 )
