@@ -57,17 +57,29 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
 
 
 def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
-    class_ids = tf.argmax(logits, axis=-1)
-    predictions = {LOGITS: logits, PROBABILITIES: tf.nn.softmax(logits), CLASS_IDS: class_ids}
-    if label_names:
-        predictions[CLASSES] = tf.gather(tf.constant(label_names), class_ids)
+    outputs = predictions(logits, label_names)
     return tf.estimator.EstimatorSpec(
         tf.estimator.ModeKeys.PREDICT,
-        predictions=predictions,
-        export_outputs={
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(predictions)
-        },
+        predictions=outputs,
+        export_outputs={tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(outputs)},
     )
+
+
+def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.Tensor]:
+    """What a served model answers.
+
+    Args:
+        logits: float, [batch, num_classes].
+        label_names: The classes' names, in the order of their labels; none are not served.
+
+    Returns:
+        `logits`, `probabilities`, `class_ids` (int64 [batch]) and, with names, `classes` (string [batch]).
+    """
+    class_ids = tf.argmax(logits, axis=-1)
+    outputs = {LOGITS: logits, PROBABILITIES: tf.nn.softmax(logits), CLASS_IDS: class_ids}
+    if label_names:
+        outputs[CLASSES] = tf.gather(tf.constant(list(label_names)), class_ids)
+    return outputs
 
 
 def _train(
@@ -81,7 +93,7 @@ def _train(
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
     rate = learning_rate(section, params["train_steps"], step)
-    penalties = [*model.losses, *_weight_decay(model, section.weight_decay)]
+    penalties = [*model.losses, *weight_decay(model, section.weight_decay)]
     loss = global_loss(per_example, params["global_batch_size"], penalties)
     averages = model.get_updates_for(None) + model.get_updates_for(images)  # of batch normalisation
     train_op = update(loss, model.trainable_variables, make_optimizer(section, rate), step, before=averages)
@@ -102,6 +114,15 @@ def _evaluate(per_example: tf.Tensor, logits: tf.Tensor, labels: tf.Tensor) -> t
     )
 
 
-def _weight_decay(model: tf.keras.Model, factor: float) -> list[tf.Tensor]:
+def weight_decay(model: tf.keras.Model, factor: float) -> list[tf.Tensor]:
+    """The L2 penalties of a network's kernels.
+
+    Args:
+        model: The network.
+        factor: As declared.
+
+    Returns:
+        Scalars; none if the factor is 0.
+    """
     kernels = [variable for variable in model.trainable_variables if "kernel" in variable.name]
     return [factor * tf.nn.l2_loss(kernel) for kernel in kernels] if factor else []

@@ -135,8 +135,8 @@ class StatelessDropout(tf.keras.layers.Layer):
     of its image, since its place in a batch differs from strategy to strategy; images that differ in brightness and
     contrast alone share a mask.
 
-    Inside an Estimator only: there is a global step, and `make_model_fn` tells the layer the images; a model_fn of
-    your own calls its network within `dropout_keys`.
+    Both built-in ways of training tell the layer the images and the global step; a model_fn of your own calls its
+    network within `dropout_keys`.
 
     Args:
         rate: Part of the units that is dropped, from 0 to less than 1.
@@ -191,17 +191,18 @@ class StatelessDropout(tf.keras.layers.Layer):
 
 
 @contextlib.contextmanager
-def dropout_keys(examples: tf.Tensor, seed: int) -> Iterator[None]:
+def dropout_keys(examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = None) -> Iterator[None]:
     """Tells each `StatelessDropout` that is called inside which examples it is called with.
 
     Args:
         examples: float, [batch, ...]; what distinguishes the examples, such as their images.
         seed: Of the masks.
+        step: The global step, an integer scalar; None is that of an Estimator's graph.
 
     Yields:
         Nothing.
     """
-    token = _KEYS.set(_Keys(examples, seed))
+    token = _KEYS.set(_Keys(examples, seed, step))
     try:
         yield
     finally:
@@ -211,17 +212,18 @@ def dropout_keys(examples: tf.Tensor, seed: int) -> Iterator[None]:
 class _Keys:
     """Of one forward pass: gives each dropout layer another key for each example."""
 
-    def __init__(self, examples: tf.Tensor, seed: int) -> None:
+    def __init__(self, examples: tf.Tensor, seed: int, step: Optional[tf.Tensor]) -> None:
         self._examples = examples
         self._seed = seed
+        self._step = step
         self._base: Optional[tf.Tensor] = None
         self._layers = 0
 
     def next(self) -> tf.Tensor:
         """uint32, [batch]."""
         if self._base is None:
-            step = tf.cast(tf.compat.v1.train.get_or_create_global_step(), tf.uint32)
-            self._base = _mix(_mix(_fingerprint(self._examples) ^ self._seed) ^ step)
+            step = tf.compat.v1.train.get_or_create_global_step() if self._step is None else self._step
+            self._base = _mix(_mix(_fingerprint(self._examples) ^ self._seed) ^ tf.cast(step, tf.uint32))
         self._layers += 1
         return _mix(self._base ^ self._layers)
 

@@ -45,6 +45,11 @@ def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     return _MAKERS[section.strategy](section)
 
 
+def make_keras_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
+    """Builds the declared strategy for a Keras model: as `make_strategy`, of TensorFlow 2's classes."""
+    return {**_MAKERS, **_KERAS_MAKERS}[section.strategy](section)
+
+
 def _one_device(section: Strategy) -> Optional[tf.distribute.Strategy]:
     if section.devices.cpu is None and section.devices.gpu is None:
         return None
@@ -58,6 +63,10 @@ def _mirrored(section: Strategy) -> tf.distribute.Strategy:
 
 def _central_storage(section: Strategy) -> tf.distribute.Strategy:
     return tf.compat.v1.distribute.experimental.CentralStorageStrategy(_devices(section), "/cpu:0")
+
+
+def _keras_central_storage(section: Strategy) -> tf.distribute.Strategy:
+    return tf.distribute.experimental.CentralStorageStrategy(_devices(section), "/cpu:0")
 
 
 def _parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
@@ -86,6 +95,15 @@ def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
 
 
 def _tpu(section: TrainStrategy) -> tf.distribute.Strategy:
+    # The class of TensorFlow 1, whose methods an Estimator calls.
+    return _connect_tpu(section, tf.compat.v1.distribute.experimental.TPUStrategy)
+
+
+def _keras_tpu(section: TrainStrategy) -> tf.distribute.Strategy:
+    return _connect_tpu(section, tf.distribute.TPUStrategy)
+
+
+def _connect_tpu(section: TrainStrategy, kind: Callable[..., tf.distribute.Strategy]) -> tf.distribute.Strategy:
     """Finds the TPU and calls it first: TensorFlow by itself would wait for both without an end."""
     try:
         resolver, address = _find_tpu(section.tpu)
@@ -93,8 +111,7 @@ def _tpu(section: TrainStrategy) -> tf.distribute.Strategy:
             _call_tpu(address)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-        # The class of TensorFlow 1, whose methods an Estimator calls.
-        return tf.compat.v1.distribute.experimental.TPUStrategy(resolver)
+        return kind(resolver)
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DeclarationError(
@@ -174,4 +191,9 @@ _MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
     "multi_worker_mirrored": _multi_worker,
     "parameter_server": _parameter_server,
     "tpu": _tpu,
+}
+# Where they are not the same.
+_KERAS_MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
+    "central_storage": _keras_central_storage,
+    "tpu": _keras_tpu,
 }

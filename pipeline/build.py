@@ -20,8 +20,7 @@ from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.pusher import Pusher
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.data.features import LABEL
@@ -78,12 +77,14 @@ def create_pipeline(
     # Nothing trains on examples that did not pass.
     transform_graph.add_upstream_node(validator)
 
+    function = built_in_function(trainer)
     trained = Trainer(
         examples=examples,
         transform_graph=transform_graph.outputs["transform_graph"],
         schema=schema.outputs["schema"],
         module_file=trainer.module_file,
-        trainer_fn=None if trainer.module_file else BUILT_IN_TRAINER_FN,
+        run_fn=function.get("run_fn"),
+        trainer_fn=function.get("trainer_fn"),
         train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
         eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
         settings=Settings(
@@ -93,6 +94,7 @@ def create_pipeline(
             image_shape=image_shape,
             label_names=source.info.label_names,
             declared=tuple(declared),
+            path="" if trainer.module_file else trainer.path,
             source=fingerprint_source(declared_code(trainer), search_paths),
         ),
     )

@@ -24,7 +24,7 @@ from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
-from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.wording import reword
@@ -101,7 +101,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     place = resolve(os.environ)
     # The tasks of somebody else's cluster come at once: none may find the folder before it is made. The checkpoints of
     # a run_fn are its own affair.
-    takes_over = place is None and job.path == ESTIMATOR
+    takes_over = place is None and job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
     if earlier is None:
         return

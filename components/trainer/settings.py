@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN, BUILT_IN_TRAINER_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import PipelineError
@@ -17,7 +18,7 @@ SETTINGS_KEY = "tfx_estimator"
 # JSON of the other settings. The driver blanks it, so that it is no part of TFX's cache key: see `components.unkeyed`.
 OPERATION_KEY = "tfx_estimator_operation"
 # Values of `Settings.path`.
-ESTIMATOR, RUN_FN = "estimator", "run_fn"
+ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
 _PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
 
 _OPERATIONAL = {"operational": True}
@@ -37,7 +38,8 @@ class Settings:
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
             dotted path.
         declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
-        path: The way of training: `estimator`, `run_fn`; empty leaves it to the functions that there are.
+        path: The way of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty leaves it to the functions
+            that there are.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
@@ -114,6 +116,13 @@ class Settings:
             )
         parts = (json.loads(exec_properties.get(key) or "{}") for key in (SETTINGS_KEY, OPERATION_KEY))
         return cls.from_dict(_merge(*parts))
+
+
+def built_in_function(section: TrainerSection) -> dict[str, str]:
+    """Returns what TFX's Trainer is told to call for a declaration: the user's module file, or what is built in."""
+    if section.module_file:
+        return {"module_file": section.module_file}
+    return {"trainer_fn": BUILT_IN_TRAINER_FN} if section.path == ESTIMATOR else {"run_fn": BUILT_IN_RUN_FN}
 
 
 def path_of(functions: Optional[Sequence[str]]) -> str:

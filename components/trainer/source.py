@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN, path_of
+from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, path_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
@@ -14,6 +14,7 @@ _HERE = "tfx_estimator.components.trainer"
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {
     ESTIMATOR: (
+        "declared_input",
         "estimator.distribute",
         "estimator.evaluation",
         "estimator.patches.replica_fixes",
@@ -25,6 +26,22 @@ _OWN: dict[str, tuple[str, ...]] = {
         "user_input.shared_batches",
         "user_input.short_batches",
     ),
+    KERAS: (
+        _KERAS := (
+            "declared_input",
+            "export",
+            "keras.drivers",
+            "keras.evaluation",
+            "keras.model",
+            "keras.path",
+            "keras.saver",
+            "keras.serving",
+            "keras.watch",
+            "seeds",
+            "task.fn_args",
+        )
+    ),
+    KERAS_LOOP: _KERAS,
     RUN_FN: ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
 }
 _BUILT_IN = ("estimator.receivers", "estimator.trainer_fn")
@@ -37,7 +54,8 @@ def deciding_code(path: str, built_in: bool = False) -> list[str]:
         path: As `Settings.path`; empty is any.
         built_in: Whether the built-in trainer_fn trains.
     """
-    names: Sequence[str] = _OWN[path] if path else [name for each in _OWN.values() for name in each]
+    # The Keras paths are those of a declaration, which always names its own.
+    names: Sequence[str] = _OWN[path] if path else [*_OWN[ESTIMATOR], *_OWN[RUN_FN]]
     return [f"{_HERE}.{name}" for name in sorted({*names, *(_BUILT_IN if built_in else ())})]
 
 
@@ -49,4 +67,4 @@ def declared_code(section: TrainerSection) -> list[str]:
     """
     if section.module_file is not None:
         return [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
-    return [section.target, *deciding_code(ESTIMATOR, built_in=True)]
+    return [section.target, *deciding_code(section.path, built_in=section.path == ESTIMATOR)]

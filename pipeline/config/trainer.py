@@ -23,7 +23,10 @@ _MAX_SECONDS = 30 * 24 * 3600
 class TrainerSection(Section):
     """What to train. Exactly one of `model` and `module_file`, and of `train_steps` and `train_epochs`."""
 
-    path: Literal["estimator"] = Field(default="estimator", description="the way of training")
+    path: Literal["estimator", "keras", "keras_custom_loop"] = Field(
+        default="estimator",
+        description="the way of training: tf.estimator, Keras's `fit`, or a loop around `strategy.run`",
+    )
     model: Optional[str] = Field(
         default=None,
         description="a built-in network (mnist_cnn, cifar_cnn, cifar_resnet); or `package.module:function`: a network "
@@ -69,6 +72,9 @@ class TrainerSection(Section):
         default=None,
         description="steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
         operational=True,
+    )
+    steps_per_execution: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
+        default=20, description="most steps in one call of TensorFlow, on the Keras paths", operational=True
     )
     intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=None,

@@ -22,7 +22,7 @@ def test_images_are_read_back_from_their_bytes():
 def test_images_become_bytes_again_in_the_serving_receiver():
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.estimator.receivers import encode_images
+    from tfx_estimator.data.serving import encode_images
 
     images = np.random.default_rng(0).integers(0, 256, (7, 9, 5, 3), dtype=np.uint8)
     assert encode_images(tf.constant(images)).numpy().tolist() == [image.tobytes() for image in images]

@@ -11,8 +11,8 @@ import tempfile
 from typing import Any
 
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
-from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.config import Declaration
@@ -92,12 +92,11 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
         artifact.uri = os.path.join(job.training_dir, "outputs", name)
     section = settings.trainer
     assert section is not None
-    function = {"module_file": section.module_file} if section.module_file else {"trainer_fn": BUILT_IN_TRAINER_FN}
     properties = {
         "train_args": json.dumps({"num_steps": section.train_steps or _STEPS}),
         "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
         "custom_config": "null",
-        **function,
+        **built_in_function(section),
     }
     return dataclasses.replace(
         job,

@@ -9,27 +9,9 @@ import tensorflow as tf
 
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.preprocessing import decode_images
-
-# Names of the serving inputs, and of their signatures.
-EXAMPLES = "examples"
-IMAGES = "images"
+from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
 
 Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
-
-
-def encode_images(images: tf.Tensor) -> tf.Tensor:
-    """The inverse of `decode_images`.
-
-    Args:
-        images: uint8, [batch, height, width, channels]; the last three are known.
-
-    Returns:
-        string, [batch].
-    """
-    size = images.shape[1:].num_elements()
-    # TensorFlow has no `encode_raw`; a serialized uint8 tensor ends with its raw bytes.
-    serialized = tf.map_fn(tf.io.serialize_tensor, images, fn_output_signature=tf.string)
-    return tf.strings.substr(serialized, -size, size)
 
 
 def serving_receiver_fn(

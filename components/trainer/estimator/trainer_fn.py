@@ -8,16 +8,15 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
-import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
+from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.estimator import receivers
 from tfx_estimator.components.trainer.estimator.recorded_params import SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.data.features import IMAGE
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -43,10 +42,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             expected="Settings(declaration=…)",
             todo="name your own trainer_fn, run_fn or module_file",
         )
-    transform_output = tft.TFTransformOutput(fn_args.transform_output)
-    feature_spec = transform_output.raw_feature_spec()
-    transform = transform_output.transform_raw_features
-    model_fn = _model_fn(section.model or "", section.params, transform_output.transformed_feature_spec())
+    declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir))
+    feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
+    model_fn = _model_fn(section.model or "", section.params, declared)
     params: dict[str, Any] = {
         "num_classes": len(settings.label_names),
         "label_names": list(settings.label_names),
@@ -63,26 +61,12 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     takes_params = "params" in inspect.signature(model_fn).parameters
     config = make_run_config(section, fn_args.model_run_dir)
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params if takes_params else None)
-    reader = ExampleReader(
-        train_files=_expand(fn_args.train_files),
-        eval_files=_expand(fn_args.eval_files),
-        feature_spec=feature_spec,
-        transform=transform,
-        train_batch_size=section.global_batch_size,
-        eval_batch_size=section.eval_batch_size,
-        shuffle_buffer=section.shuffle_buffer,
-        seed=section.seed,
-        resident_bytes=section.resident_megabytes << 20,
-        sharding=section.distribution.sharding,
-        start_step=functools.partial(_global_step, fn_args.model_run_dir),
-        index_folder=fn_args.model_run_dir,
-    )
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     return {
         "estimator": estimator,
-        "train_spec": tf.estimator.TrainSpec(reader.input_fn, max_steps=section.train_steps),
+        "train_spec": tf.estimator.TrainSpec(declared.reader.input_fn, max_steps=section.train_steps),
         "eval_spec": tf.estimator.EvalSpec(
-            reader.input_fn,
+            declared.reader.input_fn,
             steps=section.eval_steps,
             exporters=[_Exporter("serving", serving)],
         ),
@@ -101,24 +85,14 @@ class _Exporter(tf.estimator.FinalExporter):
         return path
 
 
-def _model_fn(target: str, params: dict[str, Any], transformed: dict[str, Any]) -> Callable:
+def _model_fn(target: str, params: dict[str, Any], declared: DeclaredInput) -> Callable:
     """The user's model_fn, or ours around the declared network."""
     function = find_function(target)
-    whole = is_model_fn(function)
-    missing = ({LABEL} if whole else {LABEL, IMAGE}) - set(transformed)
-    if missing:
-        raise UserCodeError(
-            f"the preprocessing_fn returns {', '.join(sorted(transformed))}, but no {' and no '.join(sorted(missing))}",
-            expected=f"`{LABEL}`, and `{IMAGE}` where trainer.model is a network",
-            todo="return it from the preprocessing_fn",
-        )
-    if whole:
+    if is_model_fn(function):
+        declared.require()
         return function
+    declared.require(IMAGE)
     return make_model_fn(functools.partial(function, **params))
-
-
-def _expand(patterns: list[str]) -> list[str]:
-    return sorted(path for pattern in patterns for path in tf.io.gfile.glob(pattern))
 
 
 def _global_step(model_dir: str) -> int:

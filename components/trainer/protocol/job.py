@@ -9,8 +9,10 @@ from typing import Any
 
 from tfx_estimator.pipeline.files import write_json
 
-# What trains a declaration's own network or model_fn.
+# What trains a declaration's own network or model_fn on the Estimator path.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
+# The same on the Keras paths; TFX's Trainer must be given some function.
+BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.KerasPath"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.module_text import names_of_module
 from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
-from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
 from tfx_estimator.components.trainer.task.context import Path
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -41,6 +41,8 @@ _CHECKPOINTS = f"{_HERE}.estimator.checkpoints:TrainingCheckpoints"
 _PATHS = {
     ESTIMATOR: _Entry(f"{_HERE}.estimator.traits:traits", _CHECKPOINTS, f"{_HERE}.estimator.path:EstimatorPath"),
     # A run_fn keeps what checkpoints it likes: an Estimator's are looked after all the same.
+    KERAS: (_KERAS := _Entry(f"{_HERE}.keras.traits:traits", _CHECKPOINTS, f"{_HERE}.keras.path:KerasPath")),
+    KERAS_LOOP: _KERAS,
     RUN_FN: _Entry(f"{_HERE}.run_fn.traits:traits", _CHECKPOINTS, f"{_HERE}.run_fn.path:RunFnPath"),
 }
 

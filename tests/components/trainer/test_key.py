@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.components.trainer.settings import ESTIMATOR, RUN_FN
+from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.pipeline.user_source import fingerprint, modules
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
@@ -21,9 +21,10 @@ ENTRIES = (
     f"{TRAINER}.task.start",
     f"{TRAINER}.estimator.path",
     f"{TRAINER}.estimator.trainer_fn",
+    f"{TRAINER}.keras.path",
     f"{TRAINER}.run_fn.path",
 )
-ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.run_fn", f"{TRAINER}.user_input")
+ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.run_fn", f"{TRAINER}.user_input")
 # What of it watches training, starts it, or refuses it: see each module's first line. A change of these makes no other
 # model, and must not retrain one.
 OPERATIONAL = {
@@ -44,6 +45,9 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.recorded_params",
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",
+    f"{TRAINER}.keras",
+    f"{TRAINER}.keras.curves",
+    f"{TRAINER}.keras.traits",
     f"{TRAINER}.module_text",
     f"{TRAINER}.run_fn",
     f"{TRAINER}.run_fn.traits",
@@ -75,7 +79,8 @@ def imported() -> set[str]:
 
 
 def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imported):
-    covered = set(collect_sources([*deciding_code("", built_in=True), "tfx_estimator.model_fn.networks:mnist_cnn"]))
+    own = [*deciding_code("", built_in=True), *deciding_code(KERAS)]
+    covered = set(collect_sources([*own, "tfx_estimator.model_fn.networks:mnist_cnn"]))
     open_ones = {
         name
         for name in imported - covered - OPERATIONAL - OPERATIONAL_TASK
@@ -89,7 +94,7 @@ def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imp
     assert len(imported) > 50
 
 
-@pytest.mark.parametrize("path", ["", ESTIMATOR, RUN_FN])
+@pytest.mark.parametrize("path", ["", ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN])
 def test_every_listed_module_is_there(path):
     for name in deciding_code(path, built_in=True):
         assert modules.find_module(name), name
@@ -154,7 +159,8 @@ def test_a_change_of_what_does_not_decide_the_model_keeps_the_key(project, name)
 
 
 def test_another_path_is_keyed_by_its_own_code():
-    estimator, run_fn = (set(collect_sources(deciding_code(path))) for path in (ESTIMATOR, RUN_FN))
+    estimator, run_fn, keras = (set(collect_sources(deciding_code(path))) for path in (ESTIMATOR, RUN_FN, KERAS))
+    assert f"{TRAINER}.keras.path" in keras - estimator - run_fn
     assert f"{TRAINER}.run_fn.path" in run_fn - estimator
     assert f"{TRAINER}.estimator.path" in estimator - run_fn
     assert "tfx_estimator.model_fn.classifier" not in estimator | run_fn

@@ -21,6 +21,7 @@ WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 OPERATIONAL = {
     "trainer.keep_checkpoint_max",
     "trainer.log_every_steps",
+    "trainer.steps_per_execution",
     "trainer.intra_op_threads",
     "trainer.start_timeout",
     "trainer.stall_timeout",

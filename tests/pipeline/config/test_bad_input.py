@@ -81,12 +81,11 @@ REPLACED = [
     ("name: mine", "name: " + "a" * 64, ["this name cannot be used", "at most 63"]),
     ("name: mine", 'name: "mine\\n"', ["this name cannot be used"]),
     # Known in the field, not here
-    ("model: ", "path: keras\n  model: ", ["trainer.path: keras", "not in this version yet; known here: estimator"]),
-    ("model: ", "path: keras_custom_loop\n  model: ", ["not in this version yet; known here: estimator"]),
+    ("model: ", "path: fit\n  model: ", ["trainer.path: fit", "it is called keras here"]),
     (
         "model: ",
         "path: kears\n  model: ",
-        ["unknown value", "choose one of: estimator (`keras`: not in this version yet)"],
+        ["unknown value", "did you mean `keras`?"],
     ),
     (
         "name: mine",

@@ -20,7 +20,7 @@ MWMS = {"train": {"strategy": "multi_worker_mirrored"}}
 SERVED = {"train": {"strategy": "parameter_server"}}
 
 
-@pytest.mark.parametrize("name", [paths.ESTIMATOR, paths.RUN_FN])
+@pytest.mark.parametrize("name", [paths.ESTIMATOR, paths.KERAS, paths.KERAS_LOOP, paths.RUN_FN])
 def test_every_path_is_whole(name, tmp_path):
     job = Job("{}", "{}", {}, str(tmp_path), path=name)
     assert callable(paths.path_of(job).run)
@@ -34,6 +34,8 @@ def test_every_path_is_whole(name, tmp_path):
         ("estimator", MWMS, "exporter", {"evaluator"}, True),
         ("estimator", {**MWMS, "evaluator": True}, "evaluator", {"evaluator"}, True),
         ("estimator", SERVED, "exporter", {"evaluator", "worker", "ps"}, False),
+        ("keras", MWMS, "exporter", {"evaluator"}, True),
+        ("keras_custom_loop", {**MWMS, "evaluator": True}, "evaluator", {"evaluator"}, True),
         ("run_fn", MWMS, "chief", set(), True),
         ("run_fn", SERVED, "chief", {"worker", "ps"}, False),
     ],

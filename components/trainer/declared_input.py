@@ -1,0 +1,82 @@
+"""The examples of a declaration, as every built-in way of training reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+from tfx.components.trainer.fn_args_utils import FnArgs
+
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import UserCodeError
+
+
+@dataclass(frozen=True)
+class DeclaredInput:
+    """What the built-in input of a declaration consists of.
+
+    Args:
+        reader: Reads the examples of training and evaluation.
+        feature_spec: Of the raw features.
+        transformed_spec: Of what the preprocessing_fn returns.
+        transform_output: Of the Transform component.
+    """
+
+    reader: ExampleReader
+    feature_spec: dict[str, Any]
+    transformed_spec: dict[str, Any]
+    transform_output: tft.TFTransformOutput
+
+    def require(self, *names: str) -> None:
+        """Refuses a preprocessing_fn that does not return what is trained with.
+
+        Args:
+            *names: Of transformed features, beside the label.
+
+        Raises:
+            UserCodeError: Something is missing.
+        """
+        missing = {LABEL, *names} - set(self.transformed_spec)
+        if missing:
+            found = ", ".join(sorted(self.transformed_spec))
+            raise UserCodeError(
+                f"the preprocessing_fn returns {found}, but no {' and no '.join(sorted(missing))}",
+                expected="`label`, and `image` where trainer.model is a network",
+                todo="return it from the preprocessing_fn",
+            )
+
+
+def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int]) -> DeclaredInput:
+    """Makes the input of a declaration.
+
+    Args:
+        fn_args: TFX's arguments.
+        section: The declared trainer.
+        start_step: Returns the global step that training starts from.
+    """
+    transform_output = tft.TFTransformOutput(fn_args.transform_output)
+    feature_spec = transform_output.raw_feature_spec()
+    reader = ExampleReader(
+        train_files=_expand(fn_args.train_files),
+        eval_files=_expand(fn_args.eval_files),
+        feature_spec=feature_spec,
+        transform=transform_output.transform_raw_features,
+        train_batch_size=section.global_batch_size,
+        eval_batch_size=section.eval_batch_size,
+        shuffle_buffer=section.shuffle_buffer,
+        seed=section.seed,
+        resident_bytes=section.resident_megabytes << 20,
+        sharding=section.distribution.sharding,
+        start_step=start_step,
+        index_folder=fn_args.model_run_dir,
+    )
+    return DeclaredInput(reader, feature_spec, transform_output.transformed_feature_spec(), transform_output)
+
+
+def _expand(patterns: list[str]) -> list[str]:
+    return sorted(path for pattern in patterns for path in tf.io.gfile.glob(pattern))

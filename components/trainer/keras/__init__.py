@@ -1,0 +1,1 @@
+"""The Keras paths: `fit`, and a loop of our own."""

@@ -1,0 +1,97 @@
+"""Evaluates a checkpoint: every example exactly once."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.keras.curves import Curves
+from tfx_estimator.components.trainer.keras.model import ModelMaker
+from tfx_estimator.components.trainer.keras.saver import restore_weights, step_of
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.errors import DataError
+
+_EVERY_SECONDS = 0.5
+# Where an Estimator's evaluation writes its events.
+_FOLDER = "eval"
+
+
+class Evaluation:
+    """Evaluates checkpoints under the strategy of evaluation, with a model of its own.
+
+    Args:
+        maker: Makes the model.
+        reader: Of the examples.
+        strategy: Of evaluation; None is one device.
+        steps: Batches of an evaluation; None is all.
+        folder: The training folder.
+        progress: Where to report.
+    """
+
+    def __init__(
+        self,
+        maker: ModelMaker,
+        reader: ExampleReader,
+        strategy: Optional[tf.distribute.Strategy],
+        steps: Optional[int],
+        folder: str,
+        progress: ProgressWriter,
+    ) -> None:
+        self._reader = reader
+        self._strategy = strategy or tf.distribute.get_strategy()
+        self._steps = steps
+        self._progress = progress
+        self._curves = Curves(os.path.join(folder, _FOLDER))
+        with self._strategy.scope():
+            self._model = maker.make()
+        self._step = tf.function(self._one_step)
+
+    def evaluate(self, path: str) -> dict[str, float]:
+        """Evaluates a checkpoint, and reports its metrics.
+
+        Args:
+            path: Of the checkpoint.
+
+        Returns:
+            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`.
+
+        Raises:
+            DataError: There is no example.
+        """
+        restore_weights(self._model, path)
+        sums: dict[str, float] = {}
+        reported = 0.0
+        for number, batch in enumerate(self._batches()):
+            if number == self._steps:
+                break
+            for name, value in self._step(batch).items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+            if time.monotonic() - reported >= _EVERY_SECONDS:
+                reported = time.monotonic()
+                self._progress.write(Event.EVALUATING, batches=number + 1)
+        examples = sums.pop("examples", 0.0)
+        if not examples:
+            raise DataError(
+                "there is no example to evaluate with",
+                expected="examples in the evaluation split",
+                todo="check data.splits",
+            )
+        metrics = {name: value / examples for name, value in sums.items()}
+        metrics["average_loss"] = metrics["loss"]
+        step = step_of(path)
+        self._curves.write(step, metrics)
+        self._curves.flush()
+        self._progress.write(Event.EVALUATED, step=step, metrics=metrics)
+        return metrics
+
+    def _batches(self) -> Any:
+        mode = tf.estimator.ModeKeys.EVAL
+        return self._strategy.distribute_datasets_from_function(lambda context: self._reader.input_fn(mode, context))
+
+    def _one_step(self, batch: Any) -> dict[str, tf.Tensor]:
+        values = self._strategy.run(self._model.test_step, args=(batch,))
+        return {name: self._strategy.reduce("SUM", value, axis=None) for name, value in values.items()}

@@ -1,0 +1,82 @@
+"""The checkpoints of a Keras training: weights, the optimizer's slots, and the step.
+
+`tf.train.CheckpointManager`, not `BackupAndRestore`: a checkpoint at each declared step, under the name that the
+supervisor looks for, of which several are kept, so that a damaged last one costs an interval and not the training. The
+step tells the input where to go on, which neither of the two, nor PreemptionCheckpointHandler, keeps.
+
+Source: https://www.tensorflow.org/guide/checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
+
+_PREFIX = "model.ckpt"
+
+
+class Saver:
+    """Saves and restores a model.
+
+    Args:
+        model: Compiled, with all its variables.
+        folder: The training folder.
+        keep: How many of the newest checkpoints are kept.
+        task: Which task this is: in a cluster all save, and only what the chief saves is kept.
+    """
+
+    def __init__(self, model: tf.keras.Model, folder: str, keep: int, task: TaskSpec) -> None:
+        self._folder = folder
+        self._checkpoint = checkpoint_of(model)
+        own = os.path.join(folder, f"tmp_worker_{task.index}") if task.type == WORKER else folder
+        self._manager = tf.train.CheckpointManager(
+            self._checkpoint, own, keep if own == folder else 1, checkpoint_name=_PREFIX
+        )
+
+    def restore(self) -> int:
+        """Restores the newest checkpoint of the chief.
+
+        Returns:
+            Its global step; 0 if there is none.
+        """
+        latest = latest_checkpoint(self._folder)
+        if latest is not None:
+            self._checkpoint.restore(latest).assert_existing_objects_matched()
+        return step_of(latest)
+
+    def save(self, step: int) -> None:
+        """Saves a checkpoint.
+
+        Args:
+            step: The global step.
+        """
+        self._manager.save(checkpoint_number=step)
+
+
+def checkpoint_of(model: tf.keras.Model) -> tf.train.Checkpoint:
+    """What a checkpoint holds of a model: by the names of its objects, whatever strategy made it."""
+    return tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+
+
+def restore_weights(model: tf.keras.Model, path: str) -> None:
+    """Restores the weights alone, for evaluation and serving.
+
+    Args:
+        model: With all its variables.
+        path: Of the checkpoint.
+    """
+    tf.train.Checkpoint(model=model).restore(path).expect_partial().assert_existing_objects_matched()
+
+
+def latest_checkpoint(folder: str) -> Optional[str]:
+    """Returns the newest checkpoint of a training folder; None if there is none."""
+    return tf.train.latest_checkpoint(folder)
+
+
+def step_of(path: Optional[str]) -> int:
+    """Returns the global step of a checkpoint, by its name; 0 for none."""
+    return int(path.rsplit("-", 1)[-1]) if path else 0

@@ -1,0 +1,90 @@
+"""Exports a checkpoint with the signatures that an Estimator's export has, to the name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.declared_input import DeclaredInput
+from tfx_estimator.components.trainer.keras.model import ModelMaker
+from tfx_estimator.components.trainer.keras.saver import restore_weights
+from tfx_estimator.data.features import IMAGE
+from tfx_estimator.data.preprocessing import decode_images
+from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.model_fn.classifier import predictions
+
+
+class ServedModel(tf.Module):
+    """A model with the Transform graph before it.
+
+    Args:
+        model: Restored.
+        declared: The input of the declaration.
+        image_shape: Of the raw images: height, width, channels.
+        label_names: The classes, in the order of their labels.
+    """
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        declared: DeclaredInput,
+        image_shape: tuple[int, int, int],
+        label_names: Sequence[str],
+    ) -> None:
+        super().__init__(name="served_model")
+        # The weights alone, not the model: Keras would trace all of it once more.
+        self.weights = list(model.weights)
+        self._predict = functools.partial(model, training=False)
+        self._transform = declared.transform_output.transform_features_layer()
+        self._raw = declared.feature_spec[IMAGE]
+        self._image_shape = image_shape
+        self._label_names = list(label_names)
+
+    def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classifies serialized tf.Examples, string [batch]."""
+        parsed = tf.io.parse_example(examples, {IMAGE: self._raw})
+        return self.from_images(decode_images(parsed[IMAGE], self._image_shape))
+
+    def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classifies images, uint8 [batch, height, width, channels]."""
+        # Both inputs go this way, so that any preprocessing_fn sees the bytes that it saw in training.
+        encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
+        features = self._transform({IMAGE: encoded})
+        return predictions(tf.cast(self._predict(features), tf.float32), self._label_names)
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Returns what is served, by name."""
+        examples = tf.TensorSpec([None], tf.string, EXAMPLES)
+        images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
+        return {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
+                examples
+            ),
+            IMAGES: tf.function(self.from_images).get_concrete_function(images),
+        }
+
+
+def export_model(
+    maker: ModelMaker,
+    checkpoint: str,
+    declared: DeclaredInput,
+    image_shape: tuple[int, int, int],
+    label_names: Sequence[str],
+    folder: str,
+) -> None:
+    """Writes the SavedModel of a checkpoint.
+
+    Args:
+        maker: Makes the model.
+        checkpoint: Its path.
+        declared: The input of the declaration.
+        image_shape: Of the raw images.
+        label_names: The classes.
+        folder: To write to.
+    """
+    model = maker.make()
+    restore_weights(model, checkpoint)
+    served = ServedModel(model, declared, image_shape, label_names)
+    tf.saved_model.save(served, folder, signatures=served.signatures())

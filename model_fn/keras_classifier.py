@@ -1,0 +1,94 @@
+"""The Keras model of an image classifier, around any network function: what `make_model_fn` is to an Estimator."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.classifier import IMAGE, weight_decay
+from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.update import global_loss
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# What a step of training, or of evaluation, returns.
+LOSS = "loss"
+ACCURACY = "accuracy"
+
+
+class KerasClassifier(tf.keras.Model):
+    """Trains a network as the built-in model_fn does: the same loss, the same update, under every strategy.
+
+    `train_step` is Keras's own contract, so that `fit` and a loop of one's own drive the same code. It returns the loss
+    and the accuracy of the global batch, the same on each replica, before the update.
+
+    Args:
+        network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
+        section: The declared trainer.
+
+    Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
+    """
+
+    def __init__(self, network: tf.keras.Model, section: TrainerSection) -> None:
+        super().__init__(name="classifier")
+        self.network = network
+        self._section = section
+        # `train_step` has added up already.
+        self.distribute_reduction_method = "first"
+
+    def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Computes the logits.
+
+        Args:
+            features: With `image`.
+            training: As of any Keras model.
+
+        Returns:
+            float, [batch, num_classes].
+        """
+        return as_float(self.network(features[IMAGE], training=training))
+
+    def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Trains one step.
+
+        Args:
+            data: Features and labels of this replica; labels are int64 [batch].
+
+        Returns:
+            `loss` and `accuracy` of the global batch.
+        """
+        features, labels = data
+        section = self._section
+        with tf.GradientTape() as tape:
+            with dropout_keys(features[IMAGE], section.seed, self.optimizer.iterations):
+                logits = self(features, training=True)
+            losses = classification_loss(labels, logits)
+            penalties = [*self.network.losses, *weight_decay(self.network, section.optimizer.weight_decay)]
+            loss = global_loss(losses, section.global_batch_size, penalties)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), loss.dtype)
+        self.optimizer.apply_gradients(zip(gradients, variables))
+        # In one message.
+        reported = tf.stack([loss, tf.reduce_sum(hits) / section.global_batch_size])
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync > 1:
+            reported = context.all_reduce(tf.distribute.ReduceOp.SUM, reported)
+        return {LOSS: reported[0], ACCURACY: reported[1]}
+
+    def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Evaluates a batch.
+
+        Args:
+            data: As of `train_step`.
+
+        Returns:
+            Sums over this replica's examples, and their number, float64: `loss`, `accuracy`, `examples`.
+        """
+        features, labels = data
+        logits = self(features, training=False)
+        hits = tf.equal(tf.argmax(logits, axis=-1), labels)
+        return {
+            LOSS: tf.reduce_sum(tf.cast(classification_loss(labels, logits), tf.float64)),
+            ACCURACY: tf.reduce_sum(tf.cast(hits, tf.float64)),
+            "examples": tf.cast(tf.size(labels), tf.float64),
+        }
