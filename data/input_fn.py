@@ -8,6 +8,7 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.data.augmentation.augmenter import Augmenter
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.order import hand_out, resident_windows, streamed_windows
 from tfx_estimator.data.record_index import index_records
@@ -21,6 +22,7 @@ from tfx_estimator.data.sharding import (
     pipeline_count,
     replicas_of_pipeline,
 )
+from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.errors import DeclarationError
 
 # Files that are evaluated at once: more of them cost more CPU than they save time.
@@ -74,6 +76,9 @@ class ExampleReader:
         label: Name of the label among the transformed features.
         sharding: `element` or `file`.
         index_folder: Keeps where the records of the training files lie; None finds out at each start.
+        augment: How the images of training are varied, after `transform`: by chance that depends on the seed and the
+            example's position alone, so that it is the same in every sharing by element, batch size and resume.
+            Evaluation's are not.
 
     Raises:
         DeclarationError: There is no such sharding.
@@ -92,6 +97,7 @@ class ExampleReader:
     label: str = LABEL
     sharding: str = ELEMENT
     index_folder: Optional[str] = None
+    augment: Sequence[Operation] = ()
 
     def __post_init__(self) -> None:
         if self.sharding not in (ELEMENT, FILE):
@@ -125,6 +131,11 @@ class ExampleReader:
     def _train(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.train_batch_size, "trainer.global_batch_size", context)
         files, start = sorted(self.train_files), self.start_step() * self.train_batch_size
+        augmenter = None
+        if self.augment:
+            # Pipelines with files of their own count them by themselves.
+            stream = context.input_pipeline_id if context and self.sharding == FILE else 0
+            augmenter = Augmenter(self.augment, self.seed, stream)
         resident = sum(tf.io.gfile.stat(path).length for path in files) <= self.resident_bytes
         if self.sharding == FILE:
             files, start, context = own_files(files, context), start // pipeline_count(context), None
@@ -137,8 +148,8 @@ class ExampleReader:
             windows, seed = streamed_windows(index, start, self.seed, window), self.seed
         else:
             windows, seed = streamed_windows(index, start, self.seed, _CHUNK), None
-        chunks = hand_out(windows, start, seed, context, _chunk(batch_size))
-        return self._parsed(chunks, batch_size, drop_remainder=True)
+        chunks = hand_out(windows, start, seed, context, _chunk(batch_size), numbered=augmenter is not None)
+        return self._parsed(chunks, batch_size, drop_remainder=True, augmenter=augmenter)
 
     def _eval(self, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
         batch_size = per_replica_batch_size(self.eval_batch_size, "trainer.eval_batch_size", context)
@@ -147,11 +158,18 @@ class ExampleReader:
         return self._parsed(records.batch(_chunk(batch_size)), sizes, drop_remainder=False)
 
     def _parsed(
-        self, chunks: tf.data.Dataset, batch_size: Union[int, tf.Tensor], drop_remainder: bool
+        self,
+        chunks: tf.data.Dataset,
+        batch_size: Union[int, tf.Tensor],
+        drop_remainder: bool,
+        augmenter: Optional[Augmenter] = None,
     ) -> tf.data.Dataset:
-        def parse(serialized: tf.Tensor) -> tuple[Features, tf.Tensor]:
+        # AutoGraph would make another error of the augmenter's.
+        @tf.autograph.experimental.do_not_convert
+        def parse(serialized: tf.Tensor, positions: Optional[tf.Tensor] = None) -> tuple[Features, tf.Tensor]:
             features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
-            return features, features.pop(self.label)
+            label = features.pop(self.label)
+            return (augmenter(features, positions) if augmenter else features), label
 
         # In the thread that prefetches: a second one would take CPU from training and gain nothing.
         parsed = chunks.map(parse)

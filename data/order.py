@@ -76,6 +76,7 @@ def hand_out(
     seed: Optional[int],
     context: Optional[tf.distribute.InputContext],
     chunk: int,
+    numbered: bool = False,
 ) -> tf.data.Dataset:
     """Shuffles each window, and takes this input pipeline's examples: every n-th, counted over all epochs.
 
@@ -87,9 +88,10 @@ def hand_out(
         seed: Of the order within the windows; None leaves it as it is.
         context: Which of how many input pipelines this is; None is the only one.
         chunk: Examples in an element.
+        numbered: Tell the position of each example too.
 
     Returns:
-        Serialized examples, string [chunk].
+        Serialized examples, string [chunk]; with their positions, int64 [chunk], if these are asked for.
     """
     pipelines, pipeline = (context.num_input_pipelines, context.input_pipeline_id) if context else (1, 0)
 
@@ -99,7 +101,12 @@ def hand_out(
         first = skipped + (pipeline - position - skipped) % pipelines
         order = (tf.range(size) if seed is None else _shuffled(size, seed, position))[first::pipelines]
         numbers = tf.data.Dataset.range(0, tf.size(order, out_type=tf.int64), chunk)
-        return numbers.map(lambda number: tf.gather(records, order[number : number + chunk]))
+        if not numbered:
+            return numbers.map(lambda number: tf.gather(records, order[number : number + chunk]))
+        positions = tf.range(position + first, position + size, pipelines)
+        return numbers.map(
+            lambda number: (tf.gather(records, order[number : number + chunk]), positions[number : number + chunk])
+        )
 
     return windows.flat_map(own).rebatch(chunk, drop_remainder=True)
 

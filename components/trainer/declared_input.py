@@ -72,6 +72,7 @@ def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callabl
         seed=section.seed,
         resident_bytes=section.resident_megabytes << 20,
         sharding=section.distribution.sharding,
+        augment=section.augment,
         start_step=start_step,
         index_folder=fn_args.model_run_dir,
     )

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tfx_estimator.pipeline.config.augment_checks import check_augment
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import split_folders
@@ -35,6 +36,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *_code(declaration, search_paths),
         *check_network(declaration, search_paths),
         *_schedule(declaration),
+        *check_augment(declaration),
         *check_distribution(declaration),
         *_run_fn(declaration, search_paths),
         *_evaluator(declaration),

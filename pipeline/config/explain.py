@@ -57,6 +57,9 @@ def find_field(path: Path) -> Optional[ModelField]:
     section: Any = Declaration
     field = None
     for key in path:
+        if key.isdigit() and _item(section) is not section:
+            section = _item(section)
+            continue
         if not kinds.is_class(section, BaseModel):
             return field
         field = section.__fields__.get(key)
@@ -70,14 +73,15 @@ def all_keys(section: type[BaseModel] = Declaration, path: Path = ()) -> Iterato
     """Yields the path of every key of the declaration."""
     for name, field in section.__fields__.items():
         yield (*path, name)
-        if kinds.is_class(field.outer_type_, BaseModel):
-            yield from all_keys(field.outer_type_, (*path, name))
+        inner = _item(field.outer_type_)
+        if kinds.is_class(inner, BaseModel):
+            yield from all_keys(inner, (*path, name))
 
 
 def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     dotted, key = ".".join(path), path[-1]
     parent = find_field(path[:-1]) if path[:-1] else None
-    siblings = list((parent.outer_type_ if parent else Declaration).__fields__)
+    siblings = list(_item(parent.outer_type_ if parent else Declaration).__fields__)
     expected = "one of " + ", ".join(siblings)
     if dotted in known.KEYS:
         return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
@@ -109,9 +113,13 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Proble
 
 def _choices(annotation: Any) -> tuple[str, ...]:
     """The values that a field takes, or each item of its list."""
-    if get_origin(annotation) is tuple:
-        annotation = get_args(annotation)[0]
+    annotation = _item(annotation)
     return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def _item(annotation: Any) -> Any:
+    """The type of a list's items; of what is no list, itself."""
+    return get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
 
 
 def _retype(value: Any, field: Optional[ModelField]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,8 @@ class Problem:
         todo = self.todo
         for of_files, words in _OF_FILES.items():
             todo = todo.replace(of_files, words)
-        return f"in {OVERRIDE}{self.path}=VALUE: {todo}"
+        # An item of a list has no override of its own.
+        return f"in {OVERRIDE}{re.split(r'[.][0-9]', self.path)[0]}=VALUE: {todo}"
 
     def __str__(self) -> str:
         head = self.path + (f": {shorten(self.value)}" if self.value else "") if self.path else ""

@@ -1,10 +1,11 @@
-"""Short forms of a strategy and its devices, `mirrored:2` and `devices: 2`, and what they stand for."""
+"""Short forms, and what they stand for: `mirrored:2` of a strategy, `devices: 2`, `random_flip` of its options."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.yaml_text import Path
 
@@ -51,9 +52,10 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
         values: The declaration's values.
         lines: The line of each key, by its path; those of the long forms are added.
     """
-    section: Any = values
-    for key in _SECTION:
-        section = section.get(key) if isinstance(section, dict) else None
+    trainer = values.get("trainer")
+    if isinstance(trainer, dict) and "augment" in trainer:
+        trainer["augment"] = long_operations(trainer["augment"])
+    section = trainer.get("distribution") if isinstance(trainer, dict) else None
     if not isinstance(section, dict):
         return
     for key in ("train", "eval"):

@@ -6,8 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import Field, confloat, conint, validator
 
+from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -62,6 +63,10 @@ class TrainerSection(Section):
         default=512,
         description="training files of up to this size together are kept in memory, and shuffled as a whole",
     )
+    augment: tuple[Operation, ...] = Field(
+        default=(),
+        description="how training images are varied, in this order: [random_flip, {random_crop: {padding: 4}}]",
+    )
     save_checkpoints_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="steps; null is a tenth of all, between 100 and 1,000"
     )
@@ -91,6 +96,8 @@ class TrainerSection(Section):
         default=600.0, description="seconds without any progress", operational=True
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
+
+    _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
 
     @property
     def target(self) -> str:

@@ -52,6 +52,9 @@ def declarations(draw) -> Declaration:
                 "train_steps": draw(st.integers(1, 10**9)),
                 "params": draw(st.dictionaries(keys, values, max_size=4)),
                 "optimizer": optimizer,
+                "augment": draw(
+                    st.lists(st.sampled_from(["random_flip", {"cutout": None}, {"random_zoom": {"factor": 0.3}}]))
+                ),
             },
             "evaluator": {"slices": draw(st.lists(st.just("label"), max_size=3))},
             "beam": {"options": draw(st.lists(st.text(max_size=10), max_size=3))},

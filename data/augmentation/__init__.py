@@ -1,0 +1,1 @@
+"""Augmentation of training examples: what `trainer.augment` declares, on whole batches at once."""

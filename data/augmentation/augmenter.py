@@ -1,0 +1,93 @@
+"""Applies the declared operations, in their order, to batches of training examples."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_estimator.data.augmentation.colours import brighten, contrast, saturate
+from tfx_estimator.data.augmentation.draws import Draws
+from tfx_estimator.data.augmentation.erasing import add_noise, cut_out
+from tfx_estimator.data.augmentation.moves import MOVES, move
+from tfx_estimator.data.augmentation.warps import rotate, zoom
+from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.config import augment
+from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
+
+_OTHERS: dict[type, Callable[[tf.Tensor, Any, Draws], tf.Tensor]] = {
+    augment.RandomRotation: rotate,
+    augment.RandomZoom: zoom,
+    augment.RandomBrightness: brighten,
+    augment.RandomContrast: contrast,
+    augment.RandomSaturation: saturate,
+    augment.Cutout: cut_out,
+    augment.GaussianNoise: add_noise,
+}
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """Varies training images; what it does to one depends on the seed and its position alone.
+
+    Args:
+        operations: The declared ones, at least one.
+        seed: Of the training.
+        stream: Tells apart examples of equal position, where each input pipeline counts its own.
+    """
+
+    operations: Sequence[augment.Operation]
+    seed: int
+    stream: int = 0
+
+    def __call__(self, features: dict[str, tf.Tensor], positions: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Varies a batch.
+
+        Args:
+            features: Transformed features; `image`: float, [batch, height, width, channels].
+            positions: int64, [batch]: how many examples come before each, over all epochs.
+
+        Returns:
+            The features, with other images of the same shape and type.
+
+        Raises:
+            UserCodeError: There are no such images among the features.
+            DeclarationError: An operation does not fit the images.
+        """
+        images = _images(features)
+        too_large = augment.find_too_large(self.operations, *images.shape[1:3])
+        for path, value, expected in too_large:
+            raise DeclarationError(
+                f"trainer.augment.{path}: {value}, and the images have {images.shape[1]} x {images.shape[2]} pixels",
+                expected=expected,
+                todo="choose another value",
+            )
+        draws = Draws(positions, self.seed, self.stream)
+        declared = (options for operation in self.operations for options in operation.declared.values())
+        for is_move, group in itertools.groupby(declared, lambda options: isinstance(options, MOVES)):
+            if is_move:
+                images = move(images, [each for each in group if isinstance(each, MOVES)], draws)
+            else:
+                for options in group:
+                    images = _OTHERS[type(options)](images, options, draws)
+        return {**features, IMAGE: images}
+
+
+def _images(features: dict[str, tf.Tensor]) -> tf.Tensor:
+    images = features.get(IMAGE)
+    if images is None:
+        found = f"returns {', '.join(sorted(features)) or 'nothing'}, and no `{IMAGE}`"
+    elif not isinstance(images, tf.Tensor) or not images.dtype.is_floating:
+        found = f"returns an `{IMAGE}` that is no tensor of floats"
+    elif images.shape.rank != 4 or None in images.shape[1:].as_list():
+        found = f"returns an `{IMAGE}` of the shape {images.shape}"
+    else:
+        return images
+    raise UserCodeError(
+        f"trainer.augment varies images, and the preprocessing_fn {found}",
+        expected=f"`{IMAGE}`: float, [batch, height, width, channels], all but the batch known",
+        todo="return it from the preprocessing_fn, or remove trainer.augment",
+    )

@@ -1,0 +1,65 @@
+"""Rotation and zoom: images that are resampled, with bilinear interpolation."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from tfx_estimator.data.augmentation.draws import Draws
+from tfx_estimator.pipeline.config.augment import RandomRotation, RandomZoom
+
+# What TensorFlow calls them.
+_FILL_MODES = {"zero": "CONSTANT", "reflect": "REFLECT"}
+
+
+def rotate(images: tf.Tensor, options: RandomRotation, draws: Draws) -> tf.Tensor:
+    """Turns each image about its centre by an angle of its own, either way.
+
+    Args:
+        images: float, [batch, height, width, channels].
+        options: The largest angle.
+        draws: Of these examples.
+
+    Returns:
+        As `images`.
+    """
+    angle = _exact(draws.uniform(-math.radians(options.degrees), math.radians(options.degrees)))
+    return _warp(images, tf.cos(angle), tf.sin(angle), options.fill)
+
+
+def zoom(images: tf.Tensor, options: RandomZoom, draws: Draws) -> tf.Tensor:
+    """Enlarges or shrinks each image about its centre by a factor of its own.
+
+    Args:
+        images: float, [batch, height, width, channels].
+        options: How far from 1 the factor is at most.
+        draws: Of these examples.
+
+    Returns:
+        As `images`.
+    """
+    factor = _exact(draws.uniform(1 - options.factor, 1 + options.factor))
+    return _warp(images, 1.0 / factor, tf.zeros_like(factor), options.fill)
+
+
+def _warp(images: tf.Tensor, cosine: tf.Tensor, sine: tf.Tensor, fill: str) -> tf.Tensor:
+    """Takes the pixel at x, y, counted from the centre, from cosine * x - sine * y, sine * x + cosine * y."""
+    height, width = images.shape[1:3]
+    x, y = (width - 1) / 2, (height - 1) / 2
+    zeros = tf.zeros_like(sine)
+    rows = (cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y, zeros, zeros)
+    warped = tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=tf.cast(tf.stack(rows, axis=1), tf.float32),
+        output_shape=[height, width],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode=_FILL_MODES[fill],
+    )
+    return tf.ensure_shape(warped, images.shape)
+
+
+def _exact(numbers: tf.Tensor) -> tf.Tensor:
+    """What follows is rounded once, and not according to an example's place in the batch."""
+    return tf.cast(numbers, tf.float64)

@@ -1,0 +1,168 @@
+"""The `trainer.augment` list: how training examples are varied, operation after operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Optional
+
+from pydantic.v1 import Field, confloat, conint
+
+from tfx_estimator.pipeline.config.section import Section
+
+_MAX_SIDE = 4096
+_FILL = "what comes in at the edges: zero, or the image's own mirror"
+
+
+class RandomFlip(Section):
+    """Mirrors every other image."""
+
+    mode: Literal["horizontal", "vertical", "both"] = Field(
+        default="horizontal", description="horizontal swaps left and right; both draws one and the other"
+    )
+
+
+class RandomCrop(Section):
+    """Pads the image, and cuts one of its own size out of it."""
+
+    padding: conint(ge=1, le=_MAX_SIDE) = Field(default=4, description="pixels at each edge")  # type: ignore[valid-type]
+    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+
+
+class RandomTranslation(Section):
+    """Moves the image by whole pixels."""
+
+    height_factor: confloat(ge=0, le=1) = Field(  # type: ignore[valid-type]
+        default=0.1, description="part of the height, up or down at most"
+    )
+    width_factor: confloat(ge=0, le=1) = Field(  # type: ignore[valid-type]
+        default=0.1, description="part of the width, left or right at most"
+    )
+    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+
+
+class RandomRotation(Section):
+    """Turns the image about its centre, with bilinear interpolation."""
+
+    degrees: confloat(gt=0, le=180) = Field(default=15.0, description="either way at most")  # type: ignore[valid-type]
+    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+
+
+class RandomZoom(Section):
+    """Enlarges or shrinks the image about its centre, with bilinear interpolation."""
+
+    factor: confloat(gt=0, lt=1) = Field(  # type: ignore[valid-type]
+        default=0.1, description="0.1 is from 0.9 to 1.1 times as large"
+    )
+    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+
+
+class RandomBrightness(Section):
+    """Adds a number to the whole image."""
+
+    factor: confloat(gt=0, le=1000) = Field(  # type: ignore[valid-type]
+        default=0.2, description="of either sign at most, in the units of the transformed image"
+    )
+
+
+class RandomContrast(Section):
+    """Multiplies each channel's distance from its mean over the image."""
+
+    factor: confloat(gt=0, le=1) = Field(default=0.2, description="0.2 is by 0.8 to 1.2")  # type: ignore[valid-type]
+
+
+class RandomSaturation(Section):
+    """Multiplies the distance of a pixel's red, green and blue from its grey."""
+
+    factor: confloat(gt=0, le=1) = Field(default=0.2, description="0.2 is by 0.8 to 1.2")  # type: ignore[valid-type]
+
+
+class Cutout(Section):
+    """Sets a square to zero."""
+
+    size: conint(ge=1, le=_MAX_SIDE) = Field(  # type: ignore[valid-type]
+        default=8, description="pixels a side; its centre is any pixel, so that part of it may lie outside"
+    )
+
+
+class GaussianNoise(Section):
+    """Adds a normally distributed number to each element."""
+
+    stddev: confloat(gt=0, le=1000) = Field(  # type: ignore[valid-type]
+        default=0.1, description="standard deviation, in the units of the transformed image"
+    )
+
+
+class Operation(Section):
+    """One item of the list: exactly one of these, its name alone or with its options."""
+
+    random_flip: Optional[RandomFlip] = None
+    random_crop: Optional[RandomCrop] = None
+    random_translation: Optional[RandomTranslation] = None
+    random_rotation: Optional[RandomRotation] = None
+    random_zoom: Optional[RandomZoom] = None
+    random_brightness: Optional[RandomBrightness] = None
+    random_contrast: Optional[RandomContrast] = None
+    random_saturation: Optional[RandomSaturation] = None
+    cutout: Optional[Cutout] = None
+    gaussian_noise: Optional[GaussianNoise] = None
+
+    class Config:
+        """pydantic's settings."""
+
+        @staticmethod
+        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
+            """Tells editors that there is one key, and that its name alone will do."""
+            Section.Config.schema_extra(schema, model)
+            head = {key: schema.pop(key) for key in ("title", "description")}
+            mapping = {**schema, "minProperties": 1, "maxProperties": 1}
+            schema.clear()
+            schema.update(head, anyOf=[{"type": "string", "enum": list(model.__fields__)}, mapping])
+
+    def dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Returns what was declared, and not each operation that was not."""
+        return {name: options for name, options in super().dict(**kwargs).items() if options is not None}
+
+    @property
+    def declared(self) -> Mapping[str, Section]:
+        """Name and options of what was declared: one operation, where the declaration is right."""
+        return {name: getattr(self, name) for name in self.dict()}
+
+
+def long_operations(value: Any) -> Any:
+    """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`.
+
+    Args:
+        value: What was declared; anything but a list is left as it is.
+
+    Returns:
+        The list itself where nothing was short.
+    """
+    longer = [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return value if longer == value else longer
+
+
+def find_too_large(operations: Sequence[Operation], height: int, width: int) -> Iterator[tuple[str, int, str]]:
+    """Finds operations that would leave nothing of an image.
+
+    Args:
+        operations: What was declared.
+        height: Of the images, in pixels.
+        width: Likewise.
+
+    Yields:
+        The option's path below `trainer.augment`, its value, and what was expected.
+    """
+    for index, operation in enumerate(operations):
+        if operation.random_crop and operation.random_crop.padding >= min(height, width):
+            padding = operation.random_crop.padding
+            yield f"{index}.random_crop.padding", padding, f"less than {min(height, width)}"
+        if operation.cutout and operation.cutout.size > max(height, width):
+            yield f"{index}.cutout.size", operation.cutout.size, f"at most {max(height, width)}"
+
+
+def _long(item: Any) -> Any:
+    if isinstance(item, str):
+        return {item: {}}
+    if isinstance(item, dict):
+        return {name: {} if options is None else options for name, options in item.items()}
+    return item

@@ -1,0 +1,52 @@
+"""Checks of `trainer.augment` against the rest of the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.augment import find_too_large
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.yaml_text import inline
+
+_PATH = "trainer.augment"
+
+
+def check_augment(declaration: Declaration) -> Iterator[Problem]:
+    """Checks that there are images to vary, and that the operations fit them.
+
+    Args:
+        declaration: Typed values.
+
+    Yields:
+        The problems.
+    """
+    trainer, transform = declaration.trainer, declaration.transform
+    for index, operation in enumerate(trainer.augment):
+        names = list(operation.declared)
+        if len(names) != 1:
+            what = f"{' and '.join(names)} in one item: which of them comes first?" if names else "an empty item"
+            todo = f"write [{', '.join(f'{{{name}: …}}' for name in names)}]" if names else "remove it"
+            yield Problem(f"{_PATH}.{index}", what, "one operation an item", todo)
+    if trainer.augment and trainer.module_file is not None:
+        yield Problem(
+            _PATH,
+            "a module file reads its examples itself, so that nothing would be varied",
+            "trainer.augment only where trainer.model is given",
+            "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",
+            value=inline([operation.dict() for operation in trainer.augment]),
+            depends=("trainer.module_file",),
+        )
+    size = declaration.data.image_size
+    # A preprocessing_fn of the user's may make images of another size.
+    if size is None or transform.target != type(transform)().target:
+        return
+    for path, value, expected in find_too_large(trainer.augment, *size):
+        yield Problem(
+            f"{_PATH}.{path}",
+            f"the images have {size[0]} x {size[1]} pixels",
+            expected,
+            "choose another value",
+            value=str(value),
+            depends=("data.image_size",),
+        )

@@ -1,0 +1,125 @@
+"""`trainer.augment`: what it takes, and what it says of what it does not."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.pipeline.config import Declaration, load
+
+pytestmark = pytest.mark.unit
+
+LIST = """\
+  augment:
+    - random_flip
+    - random_crop: {padding: 2, fill: reflect}
+    - cutout:
+"""
+LONG = [
+    {"random_flip": {"mode": "horizontal"}},
+    {"random_crop": {"padding": 2, "fill": "reflect"}},
+    {"cutout": {"size": 8}},
+]
+
+
+def test_short_and_long_forms_are_one(write, good):
+    loaded = load(write(good + LIST))
+    assert [operation.dict() for operation in loaded.declaration.trainer.augment] == LONG
+    assert loaded.origins["trainer.augment"] == "mine.yaml:8"
+    again = load(write(loaded.declaration.to_yaml()))
+    assert again.declaration == loaded.declaration == Declaration.from_json(loaded.declaration.to_json())
+    overridden = load(write(good), [f"trainer.augment={json.dumps(['random_flip', *LONG[1:]])}"])
+    assert overridden.declaration == loaded.declaration
+    assert overridden.origins["trainer.augment"] == "--set"
+
+
+def test_none_is_the_default_and_it_decides_the_model(write, good):
+    assert load(write(good)).declaration.trainer.augment == ()
+    deciding, operational = load(write(good + LIST)).declaration.trainer.split()
+    assert list(deciding["augment"]) == LONG
+    assert "augment" not in operational
+
+
+def test_editors_know_both_forms():
+    schema = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
+    values = {
+        "name": "x",
+        "data": {"dataset": "digits"},
+        "trainer": {"augment": ["random_flip", *LONG, {"cutout": None}]},
+    }
+    jsonschema.validate(values, schema)
+    for wrong in ("random_flop", {"random_flop": {}}, {"random_crop": {"padding": 0}}, {}, {**LONG[0], **LONG[1]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**values, "trainer": {"augment": [wrong]}}, schema)
+
+
+WRONG = {
+    "random_flop": ["trainer.augment.0.random_flop", "did you mean `random_flip`?"],
+    "RandomFlip": ["unknown key `RandomFlip`", "did you mean `random_flip`?"],
+    "random_erasing": ["did you mean `cutout`?"],
+    "{padding: 4}": ["did you mean `trainer.augment.random_crop.padding`?"],
+    "{random_crop: {paddin: 4}}": ["trainer.augment.0.random_crop.paddin: 4", "did you mean `padding`?"],
+    "{random_crop: {fill: mirror}}": ["unknown value", "one of zero, reflect"],
+    "{random_crop: {padding: 0}}": ["out of range", "a whole number, at least 1"],
+    "{random_crop: {padding: 1.5}}": ["it is no whole number"],
+    "{random_crop: 4}": ["trainer.augment.0.random_crop: 4", "a section with some of the keys padding, fill"],
+    "{random_zoom: {factor: 1}}": ["out of range", "a number, more than 0, less than 1"],
+    "{random_rotation: {degrees: 270}}": ["a number, more than 0, at most 180"],
+    "{random_flip: {}, cutout: {}}": ["random_flip and cutout in one item", "[{random_flip: …}, {cutout: …}]"],
+    "{}": ["an empty item", "to do: remove it"],
+    "5": ["item 1: a whole number is no section"],
+}
+
+
+@pytest.mark.parametrize("item", WRONG)
+def test_a_wrong_operation_is_told(problems, good, item):
+    (problem,) = problems(f"{good}  augment:\n    - {item}\n")
+    for part in WRONG[item]:
+        assert part in " ".join(problem.split())
+    # An item that is none of the list is told with the list.
+    assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
+
+
+def test_all_wrong_operations_are_told_at_once(problems, good):
+    found = problems(
+        f"{good}  augment:\n    - random_flop\n    - cutout: {{size: 0}}\n    - random_crop: {{fil: zero}}\n"
+    )
+    assert [problem.split()[0] for problem in found] == ["mine.yaml:9", "mine.yaml:10", "mine.yaml:11"]
+
+
+@pytest.mark.parametrize("written", ["random_flip", "{random_flip: {}}"])
+def test_a_single_operation_is_a_list_as_well(problems, good, written):
+    (problem,) = problems(f"{good}  augment: {written}\n")
+    assert "to do:    write a list: [" in problem
+
+
+def test_a_wrong_item_of_an_override_names_the_list(refuse, good):
+    said = refuse(good, ["trainer.augment=[{cutout: {size: 0}}]"])
+    assert "to do:    in --set trainer.augment=VALUE: choose another value" in said
+
+
+def test_what_is_larger_than_the_declared_images_is_told(problems, write, good):
+    text = good.replace("dataset: mnist", "dataset: mnist\n  image_size: [20, 12]")
+    fits = "  augment: [{random_crop: {padding: 11}}, {cutout: {size: 20}}]\n"
+    load(write(text + fits))
+    too_large = fits.replace("11", "12").replace("20}", "21}")
+    crop, cutout = problems(text + too_large)
+    assert "trainer.augment.0.random_crop.padding: 12\nthe images have 20 x 12 pixels\nexpected: less than 12" in crop
+    assert "trainer.augment.1.cutout.size: 21" in cutout
+    # A preprocessing_fn may make other images.
+    write("def own(inputs): pass\n", "own.py")
+    load(write(f"{text}{too_large}transform: {{preprocessing_fn: 'own:own'}}\n"))
+
+
+def test_a_module_file_reads_its_own_examples(problems, write, good):
+    write("def trainer_fn(fn_args, schema): pass\n", "module.py")
+    (problem,) = problems(good.replace("model: mnist_cnn", "module_file: module.py") + "  augment: [random_flip]\n")
+    assert "trainer.augment: [{random_flip: {mode: horizontal}}]\na module file reads its examples itself" in problem
+
+
+def test_other_names_of_the_key(problems, good):
+    (problem,) = problems(f"{good}  augmentation: [random_flip]\n")
+    assert "did you mean `trainer.augment`?" in problem
