@@ -9,9 +9,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import PooledConv2D
-from tfx_estimator.model_fn.resnet import cifar_resnet
+from tfx_estimator.model_fn.resnet import cifar_resnet, cifar_resnet9
 
-__all__ = ["cifar_cnn", "cifar_resnet", "mnist_cnn"]
+__all__ = ["cifar_cnn", "cifar_resnet", "cifar_resnet9", "mnist_cnn"]
 
 
 def mnist_cnn(num_classes: int) -> tf.keras.Model:

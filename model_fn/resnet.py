@@ -1,4 +1,4 @@
-"""A residual network for small images."""
+"""Residual networks for small images."""
 
 from __future__ import annotations
 
@@ -24,6 +24,34 @@ class _Block(tf.keras.layers.Layer):
         outputs = self.conv1(active)
         outputs = self.conv2(tf.nn.relu(self.norm2(outputs, training=training)))
         return outputs + shortcut
+
+
+class _Unit(tf.keras.layers.Layer):
+    """Conv, 2x2 max-pooling where it is asked for, BN, ReLU; these two then touch a quarter of the pixels."""
+
+    def __init__(self, filters: int, pool: bool, synchronized: bool, name: str) -> None:
+        super().__init__(name=name)
+        self.pool = pool
+        self.conv = _conv(filters, 3, 1, "conv")
+        self.norm = _norm("norm", synchronized)
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        outputs = self.conv(inputs)
+        if self.pool:
+            outputs = tf.nn.max_pool2d(outputs, 2, 2, "VALID")
+        return tf.nn.relu(self.norm(outputs, training=training))
+
+
+class _Residual(tf.keras.layers.Layer):
+    """Two units, plus the input."""
+
+    def __init__(self, filters: int, synchronized: bool, name: str) -> None:
+        super().__init__(name=name)
+        self.unit1 = _Unit(filters, False, synchronized, "unit1")
+        self.unit2 = _Unit(filters, False, synchronized, "unit2")
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        return inputs + self.unit2(self.unit1(inputs, training=training), training=training)
 
 
 def _conv(filters: int, size: int, strides: int, name: str) -> tf.keras.layers.Conv2D:
@@ -66,3 +94,37 @@ def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model
         layers.Dense(num_classes, name="logits"),
     ]
     return tf.keras.Sequential(stack, name="cifar_resnet")
+
+
+def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False) -> tf.keras.Model:
+    """The ResNet-9 that learns CIFAR-10 in the least time, with a quarter of its channels.
+
+    A training step costs less than half of the CPU of one of `cifar_resnet`; four fifths of that are convolutions.
+
+    Source: Page, How to Train Your ResNet, 2018, https://github.com/davidcpage/cifar10-fast; max-pooling before the
+    normalisation as in its part 8.
+
+    Args:
+        num_classes: Number of logits.
+        width: Channels of the first convolution; the last ones have 8 times as many. 64 is the source's.
+        synchronized: As of `cifar_resnet`.
+
+    Returns:
+        An unbuilt model; 32x32x3 images and a width of 16 make 414,064 weights, 1,120 of them moving averages.
+    """
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            _Unit(width, False, synchronized, "stem"),
+            _Unit(2 * width, True, synchronized, "stage1"),
+            _Residual(2 * width, synchronized, "residual1"),
+            _Unit(4 * width, True, synchronized, "stage2"),
+            _Unit(8 * width, True, synchronized, "stage3"),
+            _Residual(8 * width, synchronized, "residual3"),
+            layers.GlobalMaxPooling2D(name="pool"),
+            layers.Dense(num_classes, use_bias=False, name="logits"),
+            # Logits of normalised features are large: so scaled they fit the initial loss and the learning rates.
+            layers.Rescaling(1 / 8, name="scale"),
+        ],
+        name="cifar_resnet9",
+    )

@@ -9,7 +9,8 @@ from tfx_estimator.pipeline.user_source.modules import find_module
 # Dotted path in the declaration -> short name -> `package.module:function`.
 SHORT_NAMES: dict[str, dict[str, str]] = {
     "trainer.model": {
-        name: f"tfx_estimator.model_fn.networks:{name}" for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet")
+        name: f"tfx_estimator.model_fn.networks:{name}"
+        for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9")
     },
     "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }

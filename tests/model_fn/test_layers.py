@@ -54,12 +54,13 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
     np.testing.assert_array_equal(layer.moving_mean, [0.0])
 
 
-def test_a_synchronized_resnet_has_the_weights_of_the_other():
-    from tfx_estimator.model_fn.networks import cifar_resnet
+@pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
+def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
+    from tfx_estimator.model_fn import networks
 
     shapes = []
     for synchronized in (False, True):
-        model = cifar_resnet(10, synchronized=synchronized)
+        model = getattr(networks, name)(10, synchronized=synchronized)
         model.build((None, 32, 32, 3))
         shapes.append({weight.name: weight.shape.as_list() for weight in model.weights})
     assert shapes[0] == shapes[1]

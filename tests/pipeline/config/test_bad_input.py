@@ -121,7 +121,7 @@ REPLACED = [
     (
         "model: mnist_cnn",
         "model: mnist_cn",
-        ["one of cifar_cnn, cifar_resnet, mnist_cnn; or", "did you mean `mnist_cnn`?"],
+        ["one of cifar_cnn, cifar_resnet, cifar_resnet9, mnist_cnn; or", "did you mean `mnist_cnn`?"],
     ),
     ("model: mnist_cnn", "model: cifar_resne", ["did you mean `cifar_resnet`?"]),
     (
@@ -129,7 +129,7 @@ REPLACED = [
         "model: tfx_estimator.model_fn.networks:mnist_cn",
         [
             "networks.py defines no `mnist_cn`",
-            "expected: one of cifar_cnn, cifar_resnet, mnist_cnn\n",
+            "expected: one of cifar_cnn, cifar_resnet, cifar_resnet9, mnist_cnn\n",
             "`tfx_estimator.model_fn.networks:mnist_cnn`?",
         ],
     ),
