@@ -13,7 +13,8 @@
     │   ├── ExportError                             training ended without a whole SavedModel
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
-    └── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
+    ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
+    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows
 
 Each message says what was wrong, where, what was expected, and what to do next.
 """
@@ -135,3 +136,9 @@ class NotBlessedError(TfxEstimatorError):
     """The model did not reach what the declaration asks for, and had to: the run is done for all that."""
 
     exit_code = 7
+
+
+class NotEqualError(TfxEstimatorError):
+    """Candidates that were compared differ by more than was allowed: the comparison is done for all that."""
+
+    exit_code = 8

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.bench.strategies import Contender
-from tfx_estimator.pipeline.config.paths import reject_address, reject_folder
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.text import one_line
 
-JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
+FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 _MAX_STEPS = 1_000_000
 _MAX_ROUNDS = 1000
 # No worker comes so late that the others have done them.
@@ -87,33 +84,3 @@ class Plan:
                 yield Run(contender, number)
                 if self.input_share and number == 1:
                     yield Run(contender, number, constant_input=True)
-
-
-def check_output(folder: str) -> str:
-    """Checks, before minutes are spent, that the results can be written into a folder. Creates nothing.
-
-    Args:
-        folder: The folder; it need not be there yet.
-
-    Returns:
-        Its absolute path.
-
-    Raises:
-        DeclarationError: They cannot, or results of before are there.
-    """
-    reject_address(folder, "--output")
-    path = os.path.abspath(os.path.expanduser(folder))
-    if reason := "it names no folder" if not folder else reject_folder(path):
-        raise DeclarationError(
-            f"--output {one_line(folder)}: {reason}",
-            expected="a folder that is there and can be written, or can be made",
-            todo="name another --output",
-        )
-    for name in (JSON_FILE, PNG_FILE, HTML_FILE):
-        if os.path.lexists(os.path.join(path, name)):
-            raise DeclarationError(
-                f"--output {one_line(folder)}: {name} is there already",
-                expected="a folder without results of an earlier comparison",
-                todo="name another --output, or remove it",
-            )
-    return path

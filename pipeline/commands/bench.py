@@ -59,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration, checks what was asked for, and measures."""
-    from tfx_estimator.pipeline.bench.plan import Plan, check_output
+    from tfx_estimator.pipeline.bench.plan import FILES, Plan
     from tfx_estimator.pipeline.bench.strategies import check_contenders, parse_contenders
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.config.paths import check_workdir
+    from tfx_estimator.pipeline.config.paths import check_output, check_workdir
 
     contenders = parse_contenders(args.strategies)
     plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides)
     check_contenders(contenders, loaded)
     check_workdir(args.workdir)
-    output = check_output(args.output) if args.output is not None else None
+    output = check_output(args.output, FILES) if args.output is not None else None
 
     from tfx_estimator.pipeline.bench.session import bench_strategies
 

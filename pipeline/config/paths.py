@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -136,3 +137,34 @@ def check_workdir(workdir: str, option: str = "--workdir") -> None:
         )
     if reason := reject_folder(path):
         raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)
+
+
+def check_output(folder: str, names: Sequence[str]) -> str:
+    """Checks, before minutes are spent, that the results can be written into a folder. Creates nothing.
+
+    Args:
+        folder: The folder; it need not be there yet.
+        names: Of the results.
+
+    Returns:
+        Its absolute path.
+
+    Raises:
+        DeclarationError: They cannot, or results of before are there.
+    """
+    reject_address(folder, "--output")
+    path = os.path.abspath(os.path.expanduser(folder))
+    if reason := "it names no folder" if not folder else reject_folder(path):
+        raise DeclarationError(
+            f"--output {one_line(folder)}: {reason}",
+            expected="a folder that is there and can be written, or can be made",
+            todo="name another --output",
+        )
+    for name in names:
+        if os.path.lexists(os.path.join(path, name)):
+            raise DeclarationError(
+                f"--output {one_line(folder)}: {name} is there already",
+                expected="a folder without results of an earlier comparison",
+                todo="name another --output, or remove it",
+            )
+    return path

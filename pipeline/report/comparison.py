@@ -35,7 +35,7 @@ def write_comparison(runs: Sequence[Run], path: str) -> None:
     values = {
         "runs": list(zip(names, runs)),
         "results": results(runs),
-        "charts": _charts(trainings),
+        "charts": chart_runs(trainings),
         "colours": COLOURS,
         "without": [(name, each.why) for name, each in trainings.items() if isinstance(each, Missing)],
         "settings": differences([{key: inline(value) for key, value in run.values.items()} for run in runs]),
@@ -79,18 +79,22 @@ def differences(all_values: Sequence[Mapping[str, str]]) -> list[Row]:
     return [(key, cells) for key, cells in rows if len(set(cells)) > 1]
 
 
-def _training(run: Run) -> str:
-    return find_training(run, attempt(read_run_outputs, run))
+def chart_runs(trainings: Mapping[str, Training | Missing]) -> list[Chart]:
+    """Lays the curves of each metric over each other.
 
-
-def _charts(trainings: Mapping[str, Training | Missing]) -> list[Chart]:
-    """Lays the curves of each metric over each other."""
+    Args:
+        trainings: Of each run, by its name.
+    """
     metrics: dict[str, dict[str, Series]] = {}
     for name, training in trainings.items():
         if not isinstance(training, Missing):
             for metric, curves in training.curves.items():
                 metrics.setdefault(metric, {}).update({f"{name}: {who}": each for who, each in curves.items()})
     return [chart_metric(metric, metrics[metric], list(trainings)) for metric in in_order(metrics)]
+
+
+def _training(run: Run) -> str:
+    return find_training(run, attempt(read_run_outputs, run))
 
 
 def _shown(value: Any, show: Callable[[Any], str]) -> str | None:

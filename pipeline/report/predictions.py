@@ -68,13 +68,23 @@ class Predictions:
     notes: list[str] = field(default_factory=list)
 
 
-def predict(outputs: Outputs, data: DataSet, split: str) -> Predictions:
+def predict(
+    outputs: Outputs,
+    data: DataSet,
+    split: str,
+    declared: str | None = None,
+    most: int = MOST_EXAMPLES,
+    seconds: float = MOST_SECONDS,
+) -> Predictions:
     """Predicts the evaluation examples.
 
     Args:
         outputs: Of the run: the evaluation says which signature and output of the model was evaluated.
         data: The examples.
         split: The one that was evaluated.
+        declared: The output that was declared, where there was no evaluation; None leaves it to what fits.
+        most: Examples to predict; -1 is all.
+        seconds: After which no more are predicted.
 
     Returns:
         Labels, probabilities, and the worst mistakes.
@@ -87,13 +97,13 @@ def predict(outputs: Outputs, data: DataSet, split: str) -> Predictions:
     folder = path_utils.serving_model_path(model_uri)
     name, key = _evaluated(outputs)
     # As the Evaluator does, where it has not said which output it took.
-    scores_are = choose_scores(read_outputs(folder, name), key, len(data.names))
+    scores_are = choose_scores(read_outputs(folder, name), key or declared, len(data.names))
     signature = tf.saved_model.load(folder).signatures[name]
     argument = _argument(signature)
     labels, scores, notes = [], [], []
     worst: list[Mistake] = []
-    deadline, seen = time.monotonic() + MOST_SECONDS, 0
-    for serialized, raw, truth in batches(data, split, MOST_EXAMPLES):
+    deadline, seen = time.monotonic() + seconds, 0
+    for serialized, raw, truth in batches(data, split, most):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
         probabilities, note = _probabilities(got, len(data.names), scores_are)
         worst += _mistakes(data, seen, raw, truth, probabilities)

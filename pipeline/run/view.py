@@ -96,11 +96,15 @@ class View:
 
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
+        self.take(run)
+        state = Text(f"{run.state:<8}", _STYLES[run.state])
+        self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
+
+    def take(self, run: NodeRun) -> None:
+        """Takes note of a component that has ended."""
         self.hide()
         self._runs[run.node] = run
         self.changed()
-        state = Text(f"{run.state:<8}", _STYLES[run.state])
-        self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
 
     def progress(self, text: str) -> None:
         """Shows progress inside a component."""

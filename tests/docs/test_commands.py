@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "report", "bench", "doctor")
+SLOW = ("run", "report", "compare", "bench", "doctor")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
@@ -86,6 +86,12 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         assert main(arguments) == 0
         return
     if args.verb in ("report", "doctor"):
+        return
+    if args.verb == "compare":
+        from tfx_estimator.pipeline.compare.candidates import find_candidates
+
+        if not args.sources[0].startswith("runs/"):
+            assert len(find_candidates(args.sources, args.overrides, args.vary)) > 1
         return
     loaded = load(args.source, args.overrides)
     if args.verb == "bench":

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
+from tfx_estimator.components.trainer.protocol.usage import read_usage
 
 _BEAT_SECONDS = 1.0
 
@@ -20,7 +21,7 @@ class Event(str, enum.Enum):
 
     STARTED = "started"  # the strategy is made: the cluster is complete
     RUNNING = "running"  # code of the user's that reports nothing of its own
-    STEP = "step"  # step, loss; the first also the total, if there is one
+    STEP = "step"  # step, loss, what `read_usage` tells; the first also the total, if there is one
     TRAINED = "trained"  # this task's part of the training is done
     WAITING = "waiting"  # an evaluator, for checkpoints
     SERVING = "serving"  # a parameter server
@@ -56,7 +57,8 @@ class ProgressWriter:
 
     def write(self, event: Event, **fields: Any) -> None:
         """Appends one event, with what belongs to it."""
-        line = json.dumps({"event": event.value, "time": time.time(), **fields}) + "\n"
+        used = read_usage() if event is Event.STEP else {}
+        line = json.dumps({"event": event.value, "time": time.time(), **used, **fields}) + "\n"
         # One write of a whole line: a reader never sees half an event of a living task.
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line)

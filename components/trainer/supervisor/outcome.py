@@ -47,6 +47,7 @@ class Outcome:
         restarts: What went wrong on the way.
         extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
+        cost: Of a step, as far as it is known: see `Cost.properties`.
     """
 
     first_step: Optional[int]
@@ -57,6 +58,7 @@ class Outcome:
     restarts: tuple[Restart, ...] = ()
     extra_steps: Optional[int] = None
     publishes: bool = True
+    cost: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -68,6 +70,7 @@ class Outcome:
             "examples_per_second": self.examples_per_second,
             "restarts": sum(not restart.follows for restart in self.restarts),
             "lost_steps": sum(restart.lost_steps or 0 for restart in self.restarts),
+            **self.cost,
             **{f"eval_{name}": value for name, value in self.metrics.items()},
         }
         return {name: float(value) for name, value in facts.items() if value is not None}

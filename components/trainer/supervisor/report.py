@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.components.trainer.supervisor.cost import Cost
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.text import duration
@@ -35,6 +36,7 @@ class Report:
         self._steps: list[tuple[float, int]] = []
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
+        self._cost = Cost()
         self._restarts: list[Restart] = []
         self._noticed: list[str] = []
         # Of the first failure since steps were done last: when, and at which step.
@@ -48,6 +50,7 @@ class Report:
             task_spec: Of the task that reports it.
             event: What it reports.
         """
+        self._cost.hear(task_spec, event)
         kind = event["event"]
         if kind is Event.STEP:
             if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
@@ -104,6 +107,7 @@ class Report:
             tuple(self._restarts),
             max(self._last - self._total, 0) if self._last is not None and self._total is not None else None,
             self.publishes,
+            self._cost.properties(self._batch),
         )
 
     def _step(self, event: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.estimator.measuring.batch_counter import BatchCounter
 from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, PS, TaskSpec
+from tfx_estimator.components.trainer.protocol.usage import kilobytes, read_usage
 
 _LOOK_SECONDS = 0.02
 # Far past the end of any measurement.
@@ -183,17 +184,10 @@ def _save(window: Window, task: str, begin: _Clock, end: _Clock, **own: Any) -> 
         end.wall - begin.wall,
         end.cpu - begin.cpu,
         end.busy - begin.busy,
-        # Not getrusage's, which knows the largest memory of the parent as well.
-        _kilobytes("/proc/self/status", "VmHWM") << 10,
-        _kilobytes("/proc/self/smaps_rollup", "Pss") << 10,
+        int(read_usage()["peak_rss"]),
+        kilobytes("/proc/self/smaps_rollup", "Pss") << 10,
         **own,
     ).save(window.folder)
-
-
-def _kilobytes(path: str, key: str) -> int:
-    """A value of one of the kernel's files about this process."""
-    with open(path, encoding="utf-8") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(f"{key}:"))
 
 
 def _busy_seconds(cores: Sequence[int]) -> float:

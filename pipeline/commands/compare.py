@@ -1,0 +1,80 @@
+"""`tfx-estimator compare`: several trainings on the same examples, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
+_EPILOG = """\
+The first is what the others are compared with.
+
+  tfx-estimator compare a.yaml b.yaml                                   trains both
+  tfx-estimator compare mnist --vary trainer.path=estimator,keras       one declaration under several values
+  tfx-estimator compare runs/mnist/logs/TIME1 runs/mnist/logs/TIME2     finished runs
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
+    )
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="overrides one value of every declaration: --set trainer.train_steps=500; may be given several times",
+    )
+    parser.add_argument(
+        "--vary",
+        metavar="KEY=VALUE,…",
+        action="append",
+        default=[],
+        help="compares the one declaration under each of the values: --vary trainer.seed=1,2; of several, under each "
+        "combination",
+    )
+    parser.add_argument(
+        "--workdir", metavar="DIR", default="runs", help="where declarations are trained (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="where compare.json and compare.html go (default: a new folder beside the first one's runs)",
+    )
+    parser.add_argument(
+        "--require-equal",
+        metavar="POINTS",
+        type=float,
+        help="end with exit code 8 if any two accuracies lie more than so many points of 100 apart",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the comparison as JSON, and all that is for people to stderr"
+    )
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Finds what is to be compared, and compares it."""
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.compare.candidates import find_candidates
+    from tfx_estimator.pipeline.compare.plan import FILES, check_points, require_equal
+    from tfx_estimator.pipeline.config.paths import check_output, check_workdir
+
+    check_points(args.require_equal)
+    candidates = find_candidates(args.sources, args.overrides, args.vary)
+    check_workdir(args.workdir)
+    output = check_output(args.output, FILES) if args.output is not None else None
+
+    from tfx_estimator.pipeline.compare.session import compare
+
+    found = compare(candidates, args.workdir, output, terminal_fd=2 if args.json else 1)
+    if args.json:
+        say(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    require_equal(found.spread, args.require_equal)
+    return 0

@@ -1,0 +1,260 @@
+"""What a comparison found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.compare.statistics import (
+    Interval,
+    McNemar,
+    holm,
+    kappa,
+    mcnemar,
+    mean,
+    paired_difference,
+    wilson,
+)
+from tfx_estimator.pipeline.report.scores import calibrate
+
+_LEVEL = 0.05
+# Facts of a model run that are shown, in this order.
+_FACTS = (
+    "first_step",
+    "last_step",
+    "train_seconds",
+    "examples_per_second",
+    "steady_examples_per_second",
+    "steady_seconds",
+    "cpu_micros_per_example",
+    "peak_rss",
+    "restarts",
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one candidate came to.
+
+    Args:
+        name: Of the candidate.
+        source: A preset, a file or a folder.
+        accuracy: 0 to 1.
+        loss: Mean cross-entropy.
+        ece: Expected calibration error.
+        output: The served output that was read.
+        model_bytes: Of the SavedModel's files.
+        parameters: Numbers in its variables.
+        training: Facts of the training, as far as they are known: steps, seconds, examples/s, CPU, memory.
+        cached: Was it trained before.
+    """
+
+    name: str
+    source: str
+    accuracy: Interval
+    loss: Interval
+    ece: float
+    output: str
+    model_bytes: int
+    parameters: int
+    training: Mapping[str, float] = field(default_factory=dict)
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class ClassDifference:
+    """How often a class is recognised by both of a pair.
+
+    Args:
+        label: Its name.
+        count: Examples of it.
+        base: Recall of the first candidate.
+        other: Recall of the other.
+        difference: By how much the other's is higher.
+    """
+
+    label: str
+    count: int
+    base: float
+    other: float
+    difference: Interval
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A candidate beside the first one.
+
+    Args:
+        name: Of the candidate.
+        accuracy: By how much its accuracy is higher.
+        loss: By how much its loss is higher, of the same examples.
+        mcnemar: Whether both are right equally often; the first of the test is the base.
+        p: Of that test, corrected for the number of candidates as Holm does.
+        agreement: Share of the examples that both take for the same class.
+        kappa: Cohen's.
+        both_right: Examples.
+        both_wrong: Examples.
+        classes: Those that have examples.
+    """
+
+    name: str
+    accuracy: Interval
+    loss: Interval
+    mcnemar: McNemar
+    p: float
+    agreement: float
+    kappa: float
+    both_right: int
+    both_wrong: int
+    classes: list[ClassDifference]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found.
+
+    Args:
+        results: Of each candidate; the first is the base.
+        pairs: Each other one beside it.
+        examples: How many were predicted.
+        split: Theirs.
+        facts: When, on which machine, which data.
+        failures: Why a candidate has no result, by its name.
+        notes: What the reader must know; a sentence each.
+    """
+
+    results: Sequence[Result]
+    pairs: Sequence[Pair]
+    examples: int
+    split: str
+    facts: Mapping[str, Any]
+    failures: Mapping[str, str]
+    notes: Sequence[str]
+
+    @property
+    def base(self) -> Result:
+        """What the others are compared with."""
+        return self.results[0]
+
+    @property
+    def spread(self) -> float:
+        """Between the highest and the lowest accuracy, in points of 100."""
+        found = [each.accuracy.value for each in self.results]
+        return 100 * (max(found) - min(found))
+
+    def conclusions(self) -> list[str]:
+        """Returns a sentence for each pair."""
+        return [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        return {
+            **self.facts,
+            "examples": self.examples,
+            "split": self.split,
+            "base": self.base.name,
+            "spread_points": self.spread,
+            "conclusions": self.conclusions(),
+            "notes": list(self.notes),
+            "candidates": {each.name: asdict(each) for each in self.results},
+            "pairs": {
+                each.name: {**asdict(each), "mcnemar": {**asdict(each.mcnemar), "exact": each.mcnemar.exact}}
+                for each in self.pairs
+            },
+            "failures": dict(self.failures),
+        }
+
+
+def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the facts of a training among the properties of its model run."""
+    return {name: float(properties[name]) for name in _FACTS if isinstance(properties.get(name), (int, float))}
+
+
+def score(labels: np.ndarray, probabilities: np.ndarray, lost: np.ndarray) -> tuple[Interval, Interval, float]:
+    """Scores one candidate.
+
+    Args:
+        labels: The true classes; int64 [examples].
+        probabilities: float32 [examples, classes].
+        lost: Cross-entropy of each; float64 [examples].
+
+    Returns:
+        Accuracy, loss, expected calibration error.
+    """
+    right = int((probabilities.argmax(axis=1) == labels).sum())
+    return wilson(right, len(labels)), mean(lost), calibrate(labels, probabilities).ece
+
+
+def pair_up(
+    names: Sequence[str],
+    labels: np.ndarray,
+    predicted: Sequence[np.ndarray],
+    lost: Sequence[np.ndarray],
+    classes: Sequence[str],
+) -> list[Pair]:
+    """Puts each candidate beside the first.
+
+    Args:
+        names: Of the candidates.
+        labels: The true classes; int64 [examples].
+        predicted: Of each candidate the predicted classes; int64 [examples].
+        lost: Of each candidate the cross-entropy; float64 [examples].
+        classes: Names of the classes.
+
+    Returns:
+        One for each candidate but the first.
+    """
+    right = [each == labels for each in predicted]
+    tests = [mcnemar(_count(right[0] & ~each), _count(each & ~right[0])) for each in right[1:]]
+    corrected = holm([test.p for test in tests])
+    return [
+        Pair(
+            name=name,
+            accuracy=paired_difference(test.only_first, test.only_second, len(labels)),
+            loss=mean(lost[index] - lost[0]),
+            mcnemar=test,
+            p=p,
+            agreement=float((predicted[0] == predicted[index]).mean()),
+            kappa=kappa(predicted[0], predicted[index]),
+            both_right=_count(right[0] & right[index]),
+            both_wrong=_count(~right[0] & ~right[index]),
+            classes=_by_class(labels, right[0], right[index], classes),
+        )
+        for index, (name, test, p) in enumerate(zip(names[1:], tests, corrected), 1)
+    ]
+
+
+def _by_class(labels: np.ndarray, base: np.ndarray, other: np.ndarray, names: Sequence[str]) -> list[ClassDifference]:
+    found = []
+    for label, name in enumerate(names):
+        chosen = labels == label
+        if count := _count(chosen):
+            only_base, only_other = _count(chosen & base & ~other), _count(chosen & other & ~base)
+            difference = paired_difference(only_base, only_other, count)
+            shares = _count(chosen & base) / count, _count(chosen & other) / count
+            found.append(ClassDifference(name, count, *shares, difference))
+    return found
+
+
+def _conclude(base: Result, pair: Pair, tests: int) -> str:
+    gained, loss = pair.accuracy, pair.loss
+    corrected = f", corrected for {tests} tests" if tests > 1 else ""
+    test = f"McNemar p = {show_p(pair.p)}{corrected}"
+    interval = f"{100 * gained.low:+.2f} to {100 * gained.high:+.2f}"
+    lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not told apart"
+    what = f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'} than {base.name}"
+    if pair.p >= _LEVEL:
+        what = f"not told apart from {base.name} ({100 * gained.value:+.2f} points)"
+    return f"{pair.name} is {what}: {test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
+
+
+def show_p(p: float) -> str:
+    """Returns a p-value as it is read: two digits, the smallest as such."""
+    return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
+
+
+def _count(chosen: np.ndarray) -> int:
+    return int(np.count_nonzero(chosen))

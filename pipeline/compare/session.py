@@ -1,0 +1,225 @@
+"""`tfx-estimator compare`: trains, asks and compares, as a person sees it on the terminal."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from rich.console import Console
+
+from tfx_estimator.pipeline.compare.answers import Answers, Model, answer
+from tfx_estimator.pipeline.compare.candidates import Candidate
+from tfx_estimator.pipeline.compare.plan import HTML_FILE, JSON_FILE
+from tfx_estimator.pipeline.compare.results import Comparison
+from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending.signals import received
+from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.files import write_json, write_whole
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.artifacts import need
+from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.report import read_run_outputs
+from tfx_estimator.pipeline.report.versions import read_versions
+from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.view import View
+from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.text import one_line
+
+_CACHED = "cached"
+_LOG = "compare.log"
+_SPLIT = "eval"
+_WIDTH_OF_A_FILE = 140
+# Of a candidate there are answers of; more would be shown as one.
+_LEAST = 2
+
+
+def compare(
+    candidates: Sequence[Candidate], workdir: str, output: Optional[str] = None, terminal_fd: int = 1
+) -> Comparison:
+    """Compares candidates.
+
+    Args:
+        candidates: At least two, the first being the one that the others are compared with.
+        workdir: Folder of all runs, where declarations are trained.
+        output: Folder for the results; None is a new one beside the first candidate's runs.
+        terminal_fd: As of `quiet`.
+
+    Returns:
+        What was found.
+
+    Raises:
+        DeclarationError: A finished run has no model, or others' examples.
+        TfxEstimatorError: A candidate could not be trained; results of the others are written all the same, where at
+            least two are left, the first among them.
+        StoppedError: A signal ended a training.
+        SignalledError: The same outside of a training.
+    """
+    trained = next((each.loaded for each in candidates if each.loaded), None)
+    # Those that are trained share a pipeline, whatever they are called: its cache holds their examples.
+    home = PipelineFolders(workdir, trained.declaration.name).home if trained else candidates[0].home
+    folders = PipelineFolders(*os.path.split(home))
+    with in_order(folders, alone=trained is not None):
+        folder = _make_folder(os.path.join(home, "compare"))
+        with quiet(os.path.join(folder, _LOG), terminal_fd) as terminal:
+            console = make_console(terminal, _WIDTH_OF_A_FILE)
+            shown = " · ".join(one_line(each.name) for each in candidates)
+            console.print(f"{shown}  →  {one_line(output or folder)}")
+            return _Session(candidates, folders, folder, console).run(output or folder)
+
+
+def _make_folder(parent: str) -> str:
+    os.makedirs(parent, exist_ok=True)
+    first = folder = os.path.join(parent, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+    number = 1
+    while True:
+        try:
+            os.mkdir(folder)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = f"{first}-{number}"
+
+
+class _Session:
+    """One comparison."""
+
+    def __init__(
+        self, candidates: Sequence[Candidate], folders: PipelineFolders, folder: str, console: Console
+    ) -> None:
+        self._candidates = candidates
+        self._folders = folders
+        self._folder = folder
+        self._log = os.path.join(folder, _LOG)
+        self._console = console
+        self._view = _CompareView(console)
+        self._failed: dict[str, TfxEstimatorError] = {}
+
+    def run(self, output: str) -> Comparison:
+        with self._view.explaining(self._log):
+            with self._view.waiting("starting TensorFlow and TFX"):
+                from tfx_estimator.pipeline.compare.judge import judge
+
+            # Before minutes are spent on others.
+            finished = {each.name: _find(each) for each in self._candidates if each.run}
+            for candidate in self._candidates:
+                if candidate.loaded:
+                    self._bear(candidate, self._try)
+            had: list[tuple[Model, Answers]] = []
+            for candidate in self._candidates:
+                if candidate.name not in self._failed:
+                    self._bear(candidate, lambda each: had.append(self._have(each, finished.get(each.name))))
+            if len(had) < _LEAST:
+                raise next(iter(self._failed.values()))
+            self._view.current = "comparing"
+            with self._view.waiting("comparing"):
+                comparison, page = judge(had, {name: str(error) for name, error in self._failed.items()}, _facts())
+            slate.at("while writing the results")
+            self._write(comparison, page, output)
+        if self._failed:
+            raise next(iter(self._failed.values()))
+        return comparison
+
+    def _bear(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
+        """Works, and notes that a candidate failed; nothing can be compared without the first."""
+        self._view.current = candidate.name
+        try:
+            work(candidate)
+        except Exception as error:
+            told = explain(error, f"{self._view.current} of {candidate.name}", self._log)
+            if candidate is self._candidates[0] or isinstance(told, StoppedError) or received():
+                raise
+            logging.getLogger(__name__).exception("a candidate failed")
+            self._failed[candidate.name] = told
+            self._view.warn(f"failed: {one_line(told.what.splitlines()[0])}")
+
+    def _try(self, candidate: Candidate) -> None:
+        """Tries the user's code."""
+        assert candidate.loaded
+        logs = os.path.join(self._folder, "tried", str(self._candidates.index(candidate) + 1))
+        waiting = self._view.waiting(f"trying the code of {candidate.name} on made-up examples")
+        with dry_run.beside(candidate.loaded, self._folders, logs) as wait, waiting:
+            wait()
+
+    def _have(self, candidate: Candidate, finished: Optional[Model]) -> tuple[Model, Answers]:
+        model = finished or self._train(candidate)
+        self._view.current = "predicting"
+        with self._view.waiting(f"{candidate.name}: predicting the evaluation examples"):
+            started = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="answers-", dir=self._folder) as folder:
+                answers = answer(model, folder, self._log)
+        self._said("predicted", candidate.name, time.monotonic() - started)
+        return model, answers
+
+    def _train(self, candidate: Candidate) -> Model:
+        from tfx_estimator.pipeline.compare.training import TRAINER, train
+
+        assert candidate.loaded
+        started = time.monotonic()
+        outputs = train(candidate.loaded, self._folders, self._view)
+        cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
+        self._said(_CACHED if cached else "trained", candidate.name, time.monotonic() - started)
+        return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
+
+    def _said(self, what: str, name: str, seconds: float) -> None:
+        self._view.hide()
+        self._console.print(f"  {what:<9} {name:<40} {seconds:7.1f} s")
+
+    def _write(self, comparison: Comparison, page: str, output: str) -> None:
+        from tfx_estimator.pipeline.compare.table import show
+
+        os.makedirs(output, exist_ok=True)
+        paths = {name: os.path.join(output, name) for name in (JSON_FILE, HTML_FILE)}
+        write_json(paths[JSON_FILE], comparison.to_dict(), indent=2, allow_nan=False)
+        write_whole(paths[HTML_FILE], page)
+        show(comparison, self._console)
+        self._console.print()
+        for path in paths.values():
+            self._console.print(one_line(path))
+
+
+class _CompareView(View):
+    """Shows how the trainings go; what comes from the cache needs no line for each candidate."""
+
+    def node_ended(self, run: NodeRun) -> None:
+        """Leaves a line for what was done."""
+        if run.state == _CACHED:
+            self.take(run)
+        else:
+            super().node_ended(run)
+
+
+def _find(candidate: Candidate) -> Model:
+    """Finds what a finished run left.
+
+    Raises:
+        DeclarationError: It has no model, or the examples are gone.
+    """
+    run = candidate.run
+    assert run
+    try:
+        outputs = read_run_outputs(run)
+        for node, name in (("Trainer", "model"), ("Trainer", "model_run"), ("TfdsExampleGen", "examples")):
+            need(outputs, node, name)
+    except LeftOutError as reason:
+        raise DeclarationError(
+            f"{one_line(candidate.source)}: {reason}",
+            expected="a finished run, with its model and its examples",
+            todo="name another run, or its declaration, which is trained then",
+        ) from reason
+    return Model(candidate, outputs, run.summary.get("evaluated_split") or _SPLIT, cached=True)
+
+
+def _facts() -> dict[str, Any]:
+    """When and where."""
+    return {
+        "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "versions": read_versions(),
+    }

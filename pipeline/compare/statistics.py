@@ -1,0 +1,154 @@
+"""What can be said of two classifiers that answered the same examples: intervals, McNemar's test, agreement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+# With so many examples on which one alone is right, the chi-square is as good as the exact test.
+_ENOUGH = 25
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value that was estimated.
+
+    Args:
+        value: The estimate.
+        low: Lower end of its 95 % confidence interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Tells whether a value lies in the interval."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """McNemar's test of whether two classifiers are right equally often.
+
+    Args:
+        only_first: Examples that the first alone got right.
+        only_second: Examples that the second alone got right.
+        p: Probability of a difference as large as this one, or larger, if there is none.
+        statistic: The chi-square with continuity correction; None where the binomial test is exact.
+    """
+
+    only_first: int
+    only_second: int
+    p: float
+    statistic: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Is it the binomial test."""
+        return self.statistic is None
+
+
+def wilson(right: int, count: int) -> Interval:
+    """Returns a proportion with its score interval, which keeps to 0 and 1.
+
+    Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927.
+
+    Args:
+        right: Examples that count.
+        count: All examples; at least one.
+    """
+    found = stats.binomtest(right, count).proportion_ci(CONFIDENCE, "wilson")
+    return Interval(right / count, float(found.low), float(found.high))
+
+
+def mcnemar(only_first: int, only_second: int) -> McNemar:
+    """Tests whether two classifiers are right equally often on the same examples.
+
+    Source: McNemar, Note on the sampling error of the difference between correlated proportions or percentages, 1947;
+    the correction: Edwards, 1948.
+
+    Args:
+        only_first: Examples that the first alone got right.
+        only_second: Examples that the second alone got right.
+
+    Returns:
+        The test: exact with fewer than 25 such examples, else the chi-square with continuity correction.
+    """
+    discordant = only_first + only_second
+    if discordant < _ENOUGH:
+        p = stats.binomtest(only_first, discordant).pvalue if discordant else 1.0
+        return McNemar(only_first, only_second, float(p))
+    statistic = max(abs(only_first - only_second) - 1, 0) ** 2 / discordant
+    return McNemar(only_first, only_second, float(stats.chi2.sf(statistic, 1)), statistic)
+
+
+def paired_difference(only_first: int, only_second: int, count: int) -> Interval:
+    """Returns by how much the second is right more often than the first, of paired examples.
+
+    Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired
+    Data, 2012.
+
+    Args:
+        only_first: Examples that the first alone got right.
+        only_second: Examples that the second alone got right.
+        count: All examples; at least one.
+    """
+    first, second = (only_first + 1) / (count + 2), (only_second + 1) / (count + 2)
+    half = _quantile() * math.sqrt((first + second - (second - first) ** 2) / (count + 2))
+    middle = second - first
+    return Interval((only_second - only_first) / count, max(middle - half, -1.0), min(middle + half, 1.0))
+
+
+def mean(values: np.ndarray) -> Interval:
+    """Returns the mean, with its interval by the normal distribution.
+
+    Args:
+        values: Of each example; float64 [examples]. Differences of pairs make it a paired comparison.
+    """
+    value = float(values.mean())
+    half = _quantile() * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return Interval(value, value - half, value + half)
+
+
+def kappa(first: np.ndarray, second: np.ndarray) -> float:
+    """Returns Cohen's kappa: agreement beyond what chance would give; 1 is all, 0 none.
+
+    Source: Cohen, A Coefficient of Agreement for Nominal Scales, 1960.
+
+    Args:
+        first: Predicted classes; int64 [examples].
+        second: The other's.
+    """
+    classes = int(max(first.max(), second.max())) + 1
+    shares = [np.bincount(each, minlength=classes) / len(each) for each in (first, second)]
+    chance = float(shares[0] @ shares[1])
+    return 1.0 if chance == 1 else (float((first == second).mean()) - chance) / (1 - chance)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Corrects p-values for their number.
+
+    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
+
+    Args:
+        ps: Of each test.
+
+    Returns:
+        The corrected ones, in the same order: each may be compared with the level as if it were the only one.
+    """
+    corrected, highest = [0.0] * len(ps), 0.0
+    for rank, index in enumerate(sorted(range(len(ps)), key=lambda index: ps[index])):
+        highest = max(highest, min((len(ps) - rank) * ps[index], 1.0))
+        corrected[index] = highest
+    return corrected
+
+
+def _quantile() -> float:
+    return float(stats.norm.ppf((1 + CONFIDENCE) / 2))
