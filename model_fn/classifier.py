@@ -33,8 +33,9 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
         [batch, height, width, channels]; `labels` is int64 [batch]; `params` holds `num_classes`, `train_steps`,
-        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict); and `label_names`,
-        where the classes' names are to be served.
+        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict); `label_smoothing` and
+        `class_weights` (by label), where they are declared; and `label_names`, where the classes' names are to be
+        served.
     """
 
     def model_fn(
@@ -48,10 +49,9 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
             logits = as_float(model(features[IMAGE], training=training))
         if mode == tf.estimator.ModeKeys.PREDICT:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
-        per_example = classification_loss(labels, logits)
         if training:
-            return _train(model, features[IMAGE], per_example, logits, labels, params)
-        return _evaluate(per_example, logits, labels)
+            return _train(model, features[IMAGE], logits, labels, params)
+        return _evaluate(logits, labels)
 
     return model_fn
 
@@ -85,7 +85,6 @@ def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.T
 def _train(
     model: tf.keras.Model,
     images: tf.Tensor,
-    per_example: tf.Tensor,
     logits: tf.Tensor,
     labels: tf.Tensor,
     params: dict[str, Any],
@@ -93,17 +92,21 @@ def _train(
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
     rate = learning_rate(section, params["train_steps"], step)
+    options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
+    per_example = classification_loss(labels, logits, **options)
     penalties = [*model.losses, *weight_decay(model, section.weight_decay)]
     loss = global_loss(per_example, params["global_batch_size"], penalties)
     averages = model.get_updates_for(None) + model.get_updates_for(images)  # of batch normalisation
-    train_op = update(loss, model.trainable_variables, make_optimizer(section, rate), step, before=averages)
+    train_op = update(loss, model.trainable_variables, make_optimizer(section, rate, step), step, before=averages)
     hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
     tf.compat.v1.summary.scalar("train_accuracy", tf.reduce_mean(hits))
     tf.compat.v1.summary.scalar("learning_rate", rate)
     return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
 
 
-def _evaluate(per_example: tf.Tensor, logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
+def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
+    # Neither smoothed nor weighted, so that it can be compared with that of other declarations.
+    per_example = classification_loss(labels, tf.cast(logits, tf.float32))
     metrics = {
         "accuracy": tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1)),
         # An Estimator's own `loss` is a mean of batch means; this is the mean over examples.

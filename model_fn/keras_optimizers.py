@@ -7,9 +7,12 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.clipping import clip, global_scale
 from tfx_estimator.model_fn.schedules import KerasSchedule, learning_rate
-from tfx_estimator.model_fn.update_rules import RULES, Change
+from tfx_estimator.model_fn.update_rules import RULES, Change, Shape, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+_Pairs = Sequence[tuple[Any, tf.Variable]]
 
 
 def make_keras_optimizer(section: Optimizer, train_steps: int) -> tf.keras.optimizers.legacy.Optimizer:
@@ -45,6 +48,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
         self._rule = RULES[self.section.name]
+        self._options = self.section.resolved()
         super().__init__(name or self._rule.name)
         self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps))
 
@@ -54,8 +58,17 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
     def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for variable in var_list:
-            for slot in self._rule.slots:
-                self.add_slot(variable, slot)
+            for slot, (shape, value) in self._slots_of(variable).items():
+                self.add_slot(variable, slot, tf.keras.initializers.Constant(value), shape)
+
+    def _slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
+        return self._rule.slots(self._options, tuple(variable.shape.as_list()))
+
+    def _transform_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
+        # Summed over the replicas by now, and not applied yet. Rows without a gradient have one of 0, as in Keras.
+        scale = global_scale([gradient for gradient, _ in grads_and_vars], self._options)
+        clipped = [clip(tf.convert_to_tensor(gradient), scale, self._options) for gradient, _ in grads_and_vars]
+        return list(zip(clipped, [variable for _, variable in grads_and_vars]))
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
         rate = learning_rate(self.section, self.train_steps, self.iterations)
@@ -69,12 +82,5 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     ) -> Any:
         where = var.device, var.dtype.base_dtype
         state = (apply_state or {}).get(where) or self._fallback_apply_state(*where)
-        slots = {slot: self.get_slot(var, slot) for slot in self._rule.slots}
-        return self._rule.apply(Change(self.section, var, grad, slots, **state))
-
-    def _resource_apply_sparse(
-        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Optional[dict[Any, Any]] = None
-    ) -> Any:
-        # As Keras's newer optimizers: rows without a gradient have one of 0.
-        dense = tf.math.unsorted_segment_sum(grad, indices, tf.shape(var, indices.dtype)[0])
-        return self._resource_apply_dense(dense, var, apply_state)
+        slots = {slot: self.get_slot(var, slot) for slot in self._slots_of(var)}
+        return change_variable(self._rule, Change(var, grad, slots, options=self._options, **state))

@@ -1,25 +1,109 @@
-"""Optimizers of the built-in model_fn."""
+"""The declared optimizer for an Estimator."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
 import tensorflow as tf
 
+from tfx_estimator.model_fn.clipping import clip, global_scale
+from tfx_estimator.model_fn.update_rules import RULES, Change, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
+_Pairs = Iterable[tuple[Any, tf.Variable]]
 
-def make_optimizer(section: Optimizer, rate: tf.Tensor) -> tf.compat.v1.train.Optimizer:
-    """Builds the optimizer. The v1 classes are the ones that work in an Estimator under every strategy.
+
+def make_optimizer(section: Optimizer, rate: tf.Tensor, step: tf.Tensor) -> tf.compat.v1.train.Optimizer:
+    """Builds the optimizer. The classes of v1 are the ones that work in an Estimator under every strategy.
 
     Args:
         section: The declared optimizer.
         rate: Learning rate, float32 scalar.
+        step: Updates that were done, int64 scalar.
 
     Returns:
-        The optimizer.
+        The optimizer; it sums what it is given over the replicas.
     """
-    train = tf.compat.v1.train
-    if section.name == "adam":
-        return train.AdamOptimizer(rate)
-    if section.name == "momentum":
-        return train.MomentumOptimizer(rate, section.momentum)
-    return train.GradientDescentOptimizer(rate)
+    return DeclaredOptimizer(section, rate, step)
+
+
+class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
+    """Any of `update_rules.RULES`.
+
+    Args:
+        section: The declared optimizer.
+        rate: Learning rate, float32 scalar.
+        step: Updates that were done, int64 scalar.
+    """
+
+    def __init__(self, section: Optimizer, rate: tf.Tensor, step: tf.Tensor) -> None:
+        self._rule = RULES[section.name]
+        super().__init__(use_locking=False, name=self._rule.name)
+        self._options = section.resolved()
+        self._rate = rate
+        self._done = step
+        self._scale: Optional[tf.Tensor] = None
+
+    def apply_gradients(
+        self, grads_and_vars: _Pairs, global_step: Optional[tf.Variable] = None, name: Optional[str] = None
+    ) -> tf.Operation:
+        """See `tf.compat.v1.train.Optimizer`."""
+        pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
+        if not tf.distribute.has_strategy():
+            self._scale = global_scale([gradient for gradient, _ in pairs], self._options)
+        return super().apply_gradients(pairs, global_step, name)
+
+    def _distributed_apply(
+        self,
+        distribution: tf.distribute.Strategy,
+        grads_and_vars: Sequence[tuple[Any, tf.Variable]],
+        global_step: Optional[tf.Variable] = None,
+        name: Optional[str] = None,
+    ) -> tf.Operation:
+        if self._options["global_clip_norm"] is None:
+            return super()._distributed_apply(distribution, grads_and_vars, global_step, name)
+        # What the norm is of is known between TensorFlow's two steps: all are reduced, and none is applied.
+        extended = distribution.extended
+        reduced = extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, grads_and_vars)
+        variables = [variable for _, variable in grads_and_vars]
+        with tf.init_scope():
+            self._create_slots(variables)
+        with tf.name_scope(name or self._name):
+            self._scale = global_scale([distribution.experimental_local_results(g)[0] for g in reduced], self._options)
+            updates = [
+                operation
+                for gradient, variable in zip(reduced, variables)
+                for operation in extended.update(variable, self._update, args=(gradient,), group=False)
+            ]
+            with tf.control_dependencies(updates):
+                return extended.update(global_step, lambda counter: counter.assign_add(1, read_value=False))
+
+    def _update(self, variable: tf.Variable, gradient: Any) -> tf.Operation:
+        return self._resource_apply_dense(tf.convert_to_tensor(gradient), variable)
+
+    def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
+        for variable in var_list:
+            slots = self._rule.slots(self._options, tuple(variable.shape.as_list()))
+            for slot, (shape, value) in slots.items():
+                name = self._rule.name + (f"_{slot}" if len(slots) > 1 else "")
+                first = tf.compat.v1.constant_initializer(value)
+                dtype = variable.dtype.base_dtype
+                self._get_or_make_slot_with_initializer(variable, first, tf.TensorShape(shape), dtype, slot, name)
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        dtype = grad.dtype.base_dtype
+        names = self._rule.slots(self._options, tuple(handle.shape.as_list()))
+        change = Change(
+            variable=handle,
+            gradient=clip(grad, self._scale, self._options),
+            slots={name: self.get_slot(handle, name) for name in names},
+            rate=tf.cast(self._rate, dtype),
+            step=tf.cast(self._done + 1, dtype),
+            options=self._options,
+        )
+        return change_variable(self._rule, change)
+
+    def _resource_apply_sparse(self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor) -> tf.Operation:
+        # As Keras's optimizers: rows without a gradient have one of 0.
+        return self._update(handle, tf.IndexedSlices(grad, indices, tf.shape(handle, indices.dtype)))

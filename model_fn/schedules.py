@@ -11,27 +11,55 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 
 def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor) -> tf.Tensor:
-    """The learning rate at a step: linear warm-up, then constant or cosine down to 0.
+    """The learning rate at a step: linear warm-up, then the schedule.
 
-    Source of the cosine: Loshchilov and Hutter, SGDR, 2017, https://arxiv.org/abs/1608.03983.
+    The schedules are those of `tf.keras.optimizers.schedules`, counted from the end of the warm-up on, but for the
+    boundaries of `piecewise`, which are steps of the training; and `one_cycle`, which rises from a 25th of the rate for
+    the first 30 % of all steps, and falls to a 250,000th.
+
+    Source of the cosine: Loshchilov and Hutter, SGDR, 2017, https://arxiv.org/abs/1608.03983; of `one_cycle`: Smith and
+    Topin, Super-Convergence, 2018, https://arxiv.org/abs/1708.07120, with the numbers of PyTorch's `OneCycleLR`.
 
     Args:
         section: The declared optimizer.
-        train_steps: Step at which the cosine reaches 0.
+        train_steps: Step at which the schedules end that `ends_with_training`.
         global_step: int64 scalar.
 
     Returns:
         float32 scalar.
     """
+    options = section.resolved()
     step = tf.cast(global_step, tf.float32)
     rate = tf.constant(section.learning_rate, tf.float32)
+    since = step - section.warmup_steps
+    progress = tf.clip_by_value(
+        since / (options["decay_steps"] or max(train_steps - section.warmup_steps, 1)), 0.0, 1.0
+    )
+    end = (options["end_learning_rate"] or 0.0) / section.learning_rate
     if section.schedule == "cosine":
-        span = max(train_steps - section.warmup_steps, 1)
-        progress = tf.clip_by_value((step - section.warmup_steps) / span, 0.0, 1.0)
-        rate *= 0.5 * (1.0 + tf.cos(math.pi * progress))
+        rate *= _between(1.0, end, progress) if end else 0.5 * (1.0 + tf.cos(math.pi * progress))
+    elif section.schedule in ("linear", "polynomial"):
+        rate *= (1.0 - end) * tf.pow(1.0 - progress, options["power"] or 1.0) + end
+    elif section.schedule in ("exponential", "inverse_time"):
+        periods = tf.maximum(since, 0.0) / options["decay_steps"]
+        periods = tf.floor(periods) if options["staircase"] else periods
+        factor = options["decay_rate"]
+        rate *= tf.pow(factor, periods) if section.schedule == "exponential" else 1.0 / (1.0 + factor * periods)
+    elif section.schedule == "piecewise":
+        passed = tf.reduce_sum(tf.cast(step > tf.constant(options["boundaries"], tf.float32), tf.int32))
+        rate = tf.gather(tf.constant(options["values"], tf.float32), passed)
+    elif section.schedule == "one_cycle":
+        part = tf.clip_by_value(step / train_steps, 0.0, 1.0)
+        rising = _between(1 / 25, 1.0, part / 0.3)
+        rate *= tf.where(part < 0.3, rising, _between(1.0, 1 / 250_000, (part - 0.3) / 0.7))
     if section.warmup_steps:
         rate *= tf.minimum((step + 1.0) / section.warmup_steps, 1.0)
     return rate
+
+
+def _between(first: float, last: float, progress: tf.Tensor) -> tf.Tensor:
+    """Goes from one value to another by half a cosine."""
+    return last + (first - last) * 0.5 * (1.0 + tf.cos(math.pi * progress))
 
 
 @tf.keras.utils.register_keras_serializable("tfx_estimator")

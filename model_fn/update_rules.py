@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.config.optimizer import Optimizer
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -21,24 +21,28 @@ class Change:
     """One update of one variable, on its device.
 
     Args:
-        section: The declared optimizer.
         variable: What is trained.
         gradient: Of the global batch, dense, of the variable's shape and dtype.
         slots: What the optimizer remembers of the variable, by name.
         rate: Learning rate, scalar of the variable's dtype.
         step: Updates with this one, from 1; scalar of the variable's dtype.
+        options: `Optimizer.resolved()`.
     """
 
-    section: Optimizer
     variable: tf.Variable
     gradient: tf.Tensor
     slots: Mapping[str, tf.Variable]
     rate: tf.Tensor
     step: tf.Tensor
+    options: Mapping[str, Any]
 
-    def number(self, value: float) -> tf.Tensor:
-        """Returns a constant of the variable's dtype."""
-        return tf.constant(value, self.rate.dtype)
+    def number(self, option: str) -> tf.Tensor:
+        """Returns an option as a scalar of the variable's dtype."""
+        return tf.constant(self.options[option], self.rate.dtype)
+
+    def handles(self, **slots: str) -> dict[str, tf.Tensor]:
+        """Returns what a fused operation wants of the variable, and of its slots by the operation's names."""
+        return {"var": self.variable.handle, **{key: self.slots[slot].handle for key, slot in slots.items()}}
 
 
 @dataclass(frozen=True)
@@ -48,47 +52,223 @@ class Rule:
     Args:
         name: Of its slots in checkpoints.
         apply: Makes the operation of an update.
-        slots: Names of its slots, which have the variable's shape and begin as zeros.
+        slots: Tells the shape and the first value of each slot, by the options and the variable's shape.
     """
 
     name: str
     apply: Callable[[Change], Any]
-    slots: tuple[str, ...] = ()
+    slots: Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]
+
+
+def change_variable(rule: Rule, change: Change) -> Any:
+    """Makes the operation of one update, with the decoupled weight decay before it.
+
+    Args:
+        rule: The optimizer.
+        change: The update.
+
+    Returns:
+        The operation.
+    """
+    if not change.options["decoupled_weight_decay"]:
+        return rule.apply(change)
+    # The gradient is that of the variable as it was.
+    with tf.control_dependencies([change.gradient]):
+        decayed = change.variable.read_value() * change.number("decoupled_weight_decay") * change.rate
+        decay = change.variable.assign_sub(decayed, read_value=False)
+    with tf.control_dependencies([decay]):
+        return rule.apply(change)
+
+
+def _plain(*names: str) -> Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]:
+    return lambda options, shape: dict.fromkeys(names, (shape, 0.0))
 
 
 def _sgd(change: Change) -> Any:
-    return tf.raw_ops.ResourceApplyGradientDescent(var=change.variable.handle, alpha=change.rate, delta=change.gradient)
+    if not change.options["momentum"]:
+        return tf.raw_ops.ResourceApplyGradientDescent(**change.handles(), alpha=change.rate, delta=change.gradient)
+    return tf.raw_ops.ResourceApplyKerasMomentum(
+        **change.handles(accum="momentum"),
+        lr=change.rate,
+        grad=change.gradient,
+        momentum=change.number("momentum"),
+        use_nesterov=change.options["nesterov"],
+    )
+
+
+def _sgd_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    return {"momentum": (shape, 0.0)} if options["momentum"] else {}
 
 
 def _momentum(change: Change) -> Any:
     return tf.raw_ops.ResourceApplyMomentum(
-        var=change.variable.handle,
-        accum=change.slots["momentum"].handle,
+        **change.handles(accum="momentum"),
         lr=change.rate,
         grad=change.gradient,
         # By way of float32, as TensorFlow 1 does.
-        momentum=tf.cast(tf.constant(change.section.momentum, tf.float32), change.rate.dtype),
+        momentum=tf.cast(tf.constant(change.options["momentum"], tf.float32), change.rate.dtype),
     )
 
 
+def _rmsprop(change: Change) -> Any:
+    numbers = {key: change.number(key) for key in ("rho", "momentum", "epsilon")}
+    if change.options["centered"]:
+        return tf.raw_ops.ResourceApplyCenteredRMSProp(
+            **change.handles(mg="mean", ms="square", mom="momentum"), lr=change.rate, grad=change.gradient, **numbers
+        )
+    return tf.raw_ops.ResourceApplyRMSProp(
+        **change.handles(ms="square", mom="momentum"), lr=change.rate, grad=change.gradient, **numbers
+    )
+
+
+def _rmsprop_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    return dict.fromkeys(("square", "momentum", *(["mean"] if options["centered"] else [])), (shape, 0.0))
+
+
 def _adam(change: Change) -> Any:
-    beta1, beta2 = change.number(0.9), change.number(0.999)
-    return tf.raw_ops.ResourceApplyAdam(
-        var=change.variable.handle,
-        m=change.slots["m"].handle,
-        v=change.slots["v"].handle,
-        beta1_power=tf.pow(beta1, change.step),
-        beta2_power=tf.pow(beta2, change.step),
+    beta1, beta2 = change.number("beta_1"), change.number("beta_2")
+    values = {
+        "beta1_power": tf.pow(beta1, change.step),
+        "beta2_power": tf.pow(beta2, change.step),
+        "lr": change.rate,
+        "beta1": beta1,
+        "beta2": beta2,
+        "epsilon": change.number("epsilon"),
+        "grad": change.gradient,
+    }
+    if change.options["amsgrad"]:
+        return tf.raw_ops.ResourceApplyAdamWithAmsgrad(**change.handles(m="m", v="v", vhat="vhat"), **values)
+    return tf.raw_ops.ResourceApplyAdam(**change.handles(m="m", v="v"), **values)
+
+
+def _adam_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    return dict.fromkeys(("m", "v", *(["vhat"] if options["amsgrad"] else [])), (shape, 0.0))
+
+
+def _adadelta(change: Change) -> Any:
+    return tf.raw_ops.ResourceApplyAdadelta(
+        **change.handles(accum="square", accum_update="update"),
         lr=change.rate,
-        beta1=beta1,
-        beta2=beta2,
-        epsilon=change.number(1e-7),
+        rho=change.number("rho"),
+        epsilon=change.number("epsilon"),
         grad=change.gradient,
     )
 
 
+def _adagrad(change: Change) -> Any:
+    return tf.raw_ops.ResourceApplyAdagrad(**change.handles(accum="square"), lr=change.rate, grad=change.gradient)
+
+
+def _adagrad_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    # Keras adds epsilon to the sum in each step; here it is in the sum from the first one on.
+    return {"square": (shape, options["initial_accumulator_value"] + options["epsilon"])}
+
+
+def _adamax(change: Change) -> Any:
+    return tf.raw_ops.ResourceApplyAdaMax(
+        **change.handles(m="m", v="v"),
+        beta1_power=tf.pow(change.number("beta_1"), change.step),
+        lr=change.rate,
+        beta1=change.number("beta_1"),
+        beta2=change.number("beta_2"),
+        epsilon=change.number("epsilon"),
+        grad=change.gradient,
+    )
+
+
+def _ftrl(change: Change) -> Any:
+    return tf.raw_ops.ResourceApplyFtrlV2(
+        **change.handles(accum="square", linear="linear"),
+        grad=change.gradient,
+        lr=change.rate,
+        l1=change.number("l1_regularization_strength"),
+        l2=change.number("l2_regularization_strength") + change.number("beta") / (2.0 * change.rate),
+        l2_shrinkage=change.number("l2_shrinkage_regularization_strength"),
+        lr_power=change.number("learning_rate_power"),
+    )
+
+
+def _ftrl_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    return {"square": (shape, options["initial_accumulator_value"]), "linear": (shape, 0.0)}
+
+
+def _nadam(change: Change) -> Any:
+    """Source: Dozat, Incorporating Nesterov Momentum into Adam, 2016."""
+    beta_1, beta_2, gradient = change.number("beta_1"), change.number("beta_2"), change.gradient
+    decay = tf.constant(0.96, change.rate.dtype)
+    now, later = (beta_1 * (1.0 - 0.5 * tf.pow(decay, change.step + more)) for more in (0.0, 1.0))
+    product = change.slots["product"].read_value() * now
+    m, v = (change.slots[name].read_value() for name in ("m", "v"))
+    m += (gradient - m) * (1.0 - beta_1)
+    v += (tf.square(gradient) - v) * (1.0 - beta_2)
+    m_hat = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
+    v_hat = v / (1.0 - tf.pow(beta_2, change.step))
+    update = m_hat * change.rate / (tf.sqrt(v_hat) + change.number("epsilon"))
+    return _assign(change, update, product=product, m=m, v=v)
+
+
+def _nadam_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    return {"m": (shape, 0.0), "v": (shape, 0.0), "product": ((), 1.0)}
+
+
+def _lion(change: Change) -> Any:
+    """Source: Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, https://arxiv.org/abs/2302.06675."""
+    beta_1, beta_2, gradient = change.number("beta_1"), change.number("beta_2"), change.gradient
+    m = change.slots["m"].read_value()
+    update = change.rate * tf.math.sign(m * beta_1 + gradient * (1.0 - beta_1))
+    return _assign(change, update, m=m * beta_2 + gradient * (1.0 - beta_2))
+
+
+def _adafactor(change: Change) -> Any:
+    """Source: Shazeer and Stern, Adafactor, 2018, https://arxiv.org/abs/1804.04235."""
+    rate = tf.minimum(change.rate, tf.math.rsqrt(change.step))
+    rate *= tf.maximum(change.number("epsilon_2"), _rms(change.variable.read_value()))
+    square = tf.square(change.gradient) + change.number("epsilon_1")
+    kept = 1.0 - tf.pow(change.step, change.number("beta_2_decay"))
+
+    def follow(slot: str, value: tf.Tensor) -> tf.Tensor:
+        return kept * change.slots[slot].read_value() + (1.0 - kept) * value
+
+    if "square" in change.slots:
+        new = {"square": follow("square", square)}
+        mean = new["square"]
+    else:
+        rows = follow("rows", tf.reduce_mean(square, axis=-1))
+        columns = follow("columns", tf.reduce_mean(square, axis=-2))
+        new = {"rows": rows, "columns": columns}
+        mean = (rows / tf.reduce_mean(rows, axis=-1, keepdims=True))[..., tf.newaxis] * columns[..., tf.newaxis, :]
+    update = change.gradient * tf.math.rsqrt(mean)
+    update /= tf.maximum(tf.ones([], update.dtype), _rms(update) / change.number("clip_threshold"))
+    return _assign(change, rate * update, **new)
+
+
+def _adafactor_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
+    if len(shape) < 2:
+        return {"square": (shape, 0.0)}
+    return {"rows": (shape[:-1], 0.0), "columns": (shape[:-2] + shape[-1:], 0.0)}
+
+
+def _rms(values: tf.Tensor) -> tf.Tensor:
+    return tf.sqrt(tf.reduce_mean(tf.square(values)))
+
+
+def _assign(change: Change, update: tf.Tensor, **slots: tf.Tensor) -> tf.Operation:
+    """Takes an update off the variable, and keeps the slots' new values."""
+    kept = [change.slots[name].assign(value, read_value=False) for name, value in slots.items()]
+    return tf.group(change.variable.assign_sub(update, read_value=False), *kept)
+
+
 RULES = {
-    "sgd": Rule("SGD", _sgd),
-    "momentum": Rule("Momentum", _momentum, ("momentum",)),
-    "adam": Rule("Adam", _adam, ("m", "v")),
+    "sgd": Rule("SGD", _sgd, _sgd_slots),
+    "momentum": Rule("Momentum", _momentum, _plain("momentum")),
+    "rmsprop": Rule("RMSprop", _rmsprop, _rmsprop_slots),
+    "adam": Rule("Adam", _adam, _adam_slots),
+    "adamw": Rule("AdamW", _adam, _adam_slots),
+    "adadelta": Rule("Adadelta", _adadelta, _plain("square", "update")),
+    "adagrad": Rule("Adagrad", _adagrad, _adagrad_slots),
+    "adamax": Rule("Adamax", _adamax, _plain("m", "v")),
+    "adafactor": Rule("Adafactor", _adafactor, _adafactor_slots),
+    "nadam": Rule("Nadam", _nadam, _nadam_slots),
+    "ftrl": Rule("Ftrl", _ftrl, _ftrl_slots),
+    "lion": Rule("Lion", _lion, _plain("m")),
 }

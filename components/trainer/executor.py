@@ -113,11 +113,11 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     logger.info(f"{said}: training goes on from there, to {steps}")
     section = settings.trainer
     if section and section.module_file is None and not may_be_model_fn(section.model or ""):
-        if section.optimizer.schedule == "cosine":
+        if section.optimizer.ends_with_training:
+            said = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
             logger.warning(
-                f"trainer.optimizer.schedule is a cosine over trainer.train_steps: until step {step} it was that of "
-                f"{earlier.steps} steps, cut there, and from there it is that of {steps}; another trainer.seed starts "
-                "at step 0"
+                f"{said}: until step {step} it was that of {earlier.steps} steps, cut there, and from there it is that "
+                f"of {steps}; another trainer.seed starts at step 0"
             )
     else:
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")

@@ -13,6 +13,7 @@ from tfx_estimator.pipeline.config.code_checks import check_module_file, check_t
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
+from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
@@ -35,7 +36,8 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *_data(declaration),
         *_code(declaration, search_paths),
         *check_network(declaration, search_paths),
-        *_schedule(declaration),
+        *_length(declaration),
+        *check_optimizer(declaration),
         *check_augment(declaration),
         *check_distribution(declaration),
         *_run_fn(declaration, search_paths),
@@ -146,8 +148,8 @@ def _run_fn(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[P
         yield dataclasses.replace(problem, depends=("trainer.module_file",))
 
 
-def _schedule(declaration: Declaration) -> Iterator[Problem]:
-    trainer, optimizer = declaration.trainer, declaration.trainer.optimizer
+def _length(declaration: Declaration) -> Iterator[Problem]:
+    trainer = declaration.trainer
     both = ("trainer.train_steps", "trainer.train_epochs")
     if trainer.train_steps is not None and trainer.train_epochs is not None:
         what, todo = "trainer.train_steps and trainer.train_epochs are both given", "--set trainer.train_steps=null"
@@ -157,28 +159,6 @@ def _schedule(declaration: Declaration) -> Iterator[Problem]:
         what = "neither trainer.train_steps nor trainer.train_epochs is given"
         todo = "add `train_steps:` or `train_epochs:` under `trainer:`, or --set trainer.train_epochs=10"
         yield Problem(both[0], what, "exactly one of the two", todo, depends=both)
-    path = "trainer.optimizer.warmup_steps"
-    if trainer.train_steps is not None and optimizer.warmup_steps >= trainer.train_steps:
-        yield Problem(
-            path,
-            "the warm-up does not end before training does",
-            f"less than trainer.train_steps, {trainer.train_steps}",
-            "lower it, or train longer",
-            value=str(optimizer.warmup_steps),
-            depends=("trainer.train_steps",),
-        )
-    path = "trainer.optimizer.momentum"
-    default = optimizer.__fields__["momentum"].default
-    # The default may stand there: `show` writes every value.
-    if optimizer.name != "momentum" and optimizer.momentum != default:
-        yield Problem(
-            path,
-            f"the optimizer `{optimizer.name}` has no momentum",
-            "momentum only where trainer.optimizer.name is `momentum`",
-            "remove it, or set the optimizer's name to momentum",
-            value=str(optimizer.momentum),
-            depends=("trainer.optimizer.name",),
-        )
 
 
 def _evaluator(declaration: Declaration) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ _LATER = "not in this version yet"
 _DASK = "loses data silently under this TFX: the component completes, the train split is never written"
 
 _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
+_OPTIMIZER = "trainer.optimizer"
 _ONE_PROCESS = "evaluation runs in one process"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
 
@@ -31,6 +32,9 @@ VALUES: dict[str, dict[str, str]] = {
 KEYS: dict[str, str] = {
     "trainer.gradient_accumulation": _LATER,
     "trainer.precision": _LATER,
+    **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
+    f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "
+    "1/sqrt(step) either way",
     **{
         f"{_EVAL}.{key}": f"of training only: {_ONE_PROCESS}"
         for key in ("workers", "ps", "communication", "bytes_per_pack", "timeout_seconds")
@@ -64,6 +68,10 @@ ALIASES: dict[str, str] = {
     "num_workers": f"{_TRAIN}.workers",
     f"{_EVAL}.num_gpus": f"{_EVAL}.devices.gpu",
     "num_gpus": f"{_TRAIN}.devices.gpu",
+    "lr": f"{_OPTIMIZER}.learning_rate",
+    "clipnorm": f"{_OPTIMIZER}.clip_norm",
+    "global_clipnorm": f"{_OPTIMIZER}.global_clip_norm",
+    "clipvalue": f"{_OPTIMIZER}.clip_value",
     "restarts": "trainer.distribution.max_restarts",
     "strategy": f"{_TRAIN}.strategy",
     "threshold": "evaluator.min_accuracy",

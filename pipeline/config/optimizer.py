@@ -2,19 +2,122 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
+from tfx_estimator.pipeline.config.optimizer_options import (
+    OF_OPTIMIZERS,
+    OF_SCHEDULES,
+    REQUIRED,
+    OptimizerName,
+    ScheduleName,
+)
 from tfx_estimator.pipeline.config.section import Section
+
+_MAX_RATE = 1000
+_MAX_STEPS = 1_000_000_000
+_rate = confloat(gt=0, le=_MAX_RATE)
+_part = confloat(ge=0, lt=1)
+_epsilon = confloat(gt=0, le=1)
+_strength = confloat(ge=0, le=1_000_000)
+
+
+def _of(option: str) -> str:
+    owners = {**OF_OPTIMIZERS, **OF_SCHEDULES}[option]
+    defaults = [value for value in owners.values() if value is not REQUIRED and value is not None]
+    if not defaults:
+        return f"of {', '.join(owners)}"
+    if len({*map(repr, defaults)}) == 1:
+        return f"of {', '.join(owners)}; null is {_written(defaults[0])}"
+    return "of " + ", ".join(f"{name} (null is {_written(value)})" for name, value in owners.items())
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 class Optimizer(Section):
-    """Optimizer and learning-rate schedule of the built-in model_fn."""
+    """Optimizer, learning-rate schedule and clipping of the built-in model_fn."""
 
-    name: Literal["sgd", "momentum", "adam"] = Field(default="momentum", description="the optimizer")
-    learning_rate: confloat(gt=0, le=1000) = Field(default=0.05, description="peak learning rate")  # type: ignore[valid-type]
-    momentum: confloat(ge=0, lt=1) = Field(default=0.9, description="only for `momentum`")  # type: ignore[valid-type]
-    schedule: Literal["constant", "cosine"] = Field(default="cosine", description="cosine: down to 0 over train_steps")
-    warmup_steps: conint(ge=0, le=1_000_000_000) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
+    name: OptimizerName = Field(
+        default="momentum",
+        description="the optimizer: each of tf.keras.optimizers; momentum is tf.compat.v1.train.MomentumOptimizer",
+    )
+    learning_rate: _rate = Field(default=0.05, description="peak learning rate")  # type: ignore[valid-type]
+    schedule: ScheduleName = Field(default="cosine", description="of the learning rate; cosine ends at 0")
+    warmup_steps: conint(ge=0, le=_MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
+    decay_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+        default=None, description=f"{_of('decay_steps')}; null is all after the warm-up, where it may be null"
+    )
+    decay_rate: Optional[_rate] = Field(default=None, description=_of("decay_rate"))  # type: ignore[valid-type]
+    staircase: Optional[bool] = Field(default=None, description=_of("staircase"))
+    end_learning_rate: Optional[confloat(ge=0, le=_MAX_RATE)] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("end_learning_rate")
+    )
+    power: Optional[confloat(gt=0, le=100)] = Field(default=None, description=_of("power"))  # type: ignore[valid-type]
+    boundaries: Optional[tuple[conint(ge=1, le=_MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
+        default=None, description="of piecewise: the last step of each rate but the last"
+    )
+    values: Optional[tuple[confloat(ge=0, le=_MAX_RATE), ...]] = Field(  # type: ignore[valid-type]
+        default=None, description="of piecewise: the rates, one more than boundaries"
+    )
     weight_decay: confloat(ge=0, le=1000) = Field(default=0.0, description="L2 on kernels, added to the loss")  # type: ignore[valid-type]
+    decoupled_weight_decay: Optional[confloat(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="what Keras's optimizers call weight_decay: times the learning rate, and taken off every variable; "
+        "null is 0.004 for adamw, else 0",
+    )
+    clip_norm: Optional[_rate] = Field(default=None, description="largest norm of each gradient")  # type: ignore[valid-type]
+    global_clip_norm: Optional[_rate] = Field(  # type: ignore[valid-type]
+        default=None, description="largest norm of all gradients together"
+    )
+    clip_value: Optional[_rate] = Field(  # type: ignore[valid-type]
+        default=None, description="largest absolute value in a gradient"
+    )
+    momentum: Optional[_part] = Field(default=None, description=_of("momentum"))  # type: ignore[valid-type]
+    nesterov: Optional[bool] = Field(default=None, description=_of("nesterov"))
+    rho: Optional[_part] = Field(default=None, description=_of("rho"))  # type: ignore[valid-type]
+    centered: Optional[bool] = Field(default=None, description=_of("centered"))
+    beta_1: Optional[_part] = Field(default=None, description=_of("beta_1"))  # type: ignore[valid-type]
+    beta_2: Optional[_part] = Field(default=None, description=_of("beta_2"))  # type: ignore[valid-type]
+    epsilon: Optional[_epsilon] = Field(default=None, description=_of("epsilon"))  # type: ignore[valid-type]
+    amsgrad: Optional[bool] = Field(default=None, description=_of("amsgrad"))
+    initial_accumulator_value: Optional[_strength] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("initial_accumulator_value")
+    )
+    beta_2_decay: Optional[confloat(ge=-10, lt=0)] = Field(default=None, description=_of("beta_2_decay"))  # type: ignore[valid-type]
+    epsilon_1: Optional[_epsilon] = Field(default=None, description=_of("epsilon_1"))  # type: ignore[valid-type]
+    epsilon_2: Optional[_epsilon] = Field(default=None, description=_of("epsilon_2"))  # type: ignore[valid-type]
+    clip_threshold: Optional[_rate] = Field(default=None, description=_of("clip_threshold"))  # type: ignore[valid-type]
+    learning_rate_power: Optional[confloat(ge=-10, le=0)] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("learning_rate_power")
+    )
+    l1_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("l1_regularization_strength")
+    )
+    l2_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("l2_regularization_strength")
+    )
+    l2_shrinkage_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
+        default=None, description=_of("l2_shrinkage_regularization_strength")
+    )
+    beta: Optional[_strength] = Field(default=None, description=_of("beta"))  # type: ignore[valid-type]
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns all values; those that are left open, and that the optimizer or schedule takes, as their defaults."""
+        values = self.dict()
+        for table, chosen in ((OF_OPTIMIZERS, self.name), (OF_SCHEDULES, self.schedule)):
+            for option, owners in table.items():
+                if values[option] is None and chosen in owners and owners[chosen] is not REQUIRED:
+                    values[option] = owners[chosen]
+        if values["decoupled_weight_decay"] is None:
+            values["decoupled_weight_decay"] = 0.004 if self.name == "adamw" else 0.0
+        return values
+
+    @property
+    def ends_with_training(self) -> bool:
+        """Does the learning rate of a step depend on the number of all steps."""
+        return self.schedule == "one_cycle" or (
+            self.decay_steps is None and OF_SCHEDULES["decay_steps"].get(self.schedule, REQUIRED) is None
+        )

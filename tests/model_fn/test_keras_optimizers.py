@@ -42,14 +42,12 @@ def declared(**values):
     return make_keras_optimizer(Optimizer(**values), STEPS)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("sgd", "SGD"), ("adam", "Adam")])
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
-def test_the_update_is_that_of_keras(name, kind, schedule):
+def test_in_a_function_the_update_is_that_of_keras_with_a_schedule():
     import tensorflow as tf
 
-    rate = tf.keras.optimizers.schedules.CosineDecay(0.05, STEPS) if schedule == "cosine" else 0.05
-    ours = trained(declared(name=name, learning_rate=0.05, schedule=schedule))
-    for one, other in zip(ours, trained(getattr(tf.keras.optimizers, kind)(rate))):
+    rate = tf.keras.optimizers.schedules.CosineDecay(0.05, STEPS)
+    ours = trained(declared(name="adam", learning_rate=0.05, schedule="cosine"))
+    for one, other in zip(ours, trained(tf.keras.optimizers.Adam(rate))):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 

@@ -51,7 +51,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "image_shape": settings.image_shape,
         "train_steps": section.train_steps,
         "global_batch_size": section.global_batch_size,
-        "optimizer": section.optimizer.dict(),
+        "optimizer": section.optimizer.resolved(),
         "seed": section.seed,
         **section.params,
     }

@@ -37,7 +37,9 @@ def declarations(draw) -> Declaration:
     optimizer = {
         "name": draw(st.sampled_from(["sgd", "momentum", "adam"])),
         "learning_rate": draw(st.floats(1e-12, 1000)),
-        "momentum": draw(st.floats(0, 1, exclude_max=True)),
+        "momentum": draw(st.none() | st.floats(0, 1, exclude_max=True)),
+        "values": draw(st.none() | st.lists(st.floats(0, 1000), max_size=3)),
+        "nesterov": draw(st.none() | st.booleans()),
     }
     return Declaration.parse_obj(
         {

@@ -1,0 +1,48 @@
+"""Gradient clipping: of the gradient of the global batch, so that it is the same under every strategy.
+
+Clipping each replica's own gradient, before they are summed, would be another training with each number of replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import tensorflow as tf
+
+
+def global_scale(gradients: Sequence[Any], options: Mapping[str, Any]) -> Optional[tf.Tensor]:
+    """Returns the factor that keeps the norm of all gradients together within `global_clip_norm`.
+
+    Args:
+        gradients: Of the global batch, dense or `tf.IndexedSlices`.
+        options: `Optimizer.resolved()`.
+
+    Returns:
+        Scalar; None where nothing is declared.
+    """
+    limit = options["global_clip_norm"]
+    if limit is None:
+        return None
+    norm = tf.linalg.global_norm([tf.convert_to_tensor(each) for each in gradients])
+    return limit / tf.maximum(norm, tf.constant(limit, norm.dtype))
+
+
+def clip(gradient: tf.Tensor, scale: Optional[tf.Tensor], options: Mapping[str, Any]) -> tf.Tensor:
+    """Clips one gradient as declared.
+
+    Args:
+        gradient: Of the global batch, dense.
+        scale: Of `global_scale`.
+        options: `Optimizer.resolved()`.
+
+    Returns:
+        As `gradient`; itself where nothing is declared.
+    """
+    if scale is not None:
+        gradient *= tf.cast(scale, gradient.dtype)
+    if options["clip_norm"] is not None:
+        gradient = tf.clip_by_norm(gradient, options["clip_norm"])
+    if options["clip_value"] is not None:
+        gradient = tf.clip_by_value(gradient, -options["clip_value"], options["clip_value"])
+    return gradient

@@ -1,0 +1,134 @@
+"""Trains a small network as declared, by an Estimator and by a loop of Keras, under several strategies in one process.
+
+`python -m tests.equivalence.train_recipes FOLDER`; in a process of its own, as `train_layers`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tests.equivalence.conftest import read_weights
+from tests.equivalence.train_layers import SECTIONS
+from tests.equivalence.user.own_networks import in_float64
+from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.loss import classification_loss
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.update import global_loss
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+BATCH, STEPS = 16, 12
+SHAPE = (12, 12, 1)
+# Entries of `params`. Each clips below the norms that there are, and each optimizer remembers in another way.
+RECIPES: dict[str, dict[str, Any]] = {
+    "momentum": {"optimizer": {"name": "momentum", "global_clip_norm": 0.3, "warmup_steps": 4}},
+    "nadam": {
+        "optimizer": {
+            "name": "nadam",
+            "clip_norm": 0.05,
+            "schedule": "exponential",
+            "decay_steps": 4,
+            "decay_rate": 0.5,
+        },
+        "label_smoothing": 0.1,
+    },
+    "adafactor": {
+        "optimizer": {"name": "adafactor", "clip_value": 0.01, "decoupled_weight_decay": 0.1, "schedule": "linear"},
+        "class_weights": [1.0, 3.0],
+    },
+}
+PATHS = ("estimator", "keras")
+
+
+def data(batch: int) -> tf.data.Dataset:
+    """Images whose label is in their upper half; in batches."""
+    images = np.random.default_rng(7).normal(size=(10 * BATCH, *SHAPE)).astype(np.float32) + 0.5
+    labels = (images[:, : SHAPE[0] // 2].mean((1, 2, 3)) > 0.5).astype(np.int64)
+    return tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(batch, drop_remainder=True)
+
+
+def with_estimator(recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], folder: str) -> list[np.ndarray]:
+    """Trains by the built-in model_fn.
+
+    Args:
+        recipe: Of RECIPES.
+        built: The strategy.
+        folder: For checkpoints.
+
+    Returns:
+        The weights, by the order of their names.
+    """
+
+    def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
+        batch = input_context.get_per_replica_batch_size(BATCH) if input_context else BATCH
+        return data(batch).map(lambda images, labels: ({"image": images}, labels))
+
+    params = {"num_classes": 2, "train_steps": STEPS, "global_batch_size": BATCH, "seed": 3, **recipe}
+    config = tf.estimator.RunConfig(folder, tf_random_seed=3, train_distribute=built)
+    model_fn = make_model_fn(functools.partial(in_float64, network="regularised"))
+    tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
+    weights = read_weights(folder)
+    return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in ("kernel", "bias")]
+
+
+def with_keras(recipe: dict[str, Any], built: Optional[tf.distribute.Strategy]) -> list[np.ndarray]:
+    """Trains by a loop of one's own.
+
+    Args:
+        recipe: Of RECIPES.
+        built: The strategy.
+
+    Returns:
+        As `with_estimator`.
+    """
+    strategy = built or tf.distribute.get_strategy()
+    tf.keras.utils.set_random_seed(3)
+    with strategy.scope():
+        model = in_float64(2, network="regularised")
+        model.build((None, *SHAPE))
+        optimizer = make_keras_optimizer(Optimizer(**recipe["optimizer"]), STEPS)
+    options = {key: recipe[key] for key in ("label_smoothing", "class_weights") if key in recipe}
+
+    def step(images: tf.Tensor, labels: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = global_loss(classification_loss(labels, model(images, training=True), **options), BATCH)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+
+    run = tf.function(lambda *batch: strategy.run(step, args=batch))
+    replicas = strategy.num_replicas_in_sync
+    batches = iter(strategy.distribute_datasets_from_function(lambda context: data(BATCH // replicas)))
+    for _ in range(STEPS):
+        run(*next(batches))
+    return [weight.numpy() for weight in sorted(model.trainable_variables, key=lambda weight: weight.name)]
+
+
+def main(folder: str) -> None:
+    """Trains all, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`."""
+    tf.get_logger().setLevel("ERROR")
+    configure_devices(*SECTIONS.values())
+    tensorflow_fixes.apply()
+    for strategy, section in SECTIONS.items():
+        built = make_strategy(section)
+        for name, recipe in RECIPES.items():
+            saved = {
+                "estimator": with_estimator(recipe, built, f"{folder}/{name}.{strategy}"),
+                "keras": with_keras(recipe, built),
+            }
+            for path, weights in saved.items():
+                np.savez(Path(folder) / f"{name}.{path}.{strategy}.npz", *weights)
+    for name, recipe in RECIPES.items():
+        unclipped = {key: value for key, value in recipe["optimizer"].items() if "clip" not in key}
+        np.savez(Path(folder) / f"{name}.unclipped.npz", *with_keras({**recipe, "optimizer": unclipped}, None))
+        plain = {"optimizer": recipe["optimizer"]}
+        np.savez(Path(folder) / f"{name}.plain.npz", *with_keras(plain, None))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
