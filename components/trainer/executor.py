@@ -17,6 +17,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
@@ -29,7 +30,7 @@ from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.unkeyed import unkeyed_property
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
@@ -75,6 +76,13 @@ class Executor(base_executor.BaseExecutor):
             settings=settings.to_dict(),
             path=paths.name_of(exec_properties, settings),
         )
+        if job.path == RUN_FN and is_declared(settings.trainer):
+            raise DeclarationError(
+                "trainer.keep_best and trainer.early_stopping are for a trainer_fn or a trainer.model: the module file "
+                "has a run_fn, which trains, evaluates and saves by itself",
+                expected="neither of them beside a run_fn",
+                todo="remove them, and do it inside the run_fn",
+            )
         if not settings.path:
             # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
             with target_of(exec_properties) as target:
@@ -93,7 +101,8 @@ class Executor(base_executor.BaseExecutor):
             model_run.set_float_custom_property(name, value)
         if declared.trainer and declared.trainer.train_epochs:
             model_run.set_float_custom_property("train_epochs", float(declared.trainer.train_epochs))
-        model_run.set_string_custom_property("history", outcome.history())
+        for name, text in outcome.texts().items():
+            model_run.set_string_custom_property(name, text)
 
 
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:

@@ -10,11 +10,15 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
 _HERE = "tfx_estimator.components.trainer"
 
+# Which checkpoint is exported, and when training is over.
+_BEST = ("best.copies", "best.decision", "best.keeper", "best.record")
 # Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {
     ESTIMATOR: (
+        *_BEST,
         "declared_input",
+        "estimator.deciding",
         "estimator.distribute",
         "estimator.evaluation",
         "estimator.patches.replica_fixes",

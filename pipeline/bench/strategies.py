@@ -61,7 +61,8 @@ class Contender:
 
         Returns:
             Another one: of the strategy's options it keeps those that were declared for it, it writes no checkpoint in
-            between, it has no evaluator, and it restarts nothing, since that would be measured too.
+            between, it has no evaluator, nothing ends it early, and it restarts nothing, since that would be measured
+            too.
         """
         values = declaration.dict()
         trainer = values["trainer"]
@@ -78,7 +79,13 @@ class Contender:
             "train": train,
             "max_restarts": 0,
         }
-        trainer.update(train_steps=steps, train_epochs=None, save_checkpoints_steps=_NEVER)
+        trainer.update(
+            train_steps=steps,
+            train_epochs=None,
+            save_checkpoints_steps=_NEVER,
+            keep_best=None,
+            early_stopping=None,
+        )
         return Declaration.parse_obj(values)
 
 

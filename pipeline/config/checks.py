@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.config.augment_checks import check_augment
+from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import split_folders
@@ -40,6 +41,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_optimizer(declaration),
         *check_augment(declaration),
         *check_distribution(declaration),
+        *check_best(declaration),
         *_run_fn(declaration, search_paths),
         *_evaluator(declaration),
         *_pusher(declaration),

@@ -34,6 +34,7 @@ _STAND_INS: dict[Path, Any] = {
     ("data",): {"dataset": "stand_in"},
     ("data", "dataset"): "stand_in",
     ("trainer",): {"train_steps": 10**6},
+    ("trainer", "keep_best", "metric"): "loss",
 }
 
 
@@ -243,7 +244,7 @@ def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths
 
 
 def _fill_empty_sections(values: dict[str, Any]) -> None:
-    """A section whose lines are all commented out is null in YAML: take it for its defaults."""
+    """A section whose lines are all commented out is null in YAML: take it for its defaults; null is its own word."""
     for path in _section_paths():
         parent: Any = values
         for key in path[:-1]:
@@ -256,7 +257,7 @@ def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> l
     found = []
     for name, model_field in section.__fields__.items():
         kind = model_field.outer_type_
-        if is_class(kind, BaseModel):
+        if is_class(kind, BaseModel) and not model_field.allow_none:
             found += [(*path, name), *_section_paths(kind, (*path, name))]
     return found
 

@@ -1,4 +1,4 @@
-"""Short forms, and what they stand for: `mirrored:2` of a strategy, `devices: 2`, `random_flip` of its options."""
+"""Short forms, and what they stand for: `mirrored:2` of a strategy, `keep_best: accuracy`, `augment: [random_flip]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tfx_estimator.pipeline.config.augment import long_operations
+from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.yaml_text import Path
 
@@ -14,7 +15,7 @@ _COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_device
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")
-_SECTION = ("trainer", "distribution")
+_TRAINER, _SECTION = ("trainer",), ("trainer", "distribution")
 
 
 def long_strategy(value: Any) -> Any:
@@ -52,17 +53,23 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
         values: The declaration's values.
         lines: The line of each key, by its path; those of the long forms are added.
     """
-    trainer = values.get("trainer")
-    if isinstance(trainer, dict) and "augment" in trainer:
+    trainer, section = _find(values, _TRAINER), _find(values, _SECTION)
+    if "augment" in trainer:
         trainer["augment"] = long_operations(trainer["augment"])
-    section = trainer.get("distribution") if isinstance(trainer, dict) else None
-    if not isinstance(section, dict):
-        return
+    for key in ("keep_best", "early_stopping"):
+        _replace(trainer, key, long_metric, lines, (*_TRAINER, key))
     for key in ("train", "eval"):
         path = (*_SECTION, key)
         _replace(section, key, long_strategy, lines, path)
         if isinstance(section.get(key), dict):
             _replace(section[key], "devices", long_devices, lines, (*path, "devices"))
+
+
+def _find(values: Any, path: Path) -> dict[str, Any]:
+    """The section at a path; one of its own where there is none."""
+    for key in path:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def _replace(section: dict[str, Any], key: str, lengthen: Any, lines: dict[Path, int], path: Path) -> None:

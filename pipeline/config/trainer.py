@@ -9,6 +9,7 @@ from typing import Any, Literal, Optional
 from pydantic.v1 import Field, confloat, conint, validator
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
+from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -73,6 +74,16 @@ class TrainerSection(Section):
     keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
         default=3, description="the newest checkpoints that are kept", operational=True
     )
+    keep_best: Optional[KeepBest] = Field(
+        default=None,
+        description="export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`",
+        short_form=METRIC_SCHEMA,
+    )
+    early_stopping: Optional[EarlyStopping] = Field(
+        default=None,
+        description="end training when a metric improves no more; in short, `average_loss`",
+        short_form=METRIC_SCHEMA,
+    )
     log_every_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None,
         description="steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
@@ -98,6 +109,7 @@ class TrainerSection(Section):
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 
     _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
+    _long_metric = validator("keep_best", "early_stopping", pre=True, allow_reuse=True)(long_metric)
 
     @property
     def target(self) -> str:

@@ -42,11 +42,13 @@ class Timeline:
         svg: The drawing; a `Missing` where there is too little of it.
         restarts: `cause`, `what`, `step`, `lost` and `seconds` of each.
         facts: Of the model run, by name.
+        decided: Where training ended early, which checkpoint is the model, and why; where that was declared.
     """
 
     svg: str | Missing
     restarts: list[dict[str, Any]]
     facts: Mapping[str, float]
+    decided: list[str]
 
 
 def find_training(run: Run, outputs: Outputs | Missing) -> str:
@@ -108,7 +110,9 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
         }
         for each in history
     ]
-    return Timeline(attempt(_draw_time, training, history), restarts, facts)
+    told = {"stopped_early": "Training stopped early", "exported": "The model is of"}
+    decided = [f"{words} {model_run.properties[name]}." for name, words in told.items() if name in model_run.properties]
+    return Timeline(attempt(_draw_time, training, history), restarts, facts, decided)
 
 
 def _draw_time(training: Training, history: Sequence[Mapping[str, Any]]) -> str:

@@ -32,6 +32,8 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
             for name, value in model_run.mlmd_artifact.custom_properties.items()
             if value.HasField("double_value")
         }
+        results.exported = model_run.get_string_custom_property("exported") or None
+        results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
         history = model_run.get_string_custom_property("history")
         known = {warned.text for warned in results.warnings}
         # A training that was done before, or that goes on, is not checked again.

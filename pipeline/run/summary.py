@@ -69,6 +69,8 @@ class Summary:
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
         restarts: What went wrong with a task, and what it cost; a line each.
+        exported: Which checkpoint is the model, and why, where one is declared to be chosen.
+        stopped_early: Where early stopping ended training, and why; None if it did not.
         versions: Of Python and the packages, and the machine.
     """
 
@@ -97,6 +99,8 @@ class Summary:
     model_run: Optional[str] = None
     training: dict[str, float] = field(default_factory=dict)
     restarts: list[str] = field(default_factory=list)
+    exported: Optional[str] = None
+    stopped_early: Optional[str] = None
     versions: dict[str, str] = field(default_factory=read_versions)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,10 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     facts = {"data": [f"{results.dataset}: {counts}"]}
     if results.training:
         facts["training"] = [_training(results.training, asynchronous)]
+    if results.stopped_early:
+        facts["stopped early"] = [results.stopped_early]
+    if results.exported:
+        facts["exported"] = [results.exported]
     if results.restarts:
         facts["restarts"] = results.restarts
     if results.accuracy is not None:

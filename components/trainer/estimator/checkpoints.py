@@ -54,7 +54,7 @@ def folder_of(training_dir: str) -> str:
             return folder
     found = tf.io.gfile.glob(os.path.join(training_dir, "*", _INDEX))
     own = [path for path in found if not fnmatch.fnmatch(os.path.basename(os.path.dirname(path)), _WORKERS)]
-    newest = max(own, key=lambda path: _step_of(path[: -len(".index")]), default="")
+    newest = max(own, key=lambda path: step_of(path[: -len(".index")]), default="")
     return os.path.dirname(newest) or training_dir
 
 
@@ -65,7 +65,7 @@ def last_step(training_dir: str) -> Optional[int]:
         training_dir: The training folder, in which nothing is changed.
     """
     paths = tf.io.gfile.glob(os.path.join(folder_of(training_dir), _INDEX))
-    return max((_step_of(path[: -len(".index")]) for path in paths), default=None)
+    return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
 
 def drop_damaged(training_dir: str) -> Optional[int]:
@@ -83,10 +83,10 @@ def drop_damaged(training_dir: str) -> Optional[int]:
     if state is not None:
         # The folder may have been moved since.
         found |= {os.path.join(training_dir, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
-    candidates = sorted(found, key=_step_of)
+    candidates = sorted(found, key=step_of)
     damaged = []
     while candidates:
-        reason = _damage(candidates[-1])
+        reason = damage(candidates[-1])
         if reason is None:
             break
         logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
@@ -101,7 +101,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
         return None
     if state is None or state.model_checkpoint_path != latest or damaged:
         _write_state(training_dir, candidates)
-    return _step_of(latest)
+    return step_of(latest)
 
 
 def remove_worker_copies(training_dir: str) -> None:
@@ -138,13 +138,18 @@ def _state_is_readable(training_dir: str) -> bool:
         return False
 
 
-def _step_of(path: str) -> int:
+def step_of(path: str) -> int:
+    """Returns the global step that a checkpoint's name tells; -1 where it tells none."""
     step = path.rsplit("-", 1)[-1]
     return int(step) if step.isdigit() else -1
 
 
-def _damage(path: str) -> Optional[str]:
-    """Reads all of it; each tensor bears a checksum."""
+def damage(path: str) -> Optional[str]:
+    """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum.
+
+    Raises:
+        TrainingError: It can be neither read nor called damaged.
+    """
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.best.keeper import Keeper
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.pipeline.errors import ExportError
 
 
 class MetricsReporter(tf.estimator.Exporter):
-    """Exports nothing: it reports the metrics of each evaluation to the supervisor."""
+    """Exports nothing: it reports the metrics of each evaluation to the supervisor, and to what decides by them.
 
-    def __init__(self, progress: ProgressWriter) -> None:
+    Args:
+        progress: Where to report.
+        keeper: Where evaluations while training decide something.
+    """
+
+    def __init__(self, progress: ProgressWriter, keeper: Optional[Keeper] = None) -> None:
         self._progress = progress
+        self._keeper = keeper
         self.reported = False
 
     @property
@@ -40,7 +47,7 @@ class MetricsReporter(tf.estimator.Exporter):
         Args:
             estimator: Not needed.
             export_path: Not needed.
-            checkpoint_path: Not needed.
+            checkpoint_path: Of the evaluated checkpoint.
             eval_result: What the evaluation returned.
             is_the_final_export: Is training over.
         """
@@ -48,7 +55,10 @@ class MetricsReporter(tf.estimator.Exporter):
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
         values = {name: float(value) for name, value in scalars.items()}
         self.reported = True
-        self._progress.write(Event.EVALUATED, step=int(eval_result["global_step"]), metrics=values)
+        step = int(eval_result["global_step"])
+        self._progress.write(Event.EVALUATED, step=step, metrics=values)
+        if self._keeper:
+            self._keeper.evaluated(step, values, checkpoint_path)
 
 
 def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
@@ -62,23 +72,65 @@ def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimato
         ExportError: Training left no checkpoint.
     """
     reporter: MetricsReporter = eval_spec.exporters[-1]
-    if reporter.reported:
-        return
-    if estimator.latest_checkpoint() is None:
-        raise ExportError(
-            f"training left no checkpoint in {estimator.model_dir}, so there is nothing to evaluate and export",
-            expected="a RunConfig that saves checkpoints",
-            todo="set its save_checkpoints_steps or save_checkpoints_secs, and save_summary_steps to more than 0",
-        )
+    if not reporter.reported:
+        evaluate(estimator, eval_spec)
+
+
+def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
+    """Evaluates the last checkpoint, and has the exporters export it.
+
+    Args:
+        estimator: The trained Estimator.
+        eval_spec: How.
+
+    Raises:
+        ExportError: Training left no checkpoint.
+    """
+    checkpoint = last_checkpoint(estimator)
     metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
-    for exporter in eval_spec.exporters:
+    export_all(estimator, eval_spec.exporters, checkpoint, metrics)
+
+
+def export_all(
+    estimator: tf.estimator.Estimator,
+    exporters: Sequence[tf.estimator.Exporter],
+    checkpoint: str,
+    metrics: Mapping[str, Any],
+) -> None:
+    """Has exporters export a checkpoint, as the final one.
+
+    Args:
+        estimator: The trained Estimator.
+        exporters: Of an EvalSpec.
+        checkpoint: Its path.
+        metrics: Of its evaluation.
+    """
+    for exporter in exporters:
         exporter.export(
             estimator=estimator,
             export_path=os.path.join(estimator.model_dir, "export", exporter.name),
-            checkpoint_path=estimator.latest_checkpoint(),
+            checkpoint_path=checkpoint,
             eval_result=metrics,
             is_the_final_export=True,
         )
+
+
+def last_checkpoint(estimator: tf.estimator.Estimator) -> str:
+    """Returns the path of the last checkpoint.
+
+    Args:
+        estimator: The trained Estimator.
+
+    Raises:
+        ExportError: There is none.
+    """
+    if checkpoint := estimator.latest_checkpoint():
+        return checkpoint
+    raise ExportError(
+        f"training left no checkpoint in {estimator.model_dir}, so there is nothing to evaluate and export",
+        expected="a RunConfig that saves checkpoints",
+        todo="set its save_checkpoints_steps or save_checkpoints_secs, and save_summary_steps to more than 0",
+    )
 
 
 def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:

@@ -12,15 +12,21 @@ from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator.deciding import (
+    Deciding,
+    EarlyStopHook,
+    NoMoreEvaluationsError,
+    deciding,
+)
 from tfx_estimator.components.trainer.estimator.distribute import distribute
 from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
 from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.components.trainer.estimator.recorded_params import unread_hooks
 from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, NoEvaluationHook, StopHook
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
-from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
+from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     DRY_RUN,
@@ -32,7 +38,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     TaskSpec,
 )
 from tfx_estimator.components.trainer.replica_check import check as replica_check
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
@@ -86,10 +92,9 @@ class EstimatorPath:
             spec.update(
                 train_spec=spec["train_spec"]._replace(max_steps=1), eval_spec=spec["eval_spec"]._replace(steps=1)
             )
-        _train_and_evaluate(spec, context.settings, task, progress)
-        if task.evaluates:
+        if checkpoint := _train_and_evaluate(spec, context):
             progress.write(Event.EXPORTING)
-            _adopt_exports(spec, context.job.exports_dir)
+            _adopt_exports(spec, context.job.exports_dir, checkpoint)
             progress.write(Event.EXPORTED)
 
 
@@ -170,9 +175,13 @@ def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
     return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
 
 
-def _train_and_evaluate(spec: dict[str, Any], settings: Settings, task: TaskSpec, progress: ProgressWriter) -> None:
-    """Trains to `max_steps`; evaluates and exports the last checkpoint where that is this task's part."""
-    distribution = settings.distribution
+def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[str]:
+    """Trains to `max_steps`; evaluates and exports a checkpoint where that is this task's part.
+
+    Returns:
+        Path of the exported checkpoint: the last one, or the best; None if none was exported.
+    """
+    settings, task, progress, distribution = context.settings, context.task, context.progress, context.distribution
     spec = measured(spec, task)
     synchronous = distribution.train.is_collective and task.in_cluster
     if synchronous and spec["train_spec"].saving_listeners:
@@ -193,12 +202,15 @@ def _train_and_evaluate(spec: dict[str, Any], settings: Settings, task: TaskSpec
         train_hooks += [hook] if hook else []
     if synchronous:
         train_hooks.append(FailFastHook())
-    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
-    eval_spec = eval_spec._replace(
-        hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)),
-        exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)),
-    )
+    decides = deciding(context, eval_spec) if task.evaluates else None
+    if decides:
+        train_hooks.append(EarlyStopHook(decides))
+        eval_spec = decides.evaluated_by(eval_spec, progress, task.type)
+    else:
+        eval_spec = eval_spec._replace(exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)))
+    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
+    eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)))
     if distribution.evaluator:
         eval_spec = eval_spec._replace(
             start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.throttle_secs
@@ -207,25 +219,41 @@ def _train_and_evaluate(spec: dict[str, Any], settings: Settings, task: TaskSpec
         progress.write(_QUIET[task.type])
     if task.type == EXPORTER:
         # Whatever steps the cluster did: train_and_evaluate would do those that it thinks are missing.
-        evaluation.evaluate_if_needed(estimator, eval_spec)
-        return
-    while True:
+        return _finish(estimator, eval_spec, decides)
+    if decides and task.type != EVALUATOR:
+        decides.catch_up(estimator, eval_spec)
+    while not (decides and decides.stops):
         try:
             tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
+            break
+        except NoMoreEvaluationsError:
             break
         except (ValueError, tf.errors.OpError) as error:
             # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
             if task.type != EVALUATOR or not evaluation.was_overtaken(estimator, error):
                 raise
-    if stop.stopped:
+    if stop.stopped and not is_over(task.stop_file):
         raise StoppedByRequestError
     if task.in_cluster:
         progress.write(Event.TRAINED)
-    else:
-        evaluation.evaluate_if_needed(estimator, eval_spec)
+        return None
+    if decides and decides.stops and task.type == EVALUATOR:
+        # The cluster has yet to write its last checkpoint: an exporter follows.
+        return None
+    return _finish(estimator, eval_spec, decides)
 
 
-def _adopt_exports(spec: dict[str, Any], exports: str) -> None:
+def _finish(
+    estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec, decides: Optional[Deciding]
+) -> Optional[str]:
+    """Has the exporters export, unless they did; returns the checkpoint."""
+    if decides:
+        return decides.export(estimator, eval_spec)
+    evaluation.evaluate_if_needed(estimator, eval_spec)
+    return estimator.latest_checkpoint()
+
+
+def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
     """Moves what the exporters wrote to where the supervisor publishes it from."""
     estimator: tf.estimator.Estimator = spec["estimator"]
     saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
@@ -238,6 +266,7 @@ def _adopt_exports(spec: dict[str, Any], exports: str) -> None:
             estimator=estimator,
             export_dir_base=os.path.join(estimator.model_dir, "export_eval"),
             eval_input_receiver_fn=spec["eval_input_receiver_fn"],
+            checkpoint_path=checkpoint,
         )
         export.adopt(tf.compat.as_str(exported), path_utils.eval_model_dir(exports))
     # Last: that it is there says that all is.

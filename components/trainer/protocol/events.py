@@ -27,6 +27,8 @@ class Event(str, enum.Enum):
     SERVING = "serving"  # a parameter server
     EVALUATING = "evaluating"  # batches
     EVALUATED = "evaluated"  # step, metrics
+    ENDED_EARLY = "ended_early"  # step; text: why training was over before its last step
+    CHOSEN = "chosen"  # step and metrics of the checkpoint that is exported; text: why that one
     EXPORTING = "exporting"
     EXPORTED = "exported"
     TRYING = "trying"  # text: what a dry run does next

@@ -8,6 +8,7 @@ from typing import Optional
 
 # sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
 STOPPED = 75
+_OVER = "over"
 
 
 class StoppedByRequestError(Exception):
@@ -18,16 +19,17 @@ class PeerLostError(Exception):
     """A task of the same cluster has gone; all are restarted."""
 
 
-def ask_to_stop(path: str, step: int) -> None:
+def ask_to_stop(path: str, step: int, over: bool = False) -> None:
     """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
 
     Args:
         path: `TaskSpec.stop_file`.
         step: After which a checkpoint is written and training ends.
+        over: Is training then over, and not to go on in the next run.
     """
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8") as file:
-        file.write(str(step))
+        file.write(f"{step} {_OVER}" if over else str(step))
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -47,8 +49,22 @@ def asked_to_stop(path: str) -> Optional[int]:
     Returns:
         The step; None as long as nobody asked.
     """
+    words = _read(path)
+    return int(words[0]) if words else None
+
+
+def is_over(path: str) -> bool:
+    """Tells whether training is over at the step to stop at.
+
+    Args:
+        path: `TaskSpec.stop_file`.
+    """
+    return _OVER in _read(path)
+
+
+def _read(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8") as file:
-            return int(file.read())
+            return file.read().split()
     except FileNotFoundError:
-        return None
+        return []

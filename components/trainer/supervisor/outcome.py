@@ -43,11 +43,14 @@ class Outcome:
         last_step: Global step that it ended at; None if no step was reported.
         seconds: Wall time, start of the processes included.
         examples_per_second: While steps were done; None if the batch size or the pace is not known.
-        metrics: Of the last evaluation, by name.
+        metrics: Of the exported model's evaluation, by name.
         restarts: What went wrong on the way.
         extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
         cost: Of a step, as far as it is known: see `Cost.properties`.
+        exported_step: Global step of the exported checkpoint, where it was chosen.
+        exported: Which checkpoint that was, and why; empty where it is the last as a matter of course.
+        stopped_early: Where early stopping ended training, and why; empty if it did not.
     """
 
     first_step: Optional[int]
@@ -59,6 +62,9 @@ class Outcome:
     extra_steps: Optional[int] = None
     publishes: bool = True
     cost: dict[str, float] = dataclasses.field(default_factory=dict)
+    exported_step: Optional[int] = None
+    exported: str = ""
+    stopped_early: str = ""
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -66,6 +72,7 @@ class Outcome:
             "first_step": self.first_step,
             "last_step": self.last_step,
             "extra_steps": self.extra_steps,
+            "exported_step": self.exported_step,
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
             "restarts": sum(not restart.follows for restart in self.restarts),
@@ -74,6 +81,11 @@ class Outcome:
             **{f"eval_{name}": value for name, value in self.metrics.items()},
         }
         return {name: float(value) for name, value in facts.items() if value is not None}
+
+    def texts(self) -> dict[str, str]:
+        """Returns what the model run's artifact carries in words; what there is nothing to say of is not among them."""
+        told = {"history": self.history(), "exported": self.exported, "stopped_early": self.stopped_early}
+        return {name: text for name, text in told.items() if text}
 
     def history(self) -> str:
         """Returns the restarts as JSON, for the model run's artifact."""

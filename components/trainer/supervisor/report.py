@@ -39,6 +39,8 @@ class Report:
         self._cost = Cost()
         self._restarts: list[Restart] = []
         self._noticed: list[str] = []
+        self._chosen: Optional[dict[str, Any]] = None
+        self._ended_early: Optional[dict[str, Any]] = None
         # Of the first failure since steps were done last: when, and at which step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
@@ -67,6 +69,13 @@ class Report:
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last or 0, event["step"])
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
+        elif kind is Event.CHOSEN:
+            self._chosen = event
+            self._metrics = event["metrics"]
+            message = f"exported is {event['text']}"
+        elif kind is Event.ENDED_EARLY:
+            self._ended_early = event
+            message = f"stopped early {event['text']}"
         elif kind in _UNTOLD:
             return
         else:
@@ -108,6 +117,9 @@ class Report:
             max(self._last - self._total, 0) if self._last is not None and self._total is not None else None,
             self.publishes,
             self._cost.properties(self._batch),
+            self._chosen["step"] if self._chosen else None,
+            self._chosen["text"] if self._chosen else "",
+            self._ended_early["text"] if self._ended_early else "",
         )
 
     def _step(self, event: dict[str, Any]) -> None:

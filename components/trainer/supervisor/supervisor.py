@@ -21,12 +21,13 @@ from typing import Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
+from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.network import cluster_network
 from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
 from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EXPORTER, TaskSpec
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
@@ -45,6 +46,8 @@ _POLL_SECONDS = 0.1
 _STOP_NOTICE_SECONDS = 1.0
 _PACE_SECONDS = 0.5
 _STOP_SECONDS = 60.0
+# Between two looks at what the evaluator found.
+_RECORD_SECONDS = 1.0
 _CONSEQUENCE_SECONDS = 60.0
 
 logger = get_logger("trainer")
@@ -79,7 +82,7 @@ class Supervisor:
         self._enough = enough or (lambda: False)
         self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
-        section = self._settings.trainer
+        section = self._section = self._settings.trainer
         self._threads = section.intra_op_threads if section else None
         # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
@@ -91,6 +94,7 @@ class Supervisor:
         self._stop_file = os.path.join(logs, "stop")
         self._restarts = 0
         self._cause_at = -math.inf
+        self._record_at = -math.inf
         self._network: tuple[int, ...] = ()
 
     def run(self) -> Outcome:
@@ -139,7 +143,9 @@ class Supervisor:
     def _own_cluster(self, signals: Signals) -> None:
         with cluster_network(self._job, self._distribution) as network:
             self._network = network
-            self._attempts(lambda attempt: plan.local_cluster(self._distribution, attempt), signals)
+            self._attempts(
+                lambda attempt: plan.local_cluster(self._distribution, attempt), signals, over=self._is_over_early
+            )
             self._network = ()
         # Also if an evaluator had nothing more to do: training may end before the step that it waits for.
         if not (self._traits.exporter == CHIEF or self._enough() or self._has_export()):
@@ -149,20 +155,29 @@ class Supervisor:
         """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it."""
         self._report.publishes = place.task.type == CHIEF
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
-        self._attempts(lambda attempt: plan.own_place(place, self._distribution, attempt), signals, restarts=0)
+        self._attempts(
+            lambda attempt: plan.own_place(place, self._distribution, attempt),
+            signals,
+            restarts=0,
+            over=self._is_over_early,
+        )
         if place.task.type != CHIEF or self._traits.exporter == CHIEF or self._has_export():
             return
-        if self._traits.exporter == EXPORTER:
+        if self._traits.exporter == EXPORTER or self._is_over_early():
             self._attempts(plan.exporter_task, signals)
         else:
             self._wait_for_export(signals)
 
     def _attempts(
-        self, make_specs: Callable[[int], list[TaskSpec]], signals: Signals, restarts: Optional[int] = None
+        self,
+        make_specs: Callable[[int], list[TaskSpec]],
+        signals: Signals,
+        restarts: Optional[int] = None,
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Starts tasks, again and again, until they are done."""
+        """Starts tasks, again and again, until they are done or what they do is over."""
         allowed = self._distribution.max_restarts if restarts is None else restarts
-        while True:
+        while not over():
             group = Group(
                 self._start,
                 self._settings.start_timeout,
@@ -190,6 +205,7 @@ class Supervisor:
         while not group.done() and not self._enough():
             if signals.received:
                 self._stop(group, signals)
+            self._stop_early(group)
             failure = group.look()
             if failure is None:
                 time.sleep(_POLL_SECONDS)
@@ -232,8 +248,7 @@ class Supervisor:
         if group.trains():
             name = signal.Signals(number).name
             logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
-            notice = self._steps_of_notice(group) if self._traits.synchronous else 0
-            ask_to_stop(self._stop_file, group.step + notice)
+            ask_to_stop(self._stop_file, self._stop_step(group))
             deadline = time.monotonic() + _STOP_SECONDS
             while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
                 group.look()
@@ -244,6 +259,19 @@ class Supervisor:
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         raise self._stopped(number, where)
 
+    def _stop_early(self, group: Group) -> None:
+        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
+        due = time.monotonic() - self._record_at >= _RECORD_SECONDS
+        if not (due and self._distribution.evaluator and self._report.publishes and group.trains()):
+            return
+        self._record_at = time.monotonic()
+        if asked_to_stop(self._stop_file) is None and self._is_over_early():
+            logger.info("early stopping: writing a checkpoint, then training is over")
+            ask_to_stop(self._stop_file, self._stop_step(group), over=True)
+
+    def _is_over_early(self) -> bool:
+        return says_stop(self._job.training_dir, self._section)
+
     def _stopped(self, number: int, where: str) -> errors.StoppedError:
         return errors.StoppedError(
             f"training was ended by {signal.Signals(number).name}; {where}",
@@ -251,13 +279,15 @@ class Supervisor:
             exit_code=128 + number,
         )
 
-    def _steps_of_notice(self, group: Group) -> int:
-        """Steps until the one that all tasks of a synchronous cluster stop at, by the present pace."""
+    def _stop_step(self, group: Group) -> int:
+        """The step that all tasks of a synchronous cluster can stop at, by the present pace; for others the present."""
+        if not self._traits.synchronous:
+            return group.step
         before = group.step
         time.sleep(_PACE_SECONDS)
         group.look()
         pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
-        return max(2, math.ceil(pace * _STOP_NOTICE_SECONDS))
+        return group.step + max(2, math.ceil(pace * _STOP_NOTICE_SECONDS))
 
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""

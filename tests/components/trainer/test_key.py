@@ -32,6 +32,8 @@ OPERATIONAL = {
     "tfx_estimator.components.files",
     "tfx_estimator.components.unkeyed",
     TRAINER,
+    f"{TRAINER}.best",
+    f"{TRAINER}.best.note",
     f"{TRAINER}.estimator",
     f"{TRAINER}.estimator.asynchronous_saves",
     f"{TRAINER}.estimator.checkpoints",

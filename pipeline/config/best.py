@@ -1,0 +1,72 @@
+"""The sections `trainer.keep_best` and `trainer.early_stopping`: what the evaluations while training decide."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, Optional
+
+from pydantic.v1 import Field, confloat, conint, constr
+
+from tfx_estimator.pipeline.config.section import Section
+
+# For editors.
+METRIC_SCHEMA = {"type": "string", "minLength": 1}
+_LESS = re.compile(r"loss|error|entropy|perplexity|divergence|(^|_)(rmse|mse|mae|mape|msle)($|_)")
+_MORE = re.compile(r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity")
+
+_METRIC = constr(min_length=1, max_length=200, strip_whitespace=True)
+
+
+def long_metric(value: Any) -> Any:
+    """Writes a metric's name as a mapping: `accuracy` is `{metric: accuracy}`.
+
+    Args:
+        value: What was declared; anything but a text is left as it is.
+    """
+    return {"metric": value} if isinstance(value, str) else value
+
+
+class _Watched(Section):
+    """A metric of the evaluations, and which way it is better."""
+
+    metric: str
+    mode: Optional[Literal["max", "min"]] = Field(
+        default=None, description="whether more or less of it is better; null where its name tells"
+    )
+
+    @property
+    def better(self) -> Optional[str]:
+        """`max` or `min`, of a known metric without being declared; None where nothing tells."""
+        if self.mode:
+            return self.mode
+        name = self.metric.lower()
+        less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
+        return None if less == more else "min" if less else "max"
+
+
+class KeepBest(_Watched):
+    """Which of the evaluated checkpoints is exported."""
+
+    metric: _METRIC = Field(  # type: ignore[valid-type]
+        ..., description="a metric of your evaluation: accuracy, average_loss and loss of a network"
+    )
+
+
+class EarlyStopping(_Watched):
+    """When training is over before its last step, as of Keras's EarlyStopping.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/EarlyStopping.
+    """
+
+    metric: _METRIC = Field(  # type: ignore[valid-type]
+        default="average_loss", description="a metric of your evaluation"
+    )
+    patience: conint(ge=1, le=1_000_000) = Field(  # type: ignore[valid-type]
+        default=3, description="evaluations without an improvement, after which training ends"
+    )
+    min_delta: confloat(ge=0, le=1e12) = Field(  # type: ignore[valid-type]
+        default=0.0, description="a smaller change is no improvement"
+    )
+    min_steps: conint(ge=0, le=1_000_000_000) = Field(  # type: ignore[valid-type]
+        default=0, description="evaluations of earlier steps do not count"
+    )

@@ -1,0 +1,214 @@
+"""What is kept of the best checkpoint, and what is exported when it cannot be read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.components.trainer.best.keeper import Keeper, says_stop
+from tfx_estimator.components.trainer.best.record import Record
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+
+class Fake:
+    """A training whose checkpoints are texts, of which the two newest stay.
+
+    Args:
+        folder: Its folder.
+        **section: Of the trainer.
+    """
+
+    def __init__(self, folder: Path, **section) -> None:
+        self.folder = folder
+        self.section = TrainerSection.parse_obj({"model": "mnist_cnn", "train_steps": 100, **section})
+        self.events = ProgressReader(str(folder / "progress"))
+        self.start()
+
+    def start(self) -> None:
+        """As a task that is started again."""
+        progress = ProgressWriter(str(self.folder / "progress"))
+        self.keeper = Keeper(str(self.folder), self.section, self.damage, progress)
+
+    def damage(self, path: str) -> str | None:
+        return None if "whole" in Path(f"{path}.data-00000-of-00001").read_text() else "not whole"
+
+    def checkpoint(self, step: int) -> str:
+        return str(self.folder / f"model.ckpt-{step}")
+
+    def save(self, step: int, text: str = "whole") -> None:
+        for ending in ("data-00000-of-00001", "index", "meta"):
+            Path(f"{self.checkpoint(step)}.{ending}").write_text(f"{text} {step}")
+        steps = sorted({int(path.stem.rpartition("-")[2]) for path in self.folder.glob("model.ckpt-*.index")})
+        for old in steps[:-2]:
+            for path in self.folder.glob(f"model.ckpt-{old}.*"):
+                path.unlink()
+
+    def train(self, *losses: float, first: int = 10) -> None:
+        for number, loss in enumerate(losses):
+            step = first + 10 * number
+            self.save(step)
+            self.keeper.evaluated(step, {"loss": loss, "accuracy": 1 - loss}, self.checkpoint(step))
+
+    def kept(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "best").glob("best.*"))
+
+    def choose(self, step: int) -> str:
+        return Path(self.keeper.choose(self.checkpoint(step), step).checkpoint).name
+
+    def told(self, kind: Event) -> list[dict]:
+        return [event for event in self.events.read() if event["event"] is kind]
+
+
+def copies(step: int) -> list[str]:
+    return [f"best.ckpt-{step}.{ending}" for ending in ("data-00000-of-00001", "index", "meta")]
+
+
+def test_the_best_is_kept_when_training_has_removed_it(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(0.5, 0.2, 0.4, 0.3, 0.9)
+    assert fake.kept() == copies(20)
+    assert not Path(f"{fake.checkpoint(20)}.index").exists()
+    assert fake.choose(50) == "best.ckpt-20"
+    (event,) = fake.told(Event.CHOSEN)
+    assert (event["step"], event["metrics"]) == (20, {"loss": 0.2, "accuracy": 0.8})
+    assert event["text"] == "step 20: the best loss, 0.2000, of 5 evaluations; the last, of step 50: 0.9000"
+
+
+def test_ties_keep_the_earlier_and_a_step_of_0_does_not_count(tmp_path):
+    fake = Fake(tmp_path, keep_best="accuracy")
+    fake.train(0.0, 0.5, 0.5, first=0)
+    assert fake.kept() == copies(10)
+    assert [each.step for each in Record.load(str(tmp_path))] == [10, 20]
+
+
+def test_a_task_that_is_started_again_goes_on_with_what_was_best_and_what_did_not_improve(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 2})
+    fake.train(0.5, 0.2, 0.4)
+    assert not fake.keeper.stops
+    fake.start()
+    fake.keeper.go_on_from(30)
+    assert fake.keeper.knows(30)
+    assert not fake.keeper.knows(40)
+    fake.train(0.3, first=40)
+    assert fake.keeper.stops
+    assert says_stop(str(tmp_path), fake.section)
+    fake.start()
+    assert fake.keeper.stops
+    assert fake.choose(40) == "best.ckpt-20"
+    events = fake.events.read()
+    (early,) = (event for event in events if event["event"] is Event.ENDED_EARLY)
+    assert early["text"] == "at step 40 of 100: loss has not improved on 0.2000, of step 20, for 2 evaluations"
+    # The process that evaluated the last one did not live to report what came of it: this one tells the results.
+    (evaluated,) = (event for event in events if event["event"] is Event.EVALUATED)
+    assert (evaluated["step"], evaluated["metrics"]["loss"]) == (40, 0.3)
+
+
+def test_a_training_that_goes_back_forgets_what_it_does_again(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 2})
+    fake.train(0.5, 0.4, 0.1, 0.2, 0.3)
+    assert fake.keeper.stops
+    fake.start()
+    for step in (40, 50):
+        for path in tmp_path.glob(f"model.ckpt-{step}.*"):
+            path.unlink()
+    fake.keeper.go_on_from(20)
+    assert not fake.keeper.stops
+    # The same step again, with other weights.
+    fake.save(30, "whole, again")
+    fake.keeper.evaluated(30, {"loss": 0.3, "accuracy": 0.7}, fake.checkpoint(30))
+    assert fake.kept() == copies(30)
+    assert "again" in (tmp_path / "best" / "best.ckpt-30.index").read_text()
+
+
+def test_a_damaged_best_gives_way_to_the_next_best_that_is_there(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(0.5, 0.2, 0.6, 0.3, 0.4)
+    (tmp_path / "best" / "best.ckpt-20.data-00000-of-00001").write_text("torn")
+    assert fake.choose(50) == "model.ckpt-40"
+    events = fake.events.read()
+    (notice,) = (event["text"] for event in events if event["event"] is Event.NOTICED)
+    assert "the checkpoint of step 20, loss 0.2000, cannot be exported (it is damaged: not whole)" in notice
+    assert [event["step"] for event in events if event["event"] is Event.CHOSEN] == [40]
+
+
+def test_a_best_that_is_gone_gives_way_as_well_and_the_next_one_is_kept_from_then_on(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(0.5, 0.2, 0.6, 0.3)
+    for path in (tmp_path / "best").iterdir():
+        path.unlink()
+    fake.train(0.4, 0.9, 0.9, first=50)
+    assert fake.kept() == copies(40)
+    assert fake.choose(70) == "best.ckpt-40"
+    assert ["it is gone" in event["text"] for event in fake.told(Event.NOTICED)] == [True]
+
+
+def test_an_evaluation_whose_checkpoint_was_removed_meanwhile_is_no_candidate(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(0.5)
+    fake.keeper.evaluated(20, {"loss": 0.1, "accuracy": 0.9}, fake.checkpoint(20))
+    fake.train(0.4, first=30)
+    assert fake.kept() == copies(30)
+    assert fake.choose(30) == "best.ckpt-30"
+
+
+def test_a_copy_of_weights_that_were_abandoned_is_never_taken_for_those_of_the_same_step(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(0.5, 0.2)
+    fake.train(0.4)
+    # The second one of step 20 was removed before it could be kept.
+    for path in tmp_path.glob("model.ckpt-20.*"):
+        path.unlink()
+    fake.keeper.evaluated(20, {"loss": 0.3, "accuracy": 0.7}, fake.checkpoint(20))
+    assert fake.kept() == copies(10)
+
+
+def test_where_nothing_is_best_the_last_one_is_exported(tmp_path):
+    fake = Fake(tmp_path, keep_best="loss")
+    fake.train(math.nan, math.nan)
+    assert fake.choose(20) == "model.ckpt-20"
+    events = fake.events.read()
+    assert [event["text"] for event in events if event["event"] is Event.NOTICED] == [
+        "no evaluated checkpoint is best by loss: the last one is exported"
+    ]
+
+
+def test_without_keep_best_the_last_one_is_exported_and_nothing_is_copied(tmp_path):
+    fake = Fake(tmp_path, early_stopping={"metric": "loss", "patience": 1})
+    fake.train(0.2, 0.4)
+    assert fake.keeper.stops
+    assert fake.kept() == []
+    assert fake.choose(20) == "model.ckpt-20"
+    assert fake.told(Event.CHOSEN) == []
+
+
+@pytest.mark.parametrize("key", ["keep_best", "early_stopping"])
+def test_a_metric_that_is_not_reported_is_told_with_those_that_are(tmp_path, key):
+    fake = Fake(tmp_path, **{key: "auc"})
+    fake.save(10)
+    with pytest.raises(UserCodeError) as caught:
+        fake.keeper.evaluated(10, {"loss": 1.0, "accuracy": 0.5}, fake.checkpoint(10))
+    assert f"trainer.{key}.metric: the evaluation reports no `auc`" in str(caught.value)
+    assert "one of accuracy, loss" in str(caught.value)
+
+
+def test_what_was_decided_is_a_text_in_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    fake = Fake(tmp_path, keep_best="loss", early_stopping={"metric": "loss", "patience": 1})
+    fake.train(0.2, 0.4)
+    fake.choose(20)
+    values = [
+        (event.step, value.tag, value.tensor.string_val[0].decode())
+        for path in (tmp_path / "best").glob("*tfevents*")
+        for event in EventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    ]
+    assert (10, "exported") in [value[:2] for value in values]
+    assert (20, "stopped early") in [value[:2] for value in values]
+    assert any("the best loss, 0.2000" in value[2] for value in values)
