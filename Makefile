@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help install run test test-faults test-all check lock bench clean
+.PHONY: help install run test test-faults test-all check lock bench bench-accuracy clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -27,7 +27,7 @@ WORKERS := -n 2
 BENCH_ARGS ?=
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
 install: $(STAMP)  ## build .venv from the developers' lock file: exact versions, checked by hash
 
@@ -59,6 +59,9 @@ lock: | $(UV)  ## write both lock files from setup.py (UPGRADE=1: newest version
 
 bench: $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)
+
+bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they reach; BENCH_ARGS="--only cifar10_resnet"
+	@$(PYTHON) -m tests.bench.accuracy $(BENCH_ARGS)
 
 clean:  ## remove the environment, runs and caches
 	rm -rf $(VENV) .uv build runs bench-results *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

@@ -6,7 +6,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).resolve().parent
 # From the smallest to the largest.
-_ORDER = ("digits", "mnist", "cifar10")
+_ORDER = ("digits", "mnist", "cifar10", "cifar10_resnet")
 
 
 def names() -> list[str]:

@@ -339,7 +339,7 @@ def test_missing_files_are_refused_with_the_nearest_name(write, good):
     for source, parts in {
         "digit": ["there is no declaration digit", "did you mean the preset `digits`?"],
         "mnie.yaml": ["did you mean `mine.yaml`?"],
-        "zzz/zzz.yaml": ["one of the presets digits, mnist, cifar10", "tfx-estimator presets"],
+        "zzz/zzz.yaml": ["one of the presets digits, mnist, cifar10, cifar10_resnet", "tfx-estimator presets"],
         ".": ["is a folder"],
         "": ["is no file's name"],
         "a\0b": ["is no file's name"],
