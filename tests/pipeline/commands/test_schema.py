@@ -66,7 +66,9 @@ def test_wrong_values_do_not_keep_it(schema, path, value):
 
 def test_every_key_says_what_it_is(schema):
     for name, section in schema["definitions"].items():
-        for key, entry in section["properties"].items():
+        # An item of trainer.augment is a name, or an object.
+        (properties,) = [part["properties"] for part in (section, *section.get("anyOf", ())) if "properties" in part]
+        for key, entry in properties.items():
             assert "description" in entry or "$ref" in str(entry), f"{name}.{key}"
 
 
