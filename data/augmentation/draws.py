@@ -36,7 +36,8 @@ class Draws:
 
     def flags(self) -> tf.Tensor:
         """Returns true or false, equally likely; bool [batch]."""
-        return self.integers(2) == 1
+        # In a graph of TensorFlow 1 `==` compares objects.
+        return tf.equal(self.integers(2), 1)
 
     def integers(self, count: int) -> tf.Tensor:
         """Returns numbers from 0 to less than `count`, equally likely; int32 [batch].

@@ -253,6 +253,20 @@ def test_an_image_is_varied_by_its_position_alone(images):
         assert all((one != another).any() for one, another in zip(whole, other))
 
 
+def test_a_graph_of_tensorflow_1_varies_alike(images):
+    """As an Estimator reads."""
+    import tensorflow as tf
+
+    from tfx_estimator.data.augmentation.augmenter import Augmenter
+
+    augmenter = Augmenter(TrainerSection.parse_obj({"augment": EVERY}).augment, SEED)
+    eager = augment(images, *EVERY)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        batches = tf.data.Dataset.from_tensors(({"image": images}, POSITIONS)).map(augmenter)
+        varied = tf.compat.v1.data.make_one_shot_iterator(batches).get_next()
+        np.testing.assert_array_equal(session.run(varied["image"]), eager)
+
+
 @pytest.mark.parametrize("operation", EVERY)
 def test_other_types_and_a_single_channel(images, operation):
     double = images.astype(np.float64)

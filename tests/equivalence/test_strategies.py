@@ -112,3 +112,33 @@ def test_evaluation_is_the_mean_over_every_example_once(trained, images, network
     assert run.metric("eval_average_loss") == pytest.approx(-np.log(of_the_label).mean(), abs=1e-6)
     hits = int((probabilities.argmax(axis=1) == labels).sum())
     assert run.metric("eval_accuracy") == pytest.approx(hits / EVAL, abs=1e-6)
+
+
+AUGMENT = ["random_flip", "random_crop", "random_rotation", "random_contrast", {"gaussian_noise": {"stddev": 0.2}}]
+# Paths and strategies of training; the first are compared with each of the others.
+AUGMENTED = {
+    "estimator on two devices": ("estimator", MIRRORED),
+    "keras": ("keras", ONE_DEVICE),
+    "estimator": ("estimator", ONE_DEVICE),
+    "keras loop on two devices": ("keras_custom_loop", MIRRORED),
+    "keras in two workers": ("keras", MULTI_WORKER),
+    "estimator in two workers": ("estimator", MULTI_WORKER),
+}
+
+
+def augmented(kind: str) -> dict:
+    """The declared trainer of augmented images."""
+    path, train = AUGMENTED[kind]
+    return {**as_shipped(train), "data": "mnist exact", "train_steps": 20, "path": path, "augment": AUGMENT}
+
+
+@pytest.mark.parametrize(
+    "kind", ["keras", *(pytest.param(kind, marks=pytest.mark.long) for kind in list(AUGMENTED)[2:])]
+)
+def test_augmented_images_are_the_same_under_every_path_and_strategy(trainings, kind):
+    first, other = trainings.run(augmented("estimator on two devices"), augmented(kind))
+    assert first.steps == other.steps
+    assert len(first.steps) == 20
+    losses = [first.loss(step) for step in first.steps]
+    np.testing.assert_allclose([other.loss(step) for step in first.steps], losses, rtol=0, atol=AS_SHIPPED)
+    assert other.metric("eval_average_loss") == pytest.approx(first.metric("eval_average_loss"), abs=AS_SHIPPED)
