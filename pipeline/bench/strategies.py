@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -23,6 +25,7 @@ _MAX_COUNT = 64
 # Far past the end of any measurement: a checkpoint would stand in its way.
 _NEVER = 10**9
 _OPTION = "--strategies"
+_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,16 @@ class Contender:
     Args:
         name: `one_core`, `one_device`, or a tf.distribute strategy of the declaration.
         count: Devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two.
+        path: Value of `trainer.path`; empty is the declared one.
     """
 
     name: str
     count: int = 1
+    path: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
+        name = f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
+        return f"{self.path} {name}" if self.path else name
 
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
         """Chooses the logical CPUs that its tasks run on.
@@ -86,6 +92,7 @@ class Contender:
             keep_best=None,
             early_stopping=None,
         )
+        trainer["path"] = self.path or trainer["path"]
         return Declaration.parse_obj(values)
 
 
@@ -94,11 +101,12 @@ def default_contenders() -> tuple[Contender, ...]:
     return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
 
 
-def parse_contenders(text: str) -> tuple[Contender, ...]:
-    """Reads `--strategies`.
+def parse_contenders(text: str, paths: str = "") -> tuple[Contender, ...]:
+    """Reads `--strategies` and `--paths`.
 
     Args:
         text: Names with counts, `mirrored:2,multi_worker_mirrored:4`; `all` stands for all with a count of 2.
+        paths: Values of `trainer.path`, each of which trains with each strategy; none is the declared one.
 
     Returns:
         The strategies, each once, the base first: all efficiencies refer to it.
@@ -109,7 +117,8 @@ def parse_contenders(text: str) -> tuple[Contender, ...]:
     chosen = [Contender(ONE_CORE)]
     for part in map(str.strip, text.split(",")):
         chosen += default_contenders() if part == ALL else [_parse(part)]
-    return tuple(dict.fromkeys(chosen))
+    named = [_parse_path(part) for part in map(str.strip, paths.split(","))] if paths else [""]
+    return tuple(dict.fromkeys(replace(each, path=path) for path in named for each in chosen))
 
 
 def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
@@ -131,6 +140,12 @@ def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
             expected="a Python file that defines trainer_fn, and no run_fn",
             todo="name trainer.model, or a module file with a trainer_fn",
         )
+    if file and any(contender.path for contender in contenders):
+        raise DeclarationError(
+            f"--paths: {loaded.source} names trainer.module_file, which brings its own way of training",
+            expected="a declaration that names trainer.model",
+            todo="leave --paths out",
+        )
     for contender in contenders:
         for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps or 1)):
             at = f"{problem.path}: " if problem.path else ""
@@ -144,6 +159,17 @@ def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
 def available_cores() -> tuple[int, ...]:
     """The logical CPUs that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def _parse_path(part: str) -> str:
+    if part in _PATHS:
+        return part
+    near = nearest(part, _PATHS)
+    raise DeclarationError(
+        f"--paths: there is no path {part!r}",
+        expected=f"some of {', '.join(_PATHS)}",
+        todo=f"did you mean `{near}`?" if near else "list them with commas in between",
+    )
 
 
 def _parse(part: str) -> Contender:

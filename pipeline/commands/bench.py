@@ -13,6 +13,7 @@ one_core, one process on one core, is always measured: efficiencies refer to it.
 (mirrored, central_storage) or of workers (multi_worker_mirrored, parameter_server), each on a core of its own.
 
   tfx-estimator bench strategies cifar10 --strategies one_device,multi_worker_mirrored:2
+  tfx-estimator bench strategies cifar10 --strategies one_device --paths estimator,keras
 
 Take so many steps that a window lasts for some seconds. Close what else uses the machine.
 """
@@ -34,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,…",
         default="all",
         help="names with a count: mirrored:2,parameter_server:4; or all, with a count of 2 (default: %(default)s)",
+    )
+    strategies.add_argument(
+        "--paths",
+        metavar="P,Q,…",
+        default="",
+        help="estimator, keras, keras_custom_loop: train with each strategy on each of them (default: trainer.path)",
     )
     for option, default, text in (
         ("--steps", 200, "steps that are measured"),
@@ -64,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
 
-    contenders = parse_contenders(args.strategies)
+    contenders = parse_contenders(args.strategies, args.paths)
     plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
     plan.check()
     loaded = load(args.source, args.overrides)

@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.declared_input import DeclaredInput, decla
 from tfx_estimator.components.trainer.keras import drivers
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation
+from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, step_of
 from tfx_estimator.components.trainer.keras.serving import export_model
@@ -127,11 +128,14 @@ class _Task:
             model = self._maker().make_compiled(max(section.steps_per_execution, 2))
         saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
         curves = Curves(self._folder) if self._task.type == CHIEF else None
-        watch = Watch(section, saver, curves, self._progress, self._task.stop_file, section.steps_per_execution)
+        examples = section.global_batch_size / self._context.distribution.train.worker_count
+        meter = Meter.of_environment(self._task, examples)
+        watch = Watch(section, saver, curves, self._progress, self._task.stop_file, section.steps_per_execution, meter)
         watch.begin(saver.restore())
         if not watch.ended:
-            reader, mode = self._declared().reader, tf.estimator.ModeKeys.TRAIN
-            batches = used.distribute_datasets_from_function(lambda each: reader.input_fn(mode, each))
+            mode, input_fn = tf.estimator.ModeKeys.TRAIN, self._declared().reader.input_fn
+            input_fn = meter.wrap(input_fn) if meter else input_fn
+            batches = used.distribute_datasets_from_function(lambda each: input_fn(mode, each))
             if self._context.job.path == KERAS:
                 drivers.fit(model, batches, watch)
             else:

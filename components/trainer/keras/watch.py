@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from tfx_estimator.components.trainer.keras.curves import Curves
+from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.keras.saver import Saver
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import asked_to_stop
@@ -19,7 +20,8 @@ class Watch:
     """Decides how many steps the next execution has, and does what is due after it.
 
     An execution ends where something is due: a checkpoint, a point of the curves, the last step. All tasks of a cluster
-    have the same executions.
+    must have the same executions: TensorFlow knows their messages by the turn of the execution's loop as well, and
+    would wait for ever for those of another turn.
 
     Args:
         section: The declared trainer.
@@ -28,6 +30,7 @@ class Watch:
         progress: Where to report.
         stop_file: Where the supervisor asks to stop.
         at_once: Most steps of an execution.
+        meter: Of `tfx-estimator bench`.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Watch:
         progress: ProgressWriter,
         stop_file: str,
         at_once: int,
+        meter: Optional[Meter] = None,
     ) -> None:
         self.total = section.train_steps or 0
         self._checkpoint_steps = section.checkpoint_steps
@@ -47,6 +51,7 @@ class Watch:
         self._progress = progress
         self._stop_file = stop_file
         self._at_once = at_once
+        self._meter = meter
         self._reported = 0.0
         self.step = 0
         self.stopped = False
@@ -83,6 +88,8 @@ class Watch:
         """
         self.step += steps
         self._progress.at(self.step)
+        if self._meter is not None:
+            self._meter.done(self.step)
         now = time.monotonic()
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now

@@ -16,6 +16,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.bench.plan import Plan
 from tfx_estimator.pipeline.bench.strategies import Contender, parse_contenders
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.errors import DeclarationError
 
 # An own network that one strategy cannot train.
 NETWORK = """
@@ -94,6 +95,14 @@ def test_the_base_comes_first_and_each_strategy_once():
     every = ["one_core", "one_device", "mirrored:2", "central_storage:2", "multi_worker_mirrored:2"]
     assert [str(each) for each in parse_contenders("all")] == [*every, "parameter_server:2"]
     assert [str(each) for each in parse_contenders("all,mirrored:4")] == [*every, "parameter_server:2", "mirrored:4"]
+    assert [str(each) for each in parse_contenders("one_device", "keras,estimator,keras")] == [
+        "keras one_core",
+        "keras one_device",
+        "estimator one_core",
+        "estimator one_device",
+    ]
+    with pytest.raises(DeclarationError, match="did you mean `keras`"):
+        parse_contenders("one_device", "kears")
 
 
 @pytest.mark.unit

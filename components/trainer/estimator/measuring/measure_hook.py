@@ -7,24 +7,20 @@ step: parameter servers let each worker begin when it comes, and the steps until
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import os
 import pathlib
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.estimator.measuring.batch_counter import BatchCounter
-from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement, Window
+from tfx_estimator.components.trainer.measuring.clock import Clock, measure_server, save
+from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, PS, TaskSpec
-from tfx_estimator.components.trainer.protocol.usage import kilobytes, read_usage
 
-_LOOK_SECONDS = 0.02
 # Far past the end of any measurement.
 _NEVER = 10**9
 
@@ -42,7 +38,7 @@ def measured(spec: dict[str, Any], task_spec: TaskSpec) -> dict[str, Any]:
     """
     window = Window.of_environment()
     if window is not None and task_spec.type == PS:
-        threading.Thread(target=_measure_server, args=(window, task_spec.name), name="measure", daemon=True).start()
+        threading.Thread(target=measure_server, args=(window, task_spec.name), name="measure", daemon=True).start()
     if window is None or not task_spec.trains:
         return spec
     train_spec, constant, batches = spec["train_spec"], _ConstantInput(window.constant_input), BatchCounter()
@@ -75,7 +71,7 @@ class MeasureHook(tf.estimator.SessionRunHook):
         self._constant = constant
         self._batches = batches
         self._began = self._ended = False
-        self._begin: Optional[_Clock] = None
+        self._begin: Optional[Clock] = None
         self._edge: Optional[int] = None
         self._own_steps = 0
         self._examples = 0
@@ -115,7 +111,7 @@ class MeasureHook(tf.estimator.SessionRunHook):
         step = int(run_context.session.run(self._tensor))
         if step < self._edge:
             return
-        clock = _Clock.now(step, self._window.cores)
+        clock = Clock.now(step, self._window.cores)
         if self._begin is None:
             self._begin, self._edge = clock, step + self._window.steps
             self._own_steps = self._examples = 0
@@ -125,7 +121,7 @@ class MeasureHook(tf.estimator.SessionRunHook):
             self._tell("end")
             examples = self._examples if self._batches.known else None
             own = {"own_steps": self._own_steps, "examples": examples, "constant_input": self._constant.used}
-            _save(self._window, self._task.name, self._begin, clock, **own)
+            save(self._window, self._task.name, self._begin, clock, **own)
 
     def _tell(self, edge: str) -> None:
         if self._task.type == CHIEF:
@@ -151,53 +147,3 @@ class _ConstantInput:
 
         constant.__signature__ = inspect.signature(input_fn)  # type: ignore[attr-defined]
         return constant
-
-
-@dataclasses.dataclass(frozen=True)
-class _Clock:
-    """A moment of this process."""
-
-    step: int
-    wall: float
-    cpu: float
-    busy: float
-
-    @classmethod
-    def now(cls, step: int, cores: Sequence[int]) -> _Clock:
-        return cls(step, time.monotonic(), time.process_time(), _busy_seconds(cores))
-
-
-def _measure_server(window: Window, task: str) -> None:
-    """Measures this process between the chief's first and last step."""
-    clocks = []
-    for edge in ("begin", "end"):
-        while not os.path.exists(window.edge(edge)):
-            time.sleep(_LOOK_SECONDS)
-        clocks.append(_Clock.now(0, window.cores))
-    _save(window, task, clocks[0], clocks[1])
-
-
-def _save(window: Window, task: str, begin: _Clock, end: _Clock, **own: Any) -> None:
-    TaskMeasurement(
-        task,
-        end.step - begin.step,
-        end.wall - begin.wall,
-        end.cpu - begin.cpu,
-        end.busy - begin.busy,
-        int(read_usage()["peak_rss"]),
-        kilobytes("/proc/self/smaps_rollup", "Pss") << 10,
-        **own,
-    ).save(window.folder)
-
-
-def _busy_seconds(cores: Sequence[int]) -> float:
-    """CPU seconds that cores worked since the machine started, those that its host took away included.
-
-    Source: proc_stat(5).
-    """
-    names = {f"cpu{core}" for core in cores}
-    with open("/proc/stat", encoding="utf-8") as file:
-        lines = [line.split() for line in file if line.startswith("cpu")]
-    # user, nice, system, idle, iowait, irq, softirq, steal
-    ticks = sum(int(line[place]) for line in lines if line[0] in names for place in (1, 2, 3, 6, 7, 8))
-    return ticks / os.sysconf("SC_CLK_TCK")

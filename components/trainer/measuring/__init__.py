@@ -1,0 +1,1 @@
+"""What `tfx-estimator bench` measures in a task, on every path."""
