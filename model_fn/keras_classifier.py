@@ -23,7 +23,7 @@ class KerasClassifier(tf.keras.Model):
 
     Args:
         network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
-        section: The declared trainer.
+        section: The declared trainer, its class weights by label.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
@@ -61,7 +61,7 @@ class KerasClassifier(tf.keras.Model):
         with tf.GradientTape() as tape:
             with dropout_keys(features[IMAGE], section.seed, self.optimizer.iterations):
                 logits = self(features, training=True)
-            losses = classification_loss(labels, logits)
+            losses = classification_loss(labels, logits, **section.loss_options)
             penalties = [*self.network.losses, *weight_decay(self.network, section.optimizer.weight_decay)]
             loss = global_loss(losses, section.global_batch_size, penalties)
         variables = self.trainable_variables
@@ -76,7 +76,7 @@ class KerasClassifier(tf.keras.Model):
         return {LOSS: reported[0], ACCURACY: reported[1]}
 
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Evaluates a batch.
+        """Evaluates a batch; its loss is neither smoothed nor weighted, so that other declarations' can be compared.
 
         Args:
             data: As of `train_step`.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN, BUILT_IN_TRAINER_FN
+from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import PipelineError
@@ -54,8 +55,17 @@ class Settings:
 
     @property
     def trainer(self) -> Optional[TrainerSection]:
-        """The declared `trainer` section; None in a pipeline of somebody else's."""
-        return TrainerSection.parse_obj(self.declaration["trainer"]) if self.declaration else None
+        """The declared `trainer` section, its class weights by label; None in a pipeline of somebody else's.
+
+        Raises:
+            DeclarationError: The class weights do not fit the classes.
+        """
+        if self.declaration is None:
+            return None
+        section = TrainerSection.parse_obj(self.declaration["trainer"])
+        if section.class_weights is None or not self.label_names:
+            return section
+        return section.copy(update={"class_weights": weights_by_label(section.class_weights, self.label_names)})
 
     @property
     def distribution(self) -> Distribution:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfx_estimator.pipeline.config.augment_checks import check_augment
 from tfx_estimator.pipeline.config.best_checks import check_best
+from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import split_folders
@@ -39,6 +40,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_network(declaration, search_paths),
         *_length(declaration),
         *check_optimizer(declaration),
+        *check_class_weights(declaration),
         *check_augment(declaration),
         *check_distribution(declaration),
         *check_best(declaration),

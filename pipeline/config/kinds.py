@@ -28,8 +28,14 @@ def reject(value: Any, annotation: Any) -> str:
         The reason, or an empty text where the kind is right.
     """
     origin = typing.get_origin(annotation)
+    if origin is typing.Union:
+        return _reject_all(value, _alternatives(annotation))
     if origin is tuple:
         return _reject_items(value, annotation)
+    if origin is dict and isinstance(value, dict) and typing.get_args(annotation)[1] is not Any:
+        item = typing.get_args(annotation)[1]
+        reasons = (f"{key}: {reason}" for key, each in value.items() if (reason := reject(each, item)))
+        return _reject_free(value) or next(reasons, "")
     if origin is dict or annotation is Any:
         return _reject_free(value) if annotation is Any or isinstance(value, dict) else f"{name(value)} is no mapping"
     if origin is Literal:
@@ -79,11 +85,13 @@ def _describe(annotation: Any) -> str:
     arguments = typing.get_args(annotation)
     if origin is Literal:
         return arguments[0] if len(arguments) == 1 else "one of " + ", ".join(arguments)
+    if origin is typing.Union:
+        return ", or ".join(map(_describe, _alternatives(annotation)))
     if origin is tuple:
         item = _describe(arguments[0])
         return f"a list, each {item}" if arguments[-1] is Ellipsis else f"a list of {len(arguments)}, each {item}"
     if origin is dict:
-        return "a mapping"
+        return "a mapping" if arguments[1] is Any else f"a mapping, each value {_describe(arguments[1])}"
     if annotation is Any:
         return "any value"
     if issubclass(annotation, BaseModel):
@@ -99,6 +107,20 @@ def _bounds(annotation: Any) -> str:
     words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
     limits = {key: getattr(annotation, key, None) for key in words}
     return "".join(f", {words[key]} {limit:,}" for key, limit in limits.items() if limit is not None)
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The kinds of a union; that null is one is told by `allow_none`."""
+    return tuple(each for each in typing.get_args(annotation) if each is not type(None))
+
+
+def _reject_all(value: Any, annotations: tuple[Any, ...]) -> str:
+    """Says why a value is of none of several kinds: by the one that it is meant to be, where that can be told."""
+    reasons = [reject(value, annotation) for annotation in annotations]
+    if not all(reasons):
+        return ""
+    meant = [reason for reason in reasons if not reason.startswith(f"{name(value)} is no ")]
+    return meant[0] if meant else " and ".join(dict.fromkeys(reasons))
 
 
 def _reject_items(value: Any, annotation: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Optional, Union
 
 from pydantic.v1 import Field, confloat, conint, validator
 
@@ -54,6 +54,13 @@ class TrainerSection(Section):
         default=500, description="examples per evaluation batch, over all replicas"
     )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
+    label_smoothing: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
+        default=0.0, description="part of the target that all classes share, in the built-in training loss"
+    )
+    class_weights: Optional[Union[tuple[float, ...], dict[str, float]]] = Field(
+        default=None,
+        description="factors of the examples' losses in training: one for each label, or {class: factor}, others 1",
+    )
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"
     )
@@ -115,6 +122,11 @@ class TrainerSection(Section):
     def target(self) -> str:
         """The module file, or `package.module:function` of the model."""
         return self.module_file or expand("trainer.model", self.model or "")
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """Arguments of `model_fn.loss.classification_loss` in training, where class weights are by label."""
+        return {"label_smoothing": self.label_smoothing, "class_weights": tuple(self.class_weights or ())}
 
     def steps_of(self, examples: int) -> int:
         """Returns the number of steps that `train_epochs` are, the last of which may begin another epoch.

@@ -12,6 +12,8 @@ from tfx_estimator.pipeline.user_source.params_read import Keys, is_read, params
 
 _OPTIMIZER, _PARAMS = "trainer.optimizer.", "trainer.params."
 
+_OF_THE_LOSS = ("label_smoothing", "class_weights")
+
 
 def keys_of(path: str) -> Keys:
     """Returns the keys in a model_fn's `params` of a value: `trainer.optimizer.name` is `("optimizer", "name")`.
@@ -22,6 +24,10 @@ def keys_of(path: str) -> Keys:
     Returns:
         The keys; none for what is not handed on.
     """
+    for key in _OF_THE_LOSS:
+        if path == f"trainer.{key}" or path.startswith(f"trainer.{key}."):
+            # By label, whichever class it is declared of.
+            return (key,)
     if path.startswith(_PARAMS):
         return tuple(path.removeprefix(_PARAMS).split("."))
     return tuple(path.removeprefix("trainer.").split(".")) if path.startswith(_OPTIMIZER) else ()

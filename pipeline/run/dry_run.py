@@ -44,7 +44,17 @@ _REMEMBERED = 50
 # Of the machine, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
 # What a trial depends on, of the trainer.
-_TRAINER_KEYS = ("model", "module_file", "params", "optimizer", "global_batch_size", "eval_batch_size", "deterministic")
+_TRAINER_KEYS = (
+    "model",
+    "module_file",
+    "params",
+    "optimizer",
+    "label_smoothing",
+    "class_weights",
+    "global_batch_size",
+    "eval_batch_size",
+    "deterministic",
+)
 
 logger = get_logger("dry_run")
 

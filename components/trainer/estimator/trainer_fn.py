@@ -52,6 +52,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "train_steps": section.train_steps,
         "global_batch_size": section.global_batch_size,
         "optimizer": section.optimizer.resolved(),
+        **section.loss_options,
         "seed": section.seed,
         **section.params,
     }

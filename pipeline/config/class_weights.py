@@ -1,0 +1,89 @@
+"""`trainer.class_weights`: by label or by a class's name, checked against the classes as soon as they are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Union
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.image_folder import folders, split_folders
+from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.errors import DeclarationError
+
+Weights = Union[Sequence[float], Mapping[str, float]]
+
+_PATH = "trainer.class_weights"
+_LARGEST = 1_000_000
+
+
+def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
+    """Returns the weight of each label; a class that is not named has 1.
+
+    Args:
+        weights: As declared.
+        label_names: The classes, in the order of their labels.
+
+    Raises:
+        DeclarationError: They do not fit the classes.
+    """
+    for problem in _against(weights, label_names):
+        raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
+    if isinstance(weights, Mapping):
+        return tuple(float(weights.get(name, 1.0)) for name in label_names)
+    return tuple(map(float, weights))
+
+
+def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
+    """Checks the values, and against the classes where they can be told without the data.
+
+    Args:
+        declaration: Typed values.
+
+    Yields:
+        The problems.
+    """
+    weights = declaration.trainer.class_weights
+    if weights is None:
+        return
+    numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
+    wrong = [number for number in numbers if not 0 <= number <= _LARGEST]
+    if wrong:
+        expected = f"numbers from 0 to {_LARGEST:,}"
+        yield Problem(_PATH, f"{inline(wrong[0])} is no weight", expected, "correct it", value=inline(weights))
+    elif numbers and not any(numbers) and not isinstance(weights, Mapping):
+        yield Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=inline(weights))
+    elif known := _classes(declaration.data.dataset):
+        yield from _against(weights, known)
+
+
+def _against(weights: Weights, classes: Sequence[str]) -> Iterator[Problem]:
+    depends = ("data.dataset",)
+    if not isinstance(weights, Mapping):
+        if len(weights) != len(classes):
+            what = f"{len(weights)} weights for {len(classes)} classes"
+            expected = f"one for each label, in this order: {', '.join(classes)}"
+            todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"
+            yield Problem(_PATH, what, expected, todo, depends=depends)
+        return
+    for name in weights:
+        if name not in classes:
+            near = nearest(name, classes)
+            todo = f"did you mean `{near}`?" if near else "remove it, or name another class"
+            what = f"the data has no class `{name}`"
+            yield Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
+
+
+def _classes(dataset: str) -> list[str]:
+    """The classes, where the name of the data set, or of its folders, tells them."""
+    if dataset == "digits":
+        return [str(digit) for digit in range(10)]
+    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
+        return []
+    try:
+        return sorted({each.name for place in split_folders(Path(dataset)).values() for each in folders(place)})
+    except OSError:
+        return []  # told when it is opened

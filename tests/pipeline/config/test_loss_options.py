@@ -1,0 +1,76 @@
+"""`trainer.label_smoothing` and `trainer.class_weights`: what they take, and what they say of what they do not."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+SCHEMA = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
+
+
+def weights_of(declaration: Declaration, *names: str):
+    section = Settings(declaration=declaration.dict(), label_names=names).trainer
+    assert section is not None
+    return section.class_weights
+
+
+@pytest.mark.parametrize(
+    ("declared", "by_label"),
+    [("[1, 2, 0.5]", (1.0, 2.0, 0.5)), ("{bird: 3}", (1.0, 3.0, 1.0)), ("{cat: 0, dog: 2.5}", (0.0, 1.0, 2.5))],
+)
+def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
+    loaded = load(write(good + f"  class_weights: {declared}\n  label_smoothing: 0.1\n"))
+    assert weights_of(loaded.declaration, "cat", "bird", "dog") == by_label
+    assert load(write(loaded.declaration.to_yaml())).declaration == loaded.declaration
+    assert Declaration.from_json(loaded.declaration.to_json()) == loaded.declaration
+    jsonschema.validate(json.loads(loaded.declaration.to_json()), SCHEMA)
+
+
+def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(write, good):
+    three = load(write(good + "  class_weights: [1, 2, 3]\n")).declaration
+    with pytest.raises(DeclarationError, match=r"trainer.class_weights: 3 weights for 2 classes"):
+        weights_of(three, "cat", "dog")
+    named = load(write(good + "  class_weights: {dug: 2}\n")).declaration
+    with pytest.raises(DeclarationError, match=r"no class `dug`[\s\S]*did you mean `dog`"):
+        weights_of(named, "cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("label_smoothing: 1", ["out of range", "less than 1"]),
+        ("class_weights: 2", ["class_weights: 2", "a whole number is no list and a whole number is no mapping"]),
+        ("class_weights: [1, x]", ["item 2: text is no number", "a list, each a number, or a mapping, each value a"]),
+        ("class_weights: {'3': x}", ["3: text is no number"]),
+        ("class_weights: [1, -1]", ["-1.0 is no weight", "from 0 to 1,000,000"]),
+        ("class_weights: [0, 0]", ["no example would count"]),
+        ("class_weights: [1, 2]", ["2 weights for 10 classes", "one for each label, in this order: 0, 1"]),
+        ("class_weights: {'33': 2}", ["no class `33`", "did you mean `3`?"]),
+    ],
+)
+def test_bad_ones(refuse, good, line, parts):
+    message = refuse(good.replace("dataset: mnist", "dataset: digits") + f"  {line}\n")
+    assert "mine.yaml:8  trainer." in message
+    for part in parts:
+        assert part in message
+
+
+def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / "1.png").touch()
+    text = good.replace("dataset: mnist", "dataset: ./photos")
+    assert "no class `dg`" in refuse(text + "  class_weights: {dg: 2}\n")
+    loaded = load(
+        "mine.yaml", ["trainer.class_weights={dog: 2}", "data.splits.train=train[:50%]", "data.splits.eval=train[50%:]"]
+    )
+    assert loaded.declaration.trainer.class_weights == {"dog": 2.0}
