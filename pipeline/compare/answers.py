@@ -120,13 +120,13 @@ def answer(model: Model, folder: str, log: str) -> Answers:
     if told is None:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise PipelineError(
-            f"{model.name}: the process that predicts the evaluation examples {how}",
+            f"the process that predicts the evaluation examples {how}",
             expected="a model that can be loaded, and memory for it",
             todo=f"see {log}",
         )
     if error := told.get("error"):
         kind = UserCodeError if error["users"] else DeclarationError
-        raise kind(f"{model.name}: {error['what']}", expected=error["expected"], todo=error["todo"])
+        raise kind(error["what"], expected=error["expected"], todo=error["todo"])
     with np.load(os.path.join(folder, "answers.npz")) as arrays:
         return Answers(arrays["labels"], arrays["probabilities"], **told)
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfx_estimator.pipeline.compare.answers import Answers
 from tfx_estimator.pipeline.compare.results import Comparison
 from tfx_estimator.pipeline.compare.table import pair_rows, result_rows, show_points
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.report.comparison import chart_runs, differences
 from tfx_estimator.pipeline.report.events import Training
-from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
 from tfx_estimator.pipeline.report.missing import Missing
 from tfx_estimator.pipeline.report.page import render
-from tfx_estimator.pipeline.report.pictures import to_data_uri
 from tfx_estimator.pipeline.report.plots import COLOURS
+
+if TYPE_CHECKING:  # a page of what is known needs no TensorFlow
+    from tfx_estimator.pipeline.compare.answers import Answers
+    from tfx_estimator.pipeline.report.examples import DataSet
 
 MOST_DISAGREED = 20
 
@@ -80,12 +81,16 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
         split: Of them.
         answers: Of each candidate, in the order of those.
     """
+    from tfx_estimator.pipeline.report.pictures import to_data_uri
+
     predicted = [each.predicted for each in answers]
     base = answers[0].probabilities
     # Total variation distance.
     apart = np.max([np.abs(each.probabilities - base).sum(axis=1) / 2 for each in answers[1:]], axis=0)
     differ = np.flatnonzero(np.any([each != predicted[0] for each in predicted[1:]], axis=0))
     chosen = differ[np.argsort(-apart[differ], kind="stable")][:MOST_DISAGREED]
+    if not len(chosen):
+        return []
     images = _images(data, split, {int(position) for position in chosen})
     return [
         Disagreement(
@@ -99,9 +104,11 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
 
 
 def _images(data: DataSet, split: str, positions: set[int]) -> dict[int, np.ndarray]:
+    from tfx_estimator.pipeline.report.examples import batches, to_image
+
     found: dict[int, np.ndarray] = {}
     seen = 0
-    for _, raw, labels in batches(data, split, max(positions, default=-1) + 1):
+    for _, raw, labels in batches(data, split, max(positions) + 1):
         found.update({place: to_image(data, raw[place - seen]) for place in positions if 0 <= place - seen < len(raw)})
         seen += len(labels)
     return found

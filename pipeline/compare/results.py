@@ -244,6 +244,8 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
     corrected = f", corrected for {tests} tests" if tests > 1 else ""
     test = f"McNemar p = {show_p(pair.p)}{corrected}"
     interval = f"{100 * gained.low:+.2f} to {100 * gained.high:+.2f}"
+    if pair.agreement == 1:
+        return f"{pair.name} takes every example for the same class as {base.name}; mean loss {loss.value:+.1e}."
     lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not told apart"
     what = f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'} than {base.name}"
     if pair.p >= _LEVEL:

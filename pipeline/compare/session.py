@@ -117,28 +117,37 @@ class _Session:
                 if candidate.name not in self._failed:
                     self._bear(candidate, lambda each: had.append(self._have(each, finished.get(each.name))))
             if len(had) < _LEAST:
-                raise next(iter(self._failed.values()))
+                raise self._failure(next(iter(self._failed)))
             self._view.current = "comparing"
             with self._view.waiting("comparing"):
                 comparison, page = judge(had, {name: str(error) for name, error in self._failed.items()}, _facts())
             slate.at("while writing the results")
             self._write(comparison, page, output)
         if self._failed:
-            raise next(iter(self._failed.values()))
+            raise self._failure(next(iter(self._failed)))
         return comparison
 
     def _bear(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
         """Works, and notes that a candidate failed; nothing can be compared without the first."""
-        self._view.current = candidate.name
+        self._view.current = ""
         try:
             work(candidate)
         except Exception as error:
-            told = explain(error, f"{self._view.current} of {candidate.name}", self._log)
-            if candidate is self._candidates[0] or isinstance(told, StoppedError) or received():
+            told = explain(error, self._view.current, self._log)
+            if isinstance(told, StoppedError) or received():
                 raise
-            logging.getLogger(__name__).exception("a candidate failed")
             self._failed[candidate.name] = told
-            self._view.warn(f"failed: {one_line(told.what.splitlines()[0])}")
+            if candidate is self._candidates[0]:
+                raise self._failure(candidate.name) from error
+            logging.getLogger(__name__).exception("a candidate failed")
+            self._view.current = candidate.name
+            self._view.warn(f"failed: {told.what.splitlines()[0]}")
+
+    def _failure(self, name: str) -> TfxEstimatorError:
+        """What went wrong, and with which candidate."""
+        error = self._failed[name]
+        error.what = f"{name}: {error.what}"
+        return error
 
     def _try(self, candidate: Candidate) -> None:
         """Tries the user's code."""
