@@ -32,8 +32,10 @@ _OWN: dict[str, tuple[str, ...]] = {
     ),
     KERAS: (
         _KERAS := (
+            *_BEST,
             "declared_input",
             "export",
+            "keras.deciding",
             "keras.drivers",
             "keras.evaluation",
             "keras.model",

@@ -38,14 +38,6 @@ def check_best(declaration: Declaration) -> Iterator[Problem]:
                 "remove it, and do it inside the run_fn: Keras has ModelCheckpoint and EarlyStopping",
                 depends=("trainer.module_file",),
             )
-        if trainer.path != "estimator":
-            yield Problem(
-                path,
-                f"with trainer.path: {trainer.path} it is not in this version yet",
-                "null, or trainer.path: estimator",
-                "remove one of the two",
-                depends=("trainer.path",),
-            )
         train = trainer.distribution.train
         if train.is_cluster and not trainer.distribution.evaluator:
             yield Problem(

@@ -173,7 +173,10 @@ class Keeper:
         section = self._section.early_stopping
         if section is None or not (verdict := judge(record, section)).stop:
             return
-        total = f" of {self._section.train_steps:,}" if self._section.train_steps else ""
+        steps = self._section.train_steps
+        if steps and step >= steps:
+            return
+        total = f" of {steps:,}" if steps else ""
         since = _since(verdict.best, section.metric)
         text = f"at step {step:,}{total}: {since} for {verdict.waited} evaluations"
         note.write(self._training_dir, "stopped early", text, step)

@@ -12,13 +12,11 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
 _INDEX = "model.ckpt-*.index"
-# A checkpoint that cannot be reached is not damaged.
-_OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "timed out", "cancelled")
 
 logger = get_logger("trainer")
 
@@ -142,25 +140,3 @@ def step_of(path: str) -> int:
     """Returns the global step that a checkpoint's name tells; -1 where it tells none."""
     step = path.rsplit("-", 1)[-1]
     return int(step) if step.isdigit() else -1
-
-
-def damage(path: str) -> Optional[str]:
-    """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum.
-
-    Raises:
-        TrainingError: It can be neither read nor called damaged.
-    """
-    try:
-        reader = tf.train.load_checkpoint(path)
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        if any(word in reason.lower().replace("_", " ") for word in _OUT_OF_REACH):
-            raise TrainingError(
-                f"checkpoint {path} cannot be read: {reason}",
-                expected="a folder that this process can read",
-                todo="give it access, or run the same again once the folder can be reached",
-            ) from error
-        return reason
-    return None

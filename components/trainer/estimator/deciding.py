@@ -7,8 +7,9 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.estimator import evaluation
-from tfx_estimator.components.trainer.estimator.checkpoints import damage, step_of
+from tfx_estimator.components.trainer.estimator.checkpoints import step_of
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
 from tfx_estimator.components.trainer.task.context import TaskContext

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 import tensorflow as tf
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer import export, seeds
+from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers
 from tfx_estimator.components.trainer.keras.curves import Curves
+from tfx_estimator.components.trainer.keras.deciding import Deciding
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation
 from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.keras.model import ModelMaker
@@ -20,7 +24,7 @@ from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoin
 from tfx_estimator.components.trainer.keras.serving import export_model
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError
+from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
@@ -60,21 +64,27 @@ class _Task:
         if context.task.type == DRY_RUN:
             section = section.copy(update={"train_steps": 1, "eval_steps": 1})
         self._section = section
+        self._evaluation: Optional[Evaluation] = None
+        self._decides: Optional[Deciding] = None
+        if is_declared(section) and not self._task.in_cluster:
+            keeper = Keeper(self._folder, section, damage, self._progress)
+            self._decides = Deciding(keeper, self._measure, self._folder)
 
     def run(self) -> None:
         """Does this task's part."""
-        train, evaluate = self._strategies()
+        train, self._eval_strategy = self._strategies()
         self._progress.write(Event.STARTED)
         if self._trains:
             self._train(train)
         if self._task.in_cluster:
             self._progress.write(Event.TRAINED)
             return
-        evaluation = Evaluation(
-            self._maker(), self._declared().reader, evaluate, self._section.eval_steps, self._folder, self._progress
-        )
+        decides = self._decides
         if self._task.type == EVALUATOR:
-            checkpoint = self._follow(evaluation)
+            checkpoint = self._follow(decides.evaluate if decides else self._measure)
+            if decides and decides.stops:
+                # The cluster has yet to write its last checkpoint: an exporter follows.
+                return
         else:
             checkpoint = latest_checkpoint(self._folder) or ""
             if not checkpoint:
@@ -83,7 +93,10 @@ class _Task:
                     expected="a checkpoint of the last step",
                     todo="see the log of the chief",
                 )
-            evaluation.evaluate(checkpoint)
+            if not decides:
+                self._measure(checkpoint)
+        if decides:
+            checkpoint = decides.choose(checkpoint)
         self._progress.write(Event.EXPORTING)
         self._export(checkpoint)
         self._progress.write(Event.EXPORTED)
@@ -116,6 +129,23 @@ class _Task:
         shape = tuple(image.shape) if isinstance(image, tf.io.FixedLenFeature) else settings.image_shape
         return ModelMaker(self._section, len(settings.label_names), shape, image.dtype)
 
+    def _measure(self, checkpoint: str) -> dict[str, float]:
+        """Evaluates a checkpoint."""
+        return self._make_evaluation().evaluate(checkpoint)
+
+    def _make_evaluation(self) -> Evaluation:
+        """Makes the model that evaluates, once."""
+        if self._evaluation is None:
+            self._evaluation = Evaluation(
+                self._maker(),
+                self._declared().reader,
+                self._eval_strategy,
+                self._section.eval_steps,
+                self._folder,
+                self._progress,
+            )
+        return self._evaluation
+
     def _train(self, strategy: Optional[tf.distribute.Strategy]) -> None:
         """Trains to the last step.
 
@@ -130,8 +160,15 @@ class _Task:
         curves = Curves(self._folder) if self._task.type == CHIEF else None
         examples = section.global_batch_size / self._context.distribution.train.worker_count
         meter = Meter.of_environment(self._task, examples)
-        watch = Watch(section, saver, curves, self._progress, self._task.stop_file, section.steps_per_execution, meter)
-        watch.begin(saver.restore())
+        decides, stop_file = self._decides, self._task.stop_file
+        ends = decides.ends if decides else None
+        watch = Watch(section, saver, curves, self._progress, stop_file, section.steps_per_execution, meter, ends)
+        step = saver.restore()
+        if decides:
+            # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
+            self._make_evaluation()
+            decides.go_on_from(step)
+        watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
             mode, input_fn = tf.estimator.ModeKeys.TRAIN, self._declared().reader.input_fn
             input_fn = meter.wrap(input_fn) if meter else input_fn
@@ -140,11 +177,11 @@ class _Task:
                 drivers.fit(model, batches, watch)
             else:
                 drivers.loop(model, batches, watch, used)
-        if watch.stopped:
+        if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError
 
-    def _follow(self, evaluation: Evaluation) -> str:
-        """Evaluates the newest checkpoint, again and again, until it is the last.
+    def _follow(self, evaluate: Callable[[str], Any]) -> str:
+        """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.
 
         Returns:
             The last checkpoint.
@@ -152,14 +189,15 @@ class _Task:
         distribution, seen, started = self._context.distribution, "", 0.0
         self._progress.write(Event.WAITING)
         time.sleep(distribution.start_delay_secs)
-        while True:
+        latest = ""
+        while not (self._decides and self._decides.stops):
             latest = latest_checkpoint(self._folder) or ""
             if latest in ("", seen) or time.monotonic() - started < distribution.throttle_secs:
                 time.sleep(_LOOK_SECONDS)
                 continue
             started = time.monotonic()
             try:
-                evaluation.evaluate(latest)
+                evaluate(latest)
             except (tf.errors.NotFoundError, tf.errors.DataLossError):
                 # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
                 if latest_checkpoint(self._folder) == latest:
@@ -167,7 +205,8 @@ class _Task:
                 continue
             seen = latest
             if step_of(latest) >= (self._section.train_steps or 0):
-                return latest
+                break
+        return latest
 
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Optional
 
 from tfx_estimator.components.trainer.keras.curves import Curves
@@ -31,6 +31,7 @@ class Watch:
         stop_file: Where the supervisor asks to stop.
         at_once: Most steps of an execution.
         meter: Of `tfx-estimator bench`.
+        ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Watch:
         stop_file: str,
         at_once: int,
         meter: Optional[Meter] = None,
+        ends: Optional[Callable[[], bool]] = None,
     ) -> None:
         self.total = section.train_steps or 0
         self._checkpoint_steps = section.checkpoint_steps
@@ -52,17 +54,20 @@ class Watch:
         self._stop_file = stop_file
         self._at_once = at_once
         self._meter = meter
+        self._ends = ends or (lambda: False)
         self._reported = 0.0
         self.step = 0
         self.stopped = False
+        self.over = False
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, over: bool = False) -> None:
         """Notes the step that training starts from.
 
         Args:
             step: The global step.
+            over: Was training over there.
         """
-        self.step = step
+        self.step, self.over = step, over
         self._progress.at(step)
         self._progress.write(Event.STEP, step=step, total=self.total)
         if self._curves is not None:
@@ -72,7 +77,7 @@ class Watch:
     @property
     def ended(self) -> bool:
         """Is training done, or to stop."""
-        return self.stopped or self.step >= self.total
+        return self.stopped or self.over or self.step >= self.total
 
     def next_steps(self) -> int:
         """Returns the number of steps of the next execution."""
@@ -101,6 +106,8 @@ class Watch:
             self._saver.save(self.step)
             if self._curves is not None:
                 self._curves.saved(self.step)
+            # The checkpoint of one that is asked to stop is evaluated when training goes on.
+            self.over = not self.stopped and self._ends()
 
     def _look(self) -> None:
         stop_at = asked_to_stop(self._stop_file)

@@ -150,6 +150,20 @@ class Training:
         return Path(outputs["model"].uri), outputs["model_run"]
 
 
+def served_accuracy(model: Path, examples: str) -> float:
+    """Accuracy of an exported model, on the evaluation examples."""
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(model / "Format-Serving"))
+    signature = served.signatures["serving_default"]
+    files = tf.io.gfile.glob(f"{examples}/Split-eval/*")
+    records = [record.numpy() for record in tf.data.TFRecordDataset(files)]
+    labels = [tf.train.Example.FromString(record).features.feature["label"].int64_list.value[0] for record in records]
+    (name,) = signature.structured_input_signature[1]
+    found = signature(**{name: tf.constant(records)})["probabilities"].numpy().argmax(-1)
+    return float((found == labels).mean())
+
+
 @pytest.fixture
 def training(tmp_path: Path, digits: dict[str, list[Any]]) -> Training:
     """A fresh component folder over the digits."""

@@ -34,6 +34,7 @@ OPERATIONAL = {
     TRAINER,
     f"{TRAINER}.best",
     f"{TRAINER}.best.note",
+    f"{TRAINER}.damage",
     f"{TRAINER}.estimator",
     f"{TRAINER}.estimator.asynchronous_saves",
     f"{TRAINER}.estimator.checkpoints",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import Training
+from tests.components.trainer.conftest import Training, served_accuracy
 from tfx_estimator.components.trainer.best.record import Record
 from tfx_estimator.pipeline import errors
 
@@ -71,20 +71,6 @@ def ruined(tmp_path_factory, settings):
 
 def steps_of(model_run) -> list[int]:
     return [each.step for each in Record.load(model_run.uri)]
-
-
-def served_accuracy(model: Path, examples: str) -> float:
-    """Accuracy of an exported model, on the evaluation examples."""
-    import tensorflow as tf
-
-    served = tf.saved_model.load(str(model / "Format-Serving"))
-    signature = served.signatures["serving_default"]
-    files = tf.io.gfile.glob(f"{examples}/Split-eval/*")
-    records = [record.numpy() for record in tf.data.TFRecordDataset(files)]
-    labels = [tf.train.Example.FromString(record).features.feature["label"].int64_list.value[0] for record in records]
-    (name,) = signature.structured_input_signature[1]
-    found = signature(**{name: tf.constant(records)})["probabilities"].numpy().argmax(-1)
-    return float((found == labels).mean())
 
 
 def test_training_ends_where_nothing_improves_and_the_best_is_the_model_after_a_kill_as_without_one(

@@ -69,3 +69,20 @@ def test_what_is_done_is_not_stopped(make, tmp_path):
     assert watch.ended
     assert not watch.stopped
     assert saves == []
+
+
+def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(make, tmp_path):
+    watch, saves = make(20, train_steps=105, save_checkpoints_steps=30, log_every_steps=100)
+    asked = []
+    watch._ends = lambda: asked.append(watch.step) or len(asked) == 2
+    watch.begin(0)
+    assert run(watch) == [20, 30, 40, 60]
+    assert (asked, saves, watch.over, watch.stopped) == ([30, 60], [30, 60], True, False)
+    ask_to_stop(str(tmp_path / "stop"), 30)
+    watch, saves = make(20, train_steps=105, save_checkpoints_steps=30, log_every_steps=100)
+    watch._ends = pytest.fail
+    watch.begin(0)
+    assert run(watch) == [20, 30]
+    assert (saves, watch.over, watch.stopped) == ([30], False, True)
+    watch.begin(60, over=True)
+    assert watch.ended

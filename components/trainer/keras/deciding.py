@@ -1,0 +1,65 @@
+"""Has evaluations while training decide what is exported, and when training is over: `trainer.best` says what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from tfx_estimator.components.trainer.best.keeper import Keeper
+from tfx_estimator.components.trainer.keras.saver import latest_checkpoint, step_of
+
+
+class Deciding:
+    """The evaluations of one task.
+
+    Args:
+        keeper: Takes them.
+        measure: Evaluates a checkpoint, and returns its metrics.
+        folder: The training folder.
+    """
+
+    def __init__(self, keeper: Keeper, measure: Callable[[str], dict[str, float]], folder: str) -> None:
+        self._keeper = keeper
+        self._measure = measure
+        self._folder = folder
+
+    @property
+    def stops(self) -> bool:
+        """Is training over before its last step."""
+        return self._keeper.stops
+
+    def evaluate(self, checkpoint: str) -> None:
+        """Evaluates a checkpoint.
+
+        Args:
+            checkpoint: Its path.
+        """
+        self._keeper.evaluated(step_of(checkpoint), self._measure(checkpoint), checkpoint)
+
+    def ends(self) -> bool:
+        """Evaluates the checkpoint that was just saved; tells whether training is over."""
+        # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.evaluate, latest_checkpoint(self._folder) or "").result()
+        return self.stops
+
+    def go_on_from(self, step: int) -> None:
+        """Evaluates the checkpoint that training goes on from, if a process that was ended had still to do so.
+
+        Args:
+            step: Its global step; 0 if there is none.
+        """
+        self._keeper.go_on_from(step)
+        if not self._keeper.knows(step):
+            self.evaluate(latest_checkpoint(self._folder) or "")
+
+    def choose(self, last: str) -> str:
+        """Returns the path of the checkpoint to export.
+
+        Args:
+            last: Path of the last one; it is evaluated, unless it was.
+        """
+        step = step_of(last)
+        if not self._keeper.knows(step):
+            self.evaluate(last)
+        return self._keeper.choose(last, step).checkpoint

@@ -1,0 +1,116 @@
+"""The best checkpoint is the model, and training ends when it improves no more: on the Keras paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.components.trainer.conftest import Training, served_accuracy
+from tfx_estimator.components.trainer.best.record import Record
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+NETWORK = """
+import os, signal
+import tensorflow as tf
+
+class Kill(tf.keras.layers.Layer):
+    def __init__(self, at, marker):
+        super().__init__()
+        self.at, self.marker, self.steps = at, marker, 0
+
+    def call(self, inputs, training=None):
+        if training:
+            tf.py_function(self.count, [], [])
+        return inputs
+
+    def count(self):
+        self.steps += 1
+        if self.steps == self.at and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def network(num_classes, kill_at, marker):
+    layers = tf.keras.layers
+    return tf.keras.Sequential([layers.Flatten(), Kill(kill_at, marker), layers.Dense(num_classes)])
+"""
+# It counts as better to know less: so the first checkpoint is the best, and the last one is worse.
+WORST = {"metric": "average_loss", "mode": "max"}
+
+
+@pytest.fixture
+def own_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings):
+    """Makes settings of a network that is killed at a step; keyword arguments are entries of the trainer."""
+    (tmp_path / "killed_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(path: str, kill_at: int = 0, **section):
+        values = {
+            "path": path,
+            "model": "killed_network:network",
+            "params": {"kill_at": kill_at, "marker": str(tmp_path / "marker")},
+            "train_steps": 100,
+            "save_checkpoints_steps": 20,
+            "keep_checkpoint_max": 1,
+            "optimizer": {"name": "sgd", "learning_rate": 0.01, "schedule": "constant"},
+            "keep_best": WORST,
+            "early_stopping": {**WORST, "patience": 3},
+            **section,
+        }
+        return settings(values, path=path)
+
+    return make
+
+
+def check(model: Path, model_run, examples: str, restarts: int) -> None:
+    """20 is the best one; 40, 60 and 80 are not."""
+    number = model_run.get_float_custom_property
+    assert (number("restarts"), number("last_step"), number("exported_step")) == (restarts, 80, 20)
+    record = {each.step: each.metrics for each in Record.load(model_run.uri)}
+    assert list(record) == [20, 40, 60, 80]
+    assert record[20]["accuracy"] < record[80]["accuracy"] - 0.01
+    assert number("eval_accuracy") == record[20]["accuracy"]
+    assert served_accuracy(model, examples) == pytest.approx(record[20]["accuracy"], abs=1e-6)
+    told = model_run.get_string_custom_property("stopped_early")
+    assert told.startswith("at step 80 of 100: average_loss has not improved on ")
+    assert {path.name for path in Path(model_run.uri, "best").glob("*.index")} == {"best.ckpt-20.index"}
+
+
+@pytest.mark.long
+def test_a_loop_that_was_killed_ends_where_nothing_improves_and_the_best_is_the_model(tmp_path, digits, own_network):
+    settings = own_network("keras_custom_loop", kill_at=70)
+    model, model_run = Training(tmp_path / "Trainer", digits).run(settings, steps=100)
+    check(model, model_run, digits["examples"][0].uri, restarts=1)
+
+
+def test_fit_evaluates_from_inside_of_its_strategy(tmp_path, digits, own_network):
+    distribution = {"train": "mirrored:2", "eval": "mirrored:2"}
+    settings = own_network("keras", distribution=distribution)
+    model, model_run = Training(tmp_path / "Trainer", digits).run(settings, steps=100)
+    check(model, model_run, digits["examples"][0].uri, restarts=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_the_evaluator_of_a_cluster_stops_all_its_tasks_and_the_best_checkpoint_is_the_model(
+    tmp_path, digits, settings, path
+):
+    """It learns at once, and then improves by less than is asked for."""
+    section = {
+        "path": path,
+        "train_steps": 20_000,
+        "save_checkpoints_steps": 50,
+        "keep_best": "average_loss",
+        "early_stopping": {"metric": "accuracy", "patience": 2, "min_delta": 0.2},
+        "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True},
+    }
+    model, model_run = Training(tmp_path / "Trainer", digits).run(settings(section, path=path), steps=20_000)
+    number = model_run.get_float_custom_property
+    assert number("last_step") < 20_000
+    assert number("restarts") == 0
+    told = model_run.get_string_custom_property("stopped_early")
+    assert told.startswith(f"at step {number('last_step'):,.0f} of 20,000: accuracy has not improved on ")
+    best = min(Record.load(model_run.uri), key=lambda each: each.metrics["average_loss"])
+    assert number("exported_step") == best.step
+    assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(best.metrics["accuracy"], abs=1e-6)
