@@ -366,7 +366,7 @@ def test_an_example_is_varied_anew_in_each_epoch(alone):
     assert len(set(alone)) == len(alone) > 2 * TOTAL
 
 
-@pytest.mark.parametrize(("pipelines", "batch", "step"), [(1, 8, 0), (1, 40, 3), (2, 24, 0), (2, 16, 9), (3, 24, 5)])
+@pytest.mark.parametrize(("pipelines", "batch", "step"), [(1, 40, 3), (2, 16, 0), (3, 24, 5)])
 def test_images_are_varied_alike_in_any_batches_pipelines_and_resumed_runs(reader, alone, pipelines, batch, step):
     made = reader(train_batch_size=batch, augment=AUGMENT, start_step=lambda: step)
     steps = (len(alone) // batch) - step
