@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 pytestmark = pytest.mark.unit
 
-STEPS = 10
+STEPS = 6
 RATE = 0.05
 INPUTS = np.random.default_rng(1).normal(size=(STEPS, 8, 4)).astype(np.float32)
 TARGETS = np.random.default_rng(2).normal(size=(STEPS, 8, 3)).astype(np.float32) * 10
