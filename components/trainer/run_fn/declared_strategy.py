@@ -70,8 +70,27 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
     for name in ("mirrored_strategy:MirroredStrategy", "collective_all_reduce_strategy:CollectiveAllReduceStrategy"):
         yield Patch(f"{distribute}.{name}.__new__", make, reason, _VERSION, _UNTIL)
         yield Patch(f"{distribute}.{name}.__init__", set_up, reason, _VERSION, _UNTIL)
+    yield Patch(
+        f"{distribute}.input_ops:auto_shard_dataset",
+        _by_examples,
+        reason="TensorFlow gives each worker files of its own, and fails if there are fewer of them than workers, as of "
+        "TFX's Transform; with enough files a step's examples are others than on one device",
+        version=_VERSION,
+        until=_UNTIL,
+    )
     reason = "TensorFlow refuses to enter the scope of a strategy inside of that of another one"
     yield Patch(f"{distribute}.distribute_lib:StrategyBase.__init__", note, reason, _VERSION, _UNTIL)
+
+
+def _by_examples(original: Any, dataset: Any, num_shards: int, index: int, *args: Any, **kwargs: Any) -> Any:
+    """Has each worker take its part of each batch, unless the dataset says otherwise."""
+    policy = tf.data.experimental.AutoShardPolicy
+    if isinstance(dataset, tf.data.Dataset) and num_shards > 1:
+        options = tf.data.Options()
+        if dataset.options().experimental_distribute.auto_shard_policy == policy.AUTO:
+            options.experimental_distribute.auto_shard_policy = policy.DATA
+            dataset = dataset.with_options(options)
+    return original(dataset, num_shards, index, *args, **kwargs)
 
 
 def _devices(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
