@@ -7,19 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import global_loss, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
-
-IMAGE = "image"
-# Names of the outputs; the Evaluator reads PROBABILITIES.
-CLASSES = "classes"
-CLASS_IDS = "class_ids"
-LOGITS = "logits"
-PROBABILITIES = "probabilities"
 
 Network = Callable[[int], tf.keras.Model]
 
@@ -32,10 +27,10 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
 
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
-        [batch, height, width, channels]; `labels` is int64 [batch]; `params` holds `num_classes`, `train_steps`,
-        `global_batch_size` (examples), `seed` and `optimizer` (the declared section, as a dict); `label_smoothing` and
-        `class_weights` (by label), where they are declared; and `label_names`, where the classes' names are to be
-        served.
+        [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
+        `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
+        declared section, as a dict); `label_smoothing` and `class_weights` (by label), where they are declared; and
+        `label_names`, where the classes' names are to be served.
     """
 
     def model_fn(
@@ -45,12 +40,13 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
         model = network(params["num_classes"])
-        with dropout_keys(features[IMAGE], params["seed"]):
-            logits = as_float(model(features[IMAGE], training=training))
+        inputs = inputs_of(model, features)
+        with dropout_keys(told_apart(features), params["seed"]):
+            logits = as_float(model(inputs, training=training))
         if mode == tf.estimator.ModeKeys.PREDICT:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
         if training:
-            return _train(model, features[IMAGE], logits, labels, params)
+            return _train(model, inputs, logits, labels, params)
         return _evaluate(logits, labels)
 
     return model_fn
@@ -84,7 +80,7 @@ def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.T
 
 def _train(
     model: tf.keras.Model,
-    images: tf.Tensor,
+    inputs: Any,
     logits: tf.Tensor,
     labels: tf.Tensor,
     params: dict[str, Any],
@@ -96,7 +92,7 @@ def _train(
     per_example = classification_loss(labels, logits, **options)
     penalties = [*model.losses, *weight_decay(model, section.weight_decay)]
     loss = global_loss(per_example, params["global_batch_size"], penalties)
-    averages = model.get_updates_for(None) + model.get_updates_for(images)  # of batch normalisation
+    averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
     train_op = update(loss, model.trainable_variables, make_optimizer(section, rate, step), step, before=averages)
     hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
     tf.compat.v1.summary.scalar("train_accuracy", tf.reduce_mean(hits))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
-from tfx_estimator.model_fn.classifier import IMAGE, weight_decay
+from tfx_estimator.model_fn.classifier import predictions, weight_decay
+from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
 from tfx_estimator.model_fn.update import global_loss
@@ -39,13 +42,21 @@ class KerasClassifier(tf.keras.Model):
         """Computes the logits.
 
         Args:
-            features: With `image`.
+            features: With `image`, or what the network's inputs are named after.
             training: As of any Keras model.
 
         Returns:
             float, [batch, num_classes].
         """
-        return as_float(self.network(features[IMAGE], training=training))
+        return as_float(self.network(inputs_of(self.network, features), training=training))
+
+    def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
+        """What a served model answers: see `predictions`."""
+        return predictions(tf.cast(self(features, training=False), tf.float32), label_names)
+
+    def own_metrics(self) -> dict[str, float]:
+        """Metrics that the user's model brings: a network brings none."""
+        return {}
 
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Trains one step.
@@ -59,7 +70,7 @@ class KerasClassifier(tf.keras.Model):
         features, labels = data
         section = self._section
         with tf.GradientTape() as tape:
-            with dropout_keys(features[IMAGE], section.seed, self.optimizer.iterations):
+            with dropout_keys(told_apart(features), section.seed, self.optimizer.iterations):
                 logits = self(features, training=True)
             losses = classification_loss(labels, logits, **section.loss_options)
             penalties = [*self.network.losses, *weight_decay(self.network, section.optimizer.weight_decay)]

@@ -46,7 +46,7 @@ class DeclaredInput:
             found = ", ".join(sorted(self.transformed_spec))
             raise UserCodeError(
                 f"the preprocessing_fn returns {found}, but no {' and no '.join(sorted(missing))}",
-                expected="`label`, and `image` where trainer.model is a network",
+                expected="`label`, and a feature for each input of the model: `image`, or others by their names",
                 todo="return it from the preprocessing_fn",
             )
 

@@ -12,6 +12,7 @@ from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
 from tfx_estimator.components.trainer.estimator.deciding import (
     Deciding,
     EarlyStopHook,
@@ -193,7 +194,10 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
     estimator: tf.estimator.Estimator = spec["estimator"]
     stop = StopHook(task.stop_file, progress, alone=not distribution.train.asynchronous)
     train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress, spec["train_spec"].max_steps), stop]
-    train_hooks += unread_hooks(spec, settings, progress) if task.type == CHIEF else []
+    if task.type == CHIEF:
+        train_hooks += unread_hooks(spec, settings, progress)
+        for text in spec.get(NOTICES_KEY, ()):
+            progress.write(Event.NOTICED, text=text)
     interval = estimator.config.save_checkpoints_steps
     if task.type == WORKER and task.local and distribution.train.asynchronous:
         hook = asynchronous_saves.wait_hook(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
-from tfx_estimator.components.trainer.estimator import receivers
+from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+from tfx_estimator.components.trainer.declared_input import declared_input
+from tfx_estimator.components.trainer.estimator import compiled_model, receivers
 from tfx_estimator.components.trainer.estimator.recorded_params import SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
-from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.data.features import IMAGE
+from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -44,7 +43,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         )
     declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir))
     feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
-    model_fn = _model_fn(section.model or "", section.params, declared)
+    declared.require()
+    function = find_function(section.model or "")
+    config = make_run_config(section, fn_args.model_run_dir)
     params: dict[str, Any] = {
         "num_classes": len(settings.label_names),
         "label_names": list(settings.label_names),
@@ -57,11 +58,18 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         **section.params,
     }
     # Those of a model_fn of the user's, to tell him what it does not take.
-    recorded = {SPEC_KEY: (params := RecordedParams(params))} if is_model_fn(find_function(section.model or "")) else {}
-    # An Estimator refuses params for a model_fn that does not take them.
-    takes_params = "params" in inspect.signature(model_fn).parameters
-    config = make_run_config(section, fn_args.model_run_dir)
-    estimator = tf.estimator.Estimator(model_fn, config=config, params=params if takes_params else None)
+    recorded: dict[str, Any] = {}
+    if is_model_fn(function):
+        recorded = {SPEC_KEY: (params := RecordedParams(params))}
+        # An Estimator refuses params for a model_fn that does not take them.
+        takes_params = "params" in inspect.signature(function).parameters
+        estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
+    elif (compiled := compiled_model.find_compiled(function, settings, declared.transformed_spec)) is not None:
+        estimator = compiled_model.make_estimator(compiled, settings, config)
+        recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
+    else:
+        model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
+        estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     return {
         "estimator": estimator,
@@ -84,16 +92,6 @@ class _Exporter(tf.estimator.FinalExporter):
         if path:
             rename_signatures(tf.compat.as_str(path))
         return path
-
-
-def _model_fn(target: str, params: dict[str, Any], declared: DeclaredInput) -> Callable:
-    """The user's model_fn, or ours around the declared network."""
-    function = find_function(target)
-    if is_model_fn(function):
-        declared.require()
-        return function
-    declared.require(IMAGE)
-    return make_model_fn(functools.partial(function, **params))
 
 
 def _global_step(model_dir: str) -> int:

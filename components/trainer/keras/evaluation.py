@@ -63,6 +63,8 @@ class Evaluation:
             DataError: There is no example.
         """
         restore_weights(self._model, path)
+        # Of a compiled model of the user's.
+        self._model.reset_metrics()
         sums: dict[str, float] = {}
         reported = 0.0
         for number, batch in enumerate(self._batches()):
@@ -82,6 +84,7 @@ class Evaluation:
             )
         metrics = {name: value / examples for name, value in sums.items()}
         metrics["average_loss"] = metrics["loss"]
+        metrics.update(self._model.own_metrics())
         step = step_of(path)
         self._curves.write(step, metrics)
         self._curves.flush()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Union
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
-from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
+from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.keras_model import build, is_compiled
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -21,23 +25,21 @@ class ModelMaker:
     Args:
         section: The declared trainer.
         num_classes: Of the data.
-        image_shape: Of the transformed images: height, width, channels.
-        dtype: Of these images.
+        spec: Of the transformed features.
     """
 
     section: TrainerSection
     num_classes: int
-    image_shape: tuple[int, ...]
-    dtype: tf.DType
+    spec: Mapping[str, Any]
 
-    def make(self) -> KerasClassifier:
+    def make(self) -> Union[KerasClassifier, CompiledClassifier]:
         """Builds the model, in the strategy's scope if there is one.
 
         Returns:
-            The model, with all its variables, and without an optimizer.
+            The model, with all its variables, and without an optimizer, unless the user's is compiled.
 
         Raises:
-            UserCodeError: `trainer.model` is no function that returns a Keras model.
+            UserCodeError: `trainer.model` is no function that returns a Keras model of the features.
         """
         section = self.section
         seeds.begin(section)
@@ -48,19 +50,20 @@ class ModelMaker:
                 expected=f"a function that returns a tf.keras.Model, with trainer.path: {section.path}",
                 todo="set trainer.path: estimator, or name a network function",
             )
-        network = function(self.num_classes, **section.params)
+        network = call_network(function, self.num_classes, section.params)
         if not isinstance(network, tf.keras.Model):
             raise UserCodeError(
                 f"trainer.model: {section.model!r} returned {type(network).__name__}",
                 expected="a tf.keras.Model",
                 todo="return the model from the function",
             )
-        model = KerasClassifier(network, section)
         # Built before a checkpoint is read: every variable is there to be restored.
-        network(tf.zeros([1, *self.image_shape], self.dtype))
-        return model
+        build(network, self.spec)
+        if is_compiled(network):
+            return CompiledClassifier(network, section, self.num_classes)
+        return KerasClassifier(network, section)
 
-    def make_compiled(self, steps_per_execution: int) -> KerasClassifier:
+    def make_compiled(self, steps_per_execution: int) -> Union[KerasClassifier, CompiledClassifier]:
         """Builds and compiles the model, in the strategy's scope if there is one.
 
         Args:
@@ -73,12 +76,18 @@ class ModelMaker:
             UserCodeError: As of `make`.
         """
         model = self.make()
-        optimizer = make_keras_optimizer(self.section.optimizer, self.section.train_steps or 1)
+        if isinstance(model, CompiledClassifier):
+            optimizer = model.own.optimizer
+        else:
+            optimizer = make_keras_optimizer(self.section.optimizer, self.section.train_steps or 1)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
         _make_slots(optimizer, model.trainable_variables)
         return model
 
 
-def _make_slots(optimizer: tf.keras.optimizers.legacy.Optimizer, variables: list[tf.Variable]) -> None:
+def _make_slots(optimizer: Any, variables: list[tf.Variable]) -> None:
     """Has a checkpoint hold all that it will, before the first step."""
-    optimizer._create_all_weights(variables)
+    if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+        optimizer._create_all_weights(variables)
+    else:
+        optimizer.build(variables)

@@ -12,6 +12,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers
@@ -29,7 +30,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, 
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
-from tfx_estimator.data.features import IMAGE
+from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -121,13 +122,12 @@ class _Task:
         declared = declared_input(
             make_fn_args(self._context.job), self._section, lambda: step_of(latest_checkpoint(self._folder))
         )
-        declared.require(IMAGE)
+        declared.require()
         return declared
 
     def _maker(self) -> ModelMaker:
-        settings, image = self._context.settings, self._declared().transformed_spec[IMAGE]
-        shape = tuple(image.shape) if isinstance(image, tf.io.FixedLenFeature) else settings.image_shape
-        return ModelMaker(self._section, len(settings.label_names), shape, image.dtype)
+        classes = len(self._context.settings.label_names)
+        return ModelMaker(self._section, classes, self._declared().transformed_spec)
 
     def _measure(self, checkpoint: str) -> dict[str, float]:
         """Evaluates a checkpoint."""
@@ -156,6 +156,9 @@ class _Task:
         with used.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change.
             model = self._maker().make_compiled(max(section.steps_per_execution, 2))
+        if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
+            for text in compiled_notices(model.own, section, self._context.settings.declared):
+                self._progress.write(Event.NOTICED, text=text)
         saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
         curves = Curves(self._folder) if self._task.type == CHIEF else None
         examples = section.global_batch_size / self._context.distribution.train.worker_count

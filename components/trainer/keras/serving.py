@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,7 +14,6 @@ from tfx_estimator.components.trainer.keras.saver import restore_weights
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
-from tfx_estimator.model_fn.classifier import predictions
 
 
 class ServedModel(tf.Module):
@@ -28,7 +28,7 @@ class ServedModel(tf.Module):
 
     def __init__(
         self,
-        model: tf.keras.Model,
+        model: Any,
         declared: DeclaredInput,
         image_shape: tuple[int, int, int],
         label_names: Sequence[str],
@@ -36,11 +36,10 @@ class ServedModel(tf.Module):
         super().__init__(name="served_model")
         # The weights alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
-        self._predict = functools.partial(model, training=False)
+        self._answers = functools.partial(model.answers, label_names=list(label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
         self._image_shape = image_shape
-        self._label_names = list(label_names)
 
     def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies serialized tf.Examples, string [batch]."""
@@ -51,8 +50,7 @@ class ServedModel(tf.Module):
         """Classifies images, uint8 [batch, height, width, channels]."""
         # Both inputs go this way, so that any preprocessing_fn sees the bytes that it saw in training.
         encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
-        features = self._transform({IMAGE: encoded})
-        return predictions(tf.cast(self._predict(features), tf.float32), self._label_names)
+        return self._answers(self._transform({IMAGE: encoded}))
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns what is served, by name."""

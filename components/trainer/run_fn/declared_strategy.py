@@ -73,8 +73,8 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
     yield Patch(
         f"{distribute}.input_ops:auto_shard_dataset",
         _by_examples,
-        reason="TensorFlow gives each worker files of its own, and fails if there are fewer of them than workers, as of "
-        "TFX's Transform; with enough files a step's examples are others than on one device",
+        reason="TensorFlow gives each worker files of its own, and fails if there are fewer than workers, as of TFX's "
+        "Transform; with enough files a step's examples are others than on one device",
         version=_VERSION,
         until=_UNTIL,
     )

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfx.components.util import udf_utils
@@ -50,6 +50,28 @@ def find_function(target: str) -> Callable:
             todo="name one of them",
         )
     return function
+
+
+def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
+    """Calls a function that returns a Keras model.
+
+    Args:
+        function: Takes the number of classes as its first argument; or knows it, if it takes no argument that must be
+            given.
+        num_classes: Of the data.
+        params: `trainer.params`, by name.
+
+    Returns:
+        What it returned.
+    """
+    positional = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    first = positional[0] if positional and positional[0].name not in params else None
+    takes = first is not None and (first.default is first.empty or "class" in first.name)
+    return function(*([num_classes] if takes else ()), **params)
 
 
 def function_of(exec_properties: dict[str, Any], name: str) -> Callable:

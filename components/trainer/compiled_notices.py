@@ -1,0 +1,30 @@
+"""What is said of a compiled model of the user's, on every path that trains one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# What is declared of the built-in loss and optimizer.
+_BUILT_IN = ("trainer.optimizer", "trainer.label_smoothing", "trainer.class_weights")
+
+
+def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: Sequence[str]) -> list[str]:
+    """Says what a compiled model brings, and what was declared in vain.
+
+    Args:
+        model: Compiled.
+        section: The declared trainer.
+        declared: Dotted paths of what the user wrote down himself.
+    """
+    loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
+    own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
+    said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
+    vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
+    if vain:
+        verb = "has" if len(vain) == 1 else "have"
+        said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
+    return said

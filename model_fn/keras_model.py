@@ -1,0 +1,175 @@
+"""A tf.keras.Model of the user's: what it is fed with, and what a served one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, IMAGE, LABEL, LOGITS, PROBABILITIES
+from tfx_estimator.pipeline.errors import UserCodeError
+
+Features = Mapping[str, tf.Tensor]
+# Activations of a last layer: what they leave are probabilities.
+_PROBABILITIES = ("softmax", "sigmoid")
+# Next to the smallest float32.
+_TINY = 1e-37
+# Keras's names of losses whose functions take probabilities, unless told otherwise.
+_TAKES_PROBABILITIES = ("crossentropy",)
+
+
+def is_compiled(model: tf.keras.Model) -> bool:
+    """Tells a model that brings its own loss and optimizer from a network, whose loss is the declaration's."""
+    return bool(getattr(model, "_is_compiled", False)) and model.optimizer is not None
+
+
+def is_subclassed(model: tf.keras.Model) -> bool:
+    """Tells a model of a class of the user's from a functional one and from a Sequential."""
+    return not model._is_graph_network and not isinstance(model, tf.keras.Sequential)
+
+
+def input_names(model: tf.keras.Model) -> Optional[list[str]]:
+    """Returns the names of the inputs of a functional model; None if the model is another one, or a Sequential."""
+    if isinstance(model, tf.keras.Sequential) or is_subclassed(model):
+        return None
+    return list(model.input_names)
+
+
+def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
+    """Chooses what a model is called with.
+
+    A functional model is given the features that its inputs are named after; its only input may have any name, and is
+    then the image, or the only feature. Another model is given the image, if that is the only feature, and else the
+    dict of all.
+
+    Args:
+        model: A network, or a compiled model.
+        features: What the preprocessing_fn returns, but for the label.
+
+    Returns:
+        One feature, or a dict of several.
+
+    Raises:
+        UserCodeError: An input is named as no feature is.
+    """
+    names = input_names(model)
+    if names is None:
+        sequential = isinstance(model, tf.keras.Sequential)
+        if IMAGE in features and (sequential or len(features) == 1):
+            return features[IMAGE]
+        return next(iter(features.values())) if sequential and len(features) == 1 else dict(features)
+    if len(names) == 1:
+        # By its name before all; then as it was before inputs had names.
+        for name in (names[0], IMAGE, *(features if len(features) == 1 else ())):
+            if name in features:
+                return {names[0]: features[name]} if isinstance(model.input, Mapping) else features[name]
+    missing = [name for name in names if name not in features]
+    if missing:
+        raise UserCodeError(
+            f"the model's inputs are named {', '.join(names)}; the features are {', '.join(sorted(features))}",
+            expected="a feature for each input of the model, by its name",
+            todo=f"name the inputs as the features are, tf.keras.Input(..., name={sorted(features)[0]!r}); or return "
+            f"{' and '.join(missing)} from the preprocessing_fn",
+        )
+    return {name: features[name] for name in names}
+
+
+def told_apart(features: Features) -> tf.Tensor:
+    """Returns the feature that tells examples apart: the image, or the first by name."""
+    return features[IMAGE] if IMAGE in features else features[min(features)]
+
+
+def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> None:
+    """Gives a model all its variables.
+
+    Args:
+        model: A network, or a compiled model.
+        spec: Of the transformed features, the label among them.
+
+    Raises:
+        UserCodeError: An input is named as no feature is, or the model cannot be called with the features.
+    """
+    features = {
+        name: tf.zeros([1, *each.shape], each.dtype)
+        for name, each in spec.items()
+        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
+    }
+    inputs = inputs_of(model, features)
+    try:
+        model(inputs, training=False)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in features.items())
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserCodeError(
+            f"trainer.model: the model cannot be called with a batch of the features, {shapes}: {said}",
+            expected="a model that takes them; a layer whose variables depend on a shape needs that shape to be known",
+            todo="correct the model's input; or have the preprocessing_fn return features of a known shape",
+        ) from error
+
+
+def gives_probabilities(model: tf.keras.Model) -> bool:
+    """Tells whether a compiled model's outputs are probabilities: by its loss, or else by its last layer.
+
+    Args:
+        model: Compiled.
+    """
+    loss = model.loss
+    from_logits = _from_logits(loss)
+    if from_logits is not None:
+        return not from_logits
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
+    if name.endswith(_TAKES_PROBABILITIES):
+        return True
+    activation = getattr(model.layers[-1], "activation", None) if model.layers else None
+    return getattr(activation, "__name__", "") in _PROBABILITIES
+
+
+def _from_logits(loss: Any) -> Optional[bool]:
+    """What a loss object was told; None if it does not know."""
+    kwargs = getattr(loss, "_fn_kwargs", None)
+    found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
+    return found if isinstance(found, bool) else None
+
+
+def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
+    """Returns the only output of a model if it is a score for each class, float [batch, num_classes]; else None.
+
+    Args:
+        outputs: Of a model.
+        num_classes: Of the data.
+    """
+    flat = tf.nest.flatten(outputs)
+    if len(flat) != 1 or flat[0].shape.rank != 2 or flat[0].shape[-1] != num_classes or num_classes < 2:
+        return None
+    return flat[0]
+
+
+def served(
+    outputs: Any, probabilities: bool, num_classes: int, label_names: Sequence[str] = ()
+) -> dict[str, tf.Tensor]:
+    """What a served model answers: the names of a network's outputs where there is a score for each class.
+
+    Args:
+        outputs: Of a model; several by their names.
+        probabilities: Whether these are probabilities, or logits.
+        num_classes: Of the data.
+        label_names: The classes, in the order of their labels; none are not served.
+
+    Returns:
+        `logits`, `probabilities`, `class_ids` and, with names, `classes`; else the outputs by their names.
+    """
+    scores = class_scores(outputs, num_classes)
+    if scores is None:
+        named = outputs if isinstance(outputs, Mapping) else {PROBABILITIES if probabilities else LOGITS: outputs}
+        return {name: tf.identity(each) for name, each in named.items()}
+    scores = tf.cast(scores, tf.float32)
+    class_ids = tf.argmax(scores, axis=-1)
+    found = {
+        LOGITS: tf.math.log(tf.maximum(scores, _TINY)) if probabilities else scores,
+        PROBABILITIES: tf.identity(scores) if probabilities else tf.nn.softmax(scores),
+        CLASS_IDS: class_ids,
+    }
+    if label_names:
+        found[CLASSES] = tf.gather(tf.constant(list(label_names)), class_ids)
+    return found

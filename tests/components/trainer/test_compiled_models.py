@@ -1,0 +1,155 @@
+"""A compiled Keras model of the user's, on every path: its own loss, optimizer and metrics; a network's outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence.conftest import read_losses
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).resolve().parent
+STEPS = 6
+# Of float32.
+CLOSE = 1e-5
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "one_device": {"strategy": "one_device"},
+    "mirrored": {"strategy": "mirrored", "devices": {"cpu": 2}},
+    "central_storage": {"strategy": "central_storage", "devices": {"cpu": 2}},
+    "workers": {"strategy": "multi_worker_mirrored", "workers": 2},
+}
+OUTPUTS = ["class_ids", "classes", "logits", "probabilities"]
+
+
+@pytest.fixture
+def train(training, settings, monkeypatch):
+    """Trains a model of `compiled_models`; returns the served model's folder and the model_run."""
+    monkeypatch.syspath_prepend(str(HERE / "user"))
+
+    def run(model: str, steps: int = STEPS, **trainer: Any) -> tuple[Path, Any]:
+        section = {
+            "model": f"compiled_models:{model}",
+            "train_steps": steps,
+            "save_checkpoints_steps": 3,
+            "log_every_steps": 1,
+            # 360 examples: the last batch is another one than that of the others.
+            "eval_batch_size": 100,
+            **trainer,
+            "distribution": {"max_restarts": 0, **trainer.get("distribution", {})},
+        }
+        declared = tuple(f"trainer.optimizer.{name}" for name in trainer.get("optimizer", {}))
+        return training.run(settings(trainer=section, declared=declared), steps)
+
+    return run
+
+
+def _said(run: Any) -> list[str]:
+    (log,) = (Path(run.uri) / "logs").glob("chief-0.attempt-1.progress.jsonl")
+    events = map(json.loads, log.read_text().splitlines())
+    return [event["text"] for event in events if event["event"] == "noticed"]
+
+
+def _losses(run: Any) -> list[float]:
+    losses = dict(read_losses(run.uri))
+    return [losses[step] for step in sorted(losses)]
+
+
+def _steps(run: Any) -> list[float]:
+    return [run.get_float_custom_property(name) for name in ("first_step", "last_step")]
+
+
+def _metrics(run: Any) -> list[float]:
+    return [run.get_float_custom_property(name) for name in ("average_loss", "accuracy", "top2")]
+
+
+def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
+    """What the served model answers to images; the same to examples."""
+    import tensorflow as tf
+
+    images = np.random.default_rng(1).integers(256, size=(count, 28, 28, 1)).astype(np.uint8)
+    signatures = tf.saved_model.load(str(model / "Format-Serving")).signatures
+    example = tf.train.Example()
+    records = []
+    for image in images:
+        example.features.feature["image"].bytes_list.value[:] = [image.tobytes()]
+        records.append(example.SerializeToString())
+    found = {name: each.numpy() for name, each in signatures["images"](images=tf.constant(images)).items()}
+    by_examples = signatures["serving_default"](examples=tf.constant(records))
+    for name, each in found.items():
+        if each.dtype.kind == "f":
+            np.testing.assert_allclose(each, by_examples[name].numpy(), rtol=0, atol=1e-6)
+    return found
+
+
+def test_an_estimator_and_keras_train_it_alike_by_its_own_loss_and_say_so(train):
+    mirrored = {"train": STRATEGIES["mirrored"], "eval": STRATEGIES["mirrored"]}
+    model, estimator = train("functional", distribution=mirrored, optimizer={"learning_rate": 0.5})
+    other, keras = train("functional", path="keras", distribution=mirrored, optimizer={"learning_rate": 0.5})
+    assert len(_losses(estimator)) == STEPS
+    np.testing.assert_allclose(_losses(estimator), _losses(keras), rtol=0, atol=CLOSE)
+    # The Estimator's evaluation loss is not halved under two replicas.
+    np.testing.assert_allclose(_metrics(estimator), _metrics(keras), rtol=0, atol=1e-4)
+    for run in (estimator, keras):
+        assert _steps(run) == [0, STEPS]
+        brings, vain = _said(run)
+        assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
+        assert brings.endswith("optimizer, SGD, and loss, SparseCategoricalCrossentropy")
+        assert vain.startswith("trainer.optimizer.learning_rate has no effect")
+    answers, others = _answers(model), _answers(other)
+    assert sorted(answers) == sorted(others) == OUTPUTS
+    np.testing.assert_allclose(answers["probabilities"], others["probabilities"], rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("optimizer", ["new", "legacy"])
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_every_strategy_trains_it_and_goes_on(train, training, path, optimizer):
+    section = {"path": path, "params": {"optimizer": optimizer}}
+    _, alone = train("functional", 2 * STEPS, **section)
+    losses, metrics = _losses(alone), _metrics(alone)
+    for name in [*STRATEGIES][1:]:
+        if path != "estimator" and name == "central_storage" and optimizer == "new":
+            continue
+        distributed = {**section, "distribution": {"train": STRATEGIES[name]}, "seed": 42}
+        _, half = train("functional", STEPS, **distributed)
+        _, whole = train("functional", 2 * STEPS, **distributed)
+        assert [_steps(half), _steps(whole)] == [[0, STEPS], [STEPS, 2 * STEPS]], name
+        np.testing.assert_allclose(_losses(whole), losses, rtol=0, atol=CLOSE, err_msg=name)
+        np.testing.assert_allclose(_metrics(whole), metrics, rtol=0, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_a_model_of_probabilities_serves_them(train, path):
+    model, run = train("softmax", 60, path=path)
+    answers = _answers(model)
+    assert sorted(answers) == OUTPUTS
+    np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(np.exp(answers["logits"]), answers["probabilities"], rtol=0, atol=CLOSE)
+    assert run.get_float_custom_property("accuracy") > 0.6
+
+
+@pytest.mark.parametrize("path", ["estimator", pytest.param("keras", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        pytest.param("subclassed", "a class of its own, Own", marks=pytest.mark.long),
+        ("adamw", "an Estimator cannot have the optimizer AdamW"),
+        pytest.param("nothing", "NoneType", marks=pytest.mark.long),
+    ],
+)
+def test_what_a_path_cannot_train_is_refused(train, model, told, path):
+    if path == "keras" and model != "nothing":
+        assert _steps(train(model, path=path)[1]) == [0, STEPS]
+        return
+    with pytest.raises(TfxEstimatorError) as caught:
+        train(model, path=path)
+    assert told in str(caught.value)

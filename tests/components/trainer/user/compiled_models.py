@@ -1,0 +1,63 @@
+"""Models as users compile them."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+layers = tf.keras.layers
+OPTIMIZERS = {"new": tf.keras.optimizers.SGD, "legacy": tf.keras.optimizers.legacy.SGD}
+
+
+def _compile(model, optimizer="new", from_logits=True):
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+    top2 = tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2, name="top2")
+    model.compile(OPTIMIZERS[optimizer](0.05, momentum=0.9), loss, metrics=["accuracy", top2])
+    return model
+
+
+def functional(num_classes, optimizer="new"):
+    """Its input has a name of its own."""
+    inputs = tf.keras.Input([28, 28, 1], name="pixels")
+    hidden = layers.Dense(16, activation="relu", kernel_regularizer="l2")(layers.Flatten()(inputs))
+    return _compile(tf.keras.Model(inputs, layers.Dense(num_classes)(hidden)), optimizer)
+
+
+def softmax():
+    """Takes no argument; a Sequential without an input_shape, with probabilities for outputs."""
+    model = tf.keras.Sequential([layers.Flatten(), layers.BatchNormalization(), layers.Dense(10, activation="softmax")])
+    return _compile(model, from_logits=False)
+
+
+def two_inputs(num_classes, compiled=True, second="mean"):
+    """Of two features."""
+    image, other = tf.keras.Input([28, 28, 1], name="image"), tf.keras.Input([1], name=second)
+    hidden = layers.concatenate([layers.Flatten()(image), other])
+    model = tf.keras.Model({"image": image, second: other}, layers.Dense(num_classes)(hidden))
+    return _compile(model) if compiled else model
+
+
+def adamw(num_classes):
+    """With an optimizer that an Estimator cannot have."""
+    model = tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes)])
+    model.compile(tf.keras.optimizers.AdamW(0.001), "sparse_categorical_crossentropy")
+    return model
+
+
+class Own(tf.keras.Model):
+    """A model of a class of its own."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.flatten, self.dense = layers.Flatten(), layers.Dense(units)
+
+    def call(self, images):
+        return self.dense(self.flatten(images))
+
+
+def subclassed(num_classes):
+    """Compiled."""
+    return _compile(Own(num_classes))
+
+
+def nothing(num_classes):
+    """Forgets to return."""
