@@ -14,10 +14,10 @@ _OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
 
 def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    """Checks a network function: how it is called, and what the Evaluator reads of it.
+    """Checks a network function: which paths it is for, and what the Evaluator reads of it.
 
-    A whole model_fn has its own outputs, and passes. So does what the text cannot tell: a name that is assigned or
-    imported, a class, a function with a decorator.
+    A whole model_fn has its own outputs, and passes on the Estimator path. So does what the text cannot tell: a name
+    that is assigned or imported, a class, a function with a decorator.
 
     Args:
         declaration: Typed values; without `trainer.model` there is nothing to check.
@@ -28,20 +28,24 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
     """
     target = declaration.trainer.model
     arguments = find_arguments(expand("trainer.model", target), search_paths) if target else None
-    if arguments is None or is_model_fn(argument_names(arguments)):
+    if arguments is None:
         return []
-    problems = []
-    if not (arguments.posonlyargs or arguments.args or arguments.vararg):
-        problems.append(
+    path = declaration.trainer.path
+    if is_model_fn(argument_names(arguments)):
+        if path == "estimator":
+            return []
+        return [
             Problem(
-                "trainer.model",
-                "the function takes no positional argument",
-                "a network function, whose first argument is the number of classes: `def net(num_classes)`; or a whole "
-                "model_fn, with arguments named features and labels",
-                "give it a first argument, num_classes",
-                value=target or "",
+                "trainer.path",
+                f"{target} is a whole Estimator model_fn, by its arguments features and labels",
+                "estimator, for a model_fn; or a trainer.model that returns a tf.keras.Model",
+                "set trainer.path: estimator; or name the function that makes the network: its loss and optimizer are "
+                "then the declaration's, or its own if the model is compiled",
+                value=path,
+                depends=("trainer.model",),
             )
-        )
+        ]
+    problems = []
     key = declaration.evaluator.prediction_key
     if key not in (None, _SCORES):
         what = f"`{key}` gives no right accuracy and loss" if key in _OUTPUTS else f"there is no output `{key}`"

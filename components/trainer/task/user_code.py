@@ -64,13 +64,14 @@ def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]
     Returns:
         What it returned.
     """
-    positional = [
-        each
-        for each in inspect.signature(function).parameters.values()
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
-    ]
-    first = positional[0] if positional and positional[0].name not in params else None
-    takes = first is not None and (first.default is first.empty or "class" in first.name)
+    arguments = inspect.signature(function).parameters
+    first = next(iter(arguments.values()), None)
+    if first is None or first.kind is first.VAR_KEYWORD or first.name in params:
+        return function(**params)
+    if first.kind is first.KEYWORD_ONLY:
+        return function(**({"num_classes": num_classes} if "num_classes" in arguments else {}), **params)
+    # One with a default may be anything.
+    takes = first.default is first.empty or "class" in first.name
     return function(*([num_classes] if takes else ()), **params)
 
 

@@ -16,6 +16,9 @@ NETWORKS = [
     "def net(*sizes): pass",
     "if True:\n    def net(num_classes): pass",
     "def net(features, num_classes): pass",
+    "def net(): pass",
+    "def net(*, num_classes): pass",
+    "def net(**options): pass",
 ]
 MODEL_FNS = [
     "def net(features, labels, mode, params): pass",
@@ -79,12 +82,15 @@ def test_the_shipped_networks_are_told_too(refuse, good):
     assert "`logits` gives no right accuracy" in refuse(good, ["evaluator.prediction_key=logits"])
 
 
-@pytest.mark.parametrize("arguments", ["", "*, num_classes", "**options"])
-def test_a_network_function_without_a_positional_argument_is_refused(declare, refuse, arguments):
-    message = refuse(declare(f"def net({arguments}): pass"))
-    assert "mine.yaml:6  trainer.model: mynet:net" in message
-    assert "the function takes no positional argument" in message
-    assert "`def net(num_classes)`" in message
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_a_model_fn_is_for_an_estimator(declare, refuse, path):
+    for module in MODEL_FNS:
+        message = refuse(declare(module), [f"trainer.path={path}"])
+        assert "mynet:net is a whole Estimator model_fn" in message
+        assert "set trainer.path: estimator; or name the function that makes the network" in message
+    for module in (*NETWORKS, *UNTOLD):
+        declare(module)
+        assert load("mine.yaml", [f"trainer.path={path}"]).declaration.trainer.path == path
 
 
 def test_a_model_that_is_wrong_itself_says_nothing_of_the_evaluator(refuse, good):

@@ -101,3 +101,24 @@ def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
     (tmp_path / "mine.py").write_text("import os\nos.nothing\ndef run_fn(fn_args): pass\n")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         function_of({"module_file": str(tmp_path / "mine.py")}, "run_fn")
+
+
+@pytest.mark.parametrize(
+    ("function", "params", "given"),
+    [
+        (lambda num_classes: num_classes, {}, 10),
+        (lambda n, units: (n, units), {"units": 3}, (10, 3)),
+        (lambda *sizes: sizes, {}, (10,)),
+        (lambda *, num_classes: num_classes, {}, 10),
+        (lambda classes=2: classes, {}, 10),
+        # A model that knows its classes.
+        (lambda: "made", {}, "made"),
+        (lambda rate=0.1: rate, {}, 0.1),
+        (lambda rate: rate, {"rate": 0.2}, 0.2),
+        (lambda **options: options, {"units": 3}, {"units": 3}),
+    ],
+)
+def test_a_network_function_is_given_the_number_of_classes_if_it_takes_it(function, params, given):
+    from tfx_estimator.components.trainer.task.user_code import call_network
+
+    assert call_network(function, 10, params) == given
