@@ -1,0 +1,128 @@
+"""What a Keras model of the user's is fed with, and what a served one answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+SHAPES = {"image": [4, 4, 1], "mean": [1]}
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow
+
+    return tensorflow
+
+
+def _features(tf, *names):
+    return {name: tf.fill([2, *SHAPES.get(name, [1])], float(place)) for place, name in enumerate(names)}
+
+
+def _functional(tf, *names):
+    inputs = [tf.keras.Input(SHAPES.get(name, [4, 4, 1]), name=name) for name in names]
+    flat = [tf.keras.layers.Flatten()(each) for each in inputs]
+    joined = tf.keras.layers.concatenate(flat) if flat[1:] else flat[0]
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(3)(joined))
+
+
+@pytest.mark.parametrize(
+    ("names", "features", "given"),
+    [
+        (["pixels"], ["image"], "image"),
+        (["pixels"], ["image", "mean"], "image"),
+        (["mean"], ["image", "mean"], "mean"),
+        (["pixels"], ["picture"], "picture"),
+        (["image", "mean"], ["mean", "image"], ["image", "mean"]),
+        (["mean", "image"], ["image", "mean", "more"], ["mean", "image"]),
+    ],
+)
+def test_a_functional_model_is_given_the_features_of_its_inputs(tf, names, features, given):
+    from tfx_estimator.model_fn.keras_model import inputs_of
+
+    there = _features(tf, *features)
+    if "picture" in there:
+        there["picture"] = tf.ones([2, 4, 4, 1])
+    model = _functional(tf, *names)
+    found = inputs_of(model, there)
+    if isinstance(given, str):
+        assert found is there[given]
+    else:
+        assert list(found) == given
+        assert all(found[name] is there[name] for name in given)
+    assert model(found).shape == [2, 3]
+
+
+def test_others_are_given_the_image_or_all(tf):
+    from tfx_estimator.model_fn.keras_model import inputs_of
+
+    class Own(tf.keras.Model):
+        pass
+
+    both, image = _features(tf, "image", "mean"), _features(tf, "image")
+    sequential = tf.keras.Sequential([tf.keras.layers.Flatten()])
+    assert inputs_of(sequential, both) is both["image"]
+    assert inputs_of(sequential, {"mean": both["mean"]}) is both["mean"]
+    assert inputs_of(Own(), image) is image["image"]
+    assert inputs_of(Own(), both) == both
+
+
+def test_an_input_that_no_feature_is_named_after_is_told(tf):
+    from tfx_estimator.model_fn.keras_model import inputs_of
+
+    with pytest.raises(UserCodeError, match="named image, median; the features are image, mean") as caught:
+        inputs_of(_functional(tf, "image", "median"), _features(tf, "image", "mean"))
+    assert "return median from the preprocessing_fn" in str(caught.value)
+
+
+def test_a_model_that_does_not_take_the_features_is_told(tf):
+    from tfx_estimator.model_fn.keras_model import build
+
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    built = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
+    build(built, spec)
+    assert built.built
+    wrong = tf.keras.Sequential([tf.keras.layers.Conv2D(2, 9), tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
+    with pytest.raises(UserCodeError, match=r"cannot be called with a batch of the features, image \[1, 4, 4, 1\]"):
+        build(wrong, spec)
+
+
+@pytest.mark.parametrize(
+    ("loss", "activation", "probabilities"),
+    [
+        ("object true", None, False),
+        ("object false", None, True),
+        ("sparse_categorical_crossentropy", None, True),
+        ("mse", "softmax", True),
+        ("mse", None, False),
+        ("function", "sigmoid", True),
+    ],
+)
+def test_logits_and_probabilities_are_told_apart(tf, loss, activation, probabilities):
+    from tfx_estimator.model_fn.keras_model import gives_probabilities, is_compiled
+
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, activation=activation)])
+    assert not is_compiled(model)
+    if loss.startswith("object"):
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=loss.endswith("true"))
+    model.compile("sgd", (lambda y, p: p) if loss == "function" else loss)
+    assert is_compiled(model)
+    assert gives_probabilities(model) == probabilities
+
+
+def test_scores_are_served_under_the_names_of_a_networks_outputs(tf):
+    from tfx_estimator.model_fn.keras_model import served
+
+    scores = np.array([[0.2, 0.7, 0.1]], np.float32)
+    for probabilities, given in ((True, scores), (False, np.log(scores) + 5)):
+        found = {name: each.numpy() for name, each in served(tf.constant(given), probabilities, 3, "abc").items()}
+        assert sorted(found) == ["class_ids", "classes", "logits", "probabilities"]
+        np.testing.assert_allclose(found["probabilities"], scores, atol=1e-6)
+        assert (found["class_ids"], found["classes"]) == (1, b"b")
+    (name,) = served(tf.constant([[0.3]]), True, 2)
+    assert name == "probabilities"
+    assert sorted(served({"a": tf.constant([[0.3]]), "b": tf.constant([[1.0]])}, True, 2)) == ["a", "b"]
