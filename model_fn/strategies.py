@@ -75,6 +75,25 @@ def _parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
     return tf.compat.v1.distribute.experimental.ParameterServerStrategy()
 
 
+def _keras_parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
+    _check_gpus(section)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=_partitioner(section))
+
+
+def _partitioner(section: TrainStrategy) -> Optional[tf.distribute.experimental.partitioners.Partitioner]:
+    """Cuts large variables into parts for several parameter servers."""
+    declared, partitioners = section.variable_partitioner, tf.distribute.experimental.partitioners
+    if declared is None:
+        return None
+    if declared.fixed_shards is not None:
+        return partitioners.FixedShardsPartitioner(declared.fixed_shards)
+    shards = declared.max_shards or section.ps_count
+    if declared.max_bytes is not None:
+        return partitioners.MaxSizePartitioner(declared.max_bytes, declared.max_shards)
+    return partitioners.MinSizePartitioner(declared.min_bytes, shards)
+
+
 def _cross_device_ops(section: Strategy) -> tf.distribute.CrossDeviceOps:
     if section.cross_device_ops == "reduction_to_one_device":
         return tf.distribute.ReductionToOneDevice()
@@ -195,5 +214,6 @@ _MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
 # Where they are not the same.
 _KERAS_MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
     "central_storage": _keras_central_storage,
+    "parameter_server": _keras_parameter_server,
     "tpu": _keras_tpu,
 }

@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
+from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
@@ -43,6 +44,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_class_weights(declaration),
         *check_augment(declaration),
         *check_distribution(declaration),
+        *check_parameter_servers(declaration),
         *check_best(declaration),
         *_run_fn(declaration, search_paths),
         *_evaluator(declaration),

@@ -152,6 +152,23 @@ class Strategy(Section):
         return option in self.nature.options
 
 
+class VariablePartitioner(Section):
+    """How variables are cut into parts for several parameter servers: exactly one of the first three."""
+
+    min_bytes: Optional[conint(ge=1, le=2**40)] = Field(  # type: ignore[valid-type]
+        default=None, description="least size of a part: as many as there may be of it (MinSizePartitioner)"
+    )
+    max_bytes: Optional[conint(ge=1, le=2**40)] = Field(  # type: ignore[valid-type]
+        default=None, description="most size of a part: as few as there may be of it (MaxSizePartitioner)"
+    )
+    fixed_shards: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
+        default=None, description="parts of each variable (FixedShardsPartitioner)"
+    )
+    max_shards: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
+        default=None, description="most parts of a variable; null is one a server, with max_bytes no limit"
+    )
+
+
 class TrainStrategy(Strategy):
     """The strategy of training: of one process, or of a cluster of them."""
 
@@ -163,6 +180,9 @@ class TrainStrategy(Strategy):
     )
     ps: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
         default=None, description="parameter servers of `parameter_server`; null is 1, or what TF_CONFIG says"
+    )
+    variable_partitioner: Optional[VariablePartitioner] = Field(
+        default=None, description="of `parameter_server` on the Keras paths: cuts large variables; null cuts none"
     )
     communication: Literal["auto", "ring", "nccl"] = Field(
         default="auto", description="how the workers of `multi_worker_mirrored` add up gradients"

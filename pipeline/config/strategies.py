@@ -39,7 +39,7 @@ NATURES: dict[str, Nature] = {
     "multi_worker_mirrored": Nature(
         in_step=True, is_cluster=True, options=("workers", "communication", "bytes_per_pack", "timeout_seconds")
     ),
-    "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps")),
+    "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")),
     "tpu": Nature(in_step=True, options=("tpu",)),
 }
 

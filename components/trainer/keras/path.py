@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
-from tfx_estimator.components.trainer.keras import drivers
+from tfx_estimator.components.trainer.keras import drivers, served
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.deciding import Deciding
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation
@@ -73,6 +73,11 @@ class _Task:
 
     def run(self) -> None:
         """Does this task's part."""
+        if self._is_served and self._task.in_cluster:
+            served.prepare(self._context.distribution.train.worker_count)
+            if self._task.type != CHIEF:
+                served.serve(self._context)
+                return
         train, self._eval_strategy = self._strategies()
         self._progress.write(Event.STARTED)
         if self._trains:
@@ -101,6 +106,10 @@ class _Task:
         self._progress.write(Event.EXPORTING)
         self._export(checkpoint)
         self._progress.write(Event.EXPORTED)
+
+    @property
+    def _is_served(self) -> bool:
+        return self._context.distribution.train.asynchronous
 
     @property
     def _trains(self) -> bool:
@@ -153,6 +162,8 @@ class _Task:
             StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
         """
         section, used = self._section, strategy or tf.distribute.get_strategy()
+        if self._is_served:
+            section = section.copy(update={"log_every_steps": served.stretch(section)})
         with used.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change.
             model = self._maker().make_compiled(max(section.steps_per_execution, 2))
@@ -161,11 +172,13 @@ class _Task:
                 self._progress.write(Event.NOTICED, text=text)
         saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
         curves = Curves(self._folder) if self._task.type == CHIEF else None
-        examples = section.global_batch_size / self._context.distribution.train.worker_count
+        share = 1 if self._is_served else self._context.distribution.train.worker_count
+        examples = section.global_batch_size / share
         meter = Meter.of_environment(self._task, examples)
+        at_once = served.stretch(section) if self._is_served else section.steps_per_execution
         decides, stop_file = self._decides, self._task.stop_file
         ends = decides.ends if decides else None
-        watch = Watch(section, saver, curves, self._progress, stop_file, section.steps_per_execution, meter, ends)
+        watch = Watch(section, saver, curves, self._progress, stop_file, at_once, meter, ends)
         step = saver.restore()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
@@ -175,6 +188,15 @@ class _Task:
         if not watch.ended:
             mode, input_fn = tf.estimator.ModeKeys.TRAIN, self._declared().reader.input_fn
             input_fn = meter.wrap(input_fn) if meter else input_fn
+            if isinstance(used, tf.distribute.ParameterServerStrategy):
+                make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
+                if self._context.job.path == KERAS:
+                    served.fit(model, make_dataset, watch, at_once)
+                else:
+                    served.loop(model, make_dataset, watch, used)
+                if watch.stopped:
+                    raise StoppedByRequestError
+                return
             batches = used.distribute_datasets_from_function(lambda each: input_fn(mode, each))
             if self._context.job.path == KERAS:
                 drivers.fit(model, batches, watch)

@@ -1,0 +1,149 @@
+"""Training with parameter servers, as TensorFlow 2 has it: the chief hands out steps, the workers do them.
+
+Source: https://www.tensorflow.org/tutorials/distribute/parameter_server_training.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.measuring.clock import measure_server
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.measurement import Window
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+_INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
+_FAIL_FAST = "GRPC_FAIL_FAST"
+# Shorter stretches between two moments when no worker works would cost more than they tell.
+_LEAST_STRETCH = 10
+
+InputFn = Callable[..., tf.data.Dataset]
+
+
+def prepare(tasks: int) -> None:
+    """Sets what TensorFlow reads once, before it is used.
+
+    Args:
+        tasks: Workers and the chief.
+    """
+    # The servers wait for each other for ever with the one thread that a task's one core gives them.
+    os.environ.setdefault(_INTER_OP_THREADS, str(tasks + 1))
+    # As the tutorial has it: that a task has gone is an error at once.
+    os.environ.setdefault(_FAIL_FAST, "use_caller")
+
+
+def serve(context: TaskContext) -> None:
+    """Serves the chief, as a worker or a parameter server; does not return.
+
+    Args:
+        context: Of the task.
+    """
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    server = tf.distribute.Server(
+        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
+    )
+    context.progress.write(Event.SERVING)
+    window, name = Window.of_environment(), context.task.name
+    if window is not None:
+        if context.task.trains:
+            window.tell_started(name)
+        threading.Thread(target=measure_server, args=(window, name), name="measure", daemon=True).start()
+    server.join()
+
+
+def stretch(section: TrainerSection) -> int:
+    """Returns the steps between two moments when all workers wait: for a report, and at times for a checkpoint.
+
+    Args:
+        section: The declared trainer.
+    """
+    every, most = section.checkpoint_steps, max(section.report_steps, _LEAST_STRETCH)
+    fitting = max(each for each in range(1, min(every, most) + 1) if every % each == 0)
+    return fitting if fitting >= _LEAST_STRETCH else every
+
+
+def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Dataset]:
+    """Makes what each worker reads: its share of the examples, by its own number.
+
+    Args:
+        input_fn: Of the examples, called with the mode and an input context.
+        workers: That do steps.
+
+    Returns:
+        A function that TensorFlow traces once, and calls on each worker.
+    """
+
+    def make(_: Any) -> tf.data.Dataset:
+        number = tf.distribute.coordinator.experimental_get_current_worker_index()
+        context = tf.distribute.InputContext(workers, tf.cast(number, tf.int64), num_replicas_in_sync=1)
+        return input_fn(tf.estimator.ModeKeys.TRAIN, context)
+
+    return make
+
+
+def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch, steps: int) -> None:
+    """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch.
+
+    Args:
+        model: Compiled, in the strategy's scope.
+        make_dataset: Of `dataset_fn`.
+        watch: Is told of each stretch.
+        steps: Of a stretch.
+    """
+    while not watch.ended:
+        length = watch.next_steps()
+        epochs = max((watch.total - watch.step) // steps, 1) if length == steps else 1
+        batches = tf.keras.utils.experimental.DatasetCreator(make_dataset)
+        model.fit(batches, steps_per_epoch=length, epochs=epochs, verbose=0, callbacks=[_Stretches(watch, length)])
+
+
+class _Stretches(tf.keras.callbacks.Callback):
+    def __init__(self, watch: Watch, steps: int) -> None:
+        super().__init__()
+        self._watch = watch
+        self._steps = steps
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._watch.done(self._steps, {name: float(value) for name, value in logs.items()})
+        if self._watch.ended:
+            self.model.stop_training = True
+
+
+def loop(
+    model: tf.keras.Model,
+    make_dataset: Callable[[Any], tf.data.Dataset],
+    watch: Watch,
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """Trains by a `ClusterCoordinator` of our own.
+
+    Args:
+        model: As for `fit`.
+        make_dataset: As for `fit`.
+        watch: As for `fit`.
+        strategy: The model's.
+    """
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+    @tf.function
+    def per_worker() -> Any:
+        return strategy.distribute_datasets_from_function(make_dataset)
+
+    @tf.function
+    def one_step(iterator: Any) -> Any:
+        return strategy.run(model.train_step, args=(next(iterator),))
+
+    iterator = iter(coordinator.create_per_worker_dataset(per_worker))
+    while not watch.ended:
+        steps = watch.next_steps()
+        for _ in range(steps):
+            last = coordinator.schedule(one_step, args=(iterator,))
+        coordinator.join()
+        watch.done(steps, {name: float(value) for name, value in last.fetch().items()})
