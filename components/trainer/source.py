@@ -42,6 +42,7 @@ _OWN: dict[str, tuple[str, ...]] = {
             "keras.model",
             "keras.path",
             "keras.saver",
+            "keras.served",
             "keras.serving",
             "keras.watch",
             "seeds",

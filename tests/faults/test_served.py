@@ -1,0 +1,64 @@
+"""Parameter servers of TensorFlow 2, on the Keras paths: the exact number of steps, whichever task dies."""
+
+from __future__ import annotations
+
+import json
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from tests.faults.conftest import INTERVAL, STEPS
+from tests.faults.injector import STARTING, TRAINING, Fault
+from tfx_estimator.components.trainer.settings import KERAS, KERAS_LOOP
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+# Two that do steps, and variables in parts on two servers.
+SERVED = {
+    "strategy": "parameter_server",
+    "workers": 3,
+    "ps": 2,
+    "variable_partitioner": {"min_bytes": 4096, "max_shards": 2},
+}
+long = pytest.mark.long
+
+
+def _settings(faulty, path, settings):
+    section = {
+        "path": path,
+        "optimizer": {"learning_rate": 0.02},
+        "train_steps": STEPS,
+        "save_checkpoints_steps": INTERVAL,
+        "distribution": {"train": SERVED},
+    }
+    return settings(section, path=path, start_timeout=60.0, stall_timeout=20.0)
+
+
+@pytest.mark.parametrize(
+    ("path", "task", "moment"),
+    [
+        pytest.param(KERAS_LOOP, "worker-0", TRAINING, id="loop-worker-training"),
+        pytest.param(KERAS_LOOP, "ps-0", TRAINING, id="loop-ps-training", marks=long),
+        pytest.param(KERAS_LOOP, "chief-0", TRAINING, id="loop-chief-training", marks=long),
+        pytest.param(KERAS_LOOP, "worker-0", STARTING, id="loop-worker-starting", marks=long),
+        pytest.param(KERAS, "worker-1", TRAINING, id="fit-worker-training", marks=long),
+        pytest.param(KERAS, "ps-1", TRAINING, id="fit-ps-training", marks=long),
+        pytest.param(KERAS, "chief-0", TRAINING, id="fit-chief-training", marks=long),
+        pytest.param(KERAS, "ps-0", STARTING, id="fit-ps-starting", marks=long),
+    ],
+)
+def test_a_killed_task_of_parameter_servers(faulty, settings, path, task, moment):
+    model, model_run = faulty.run(
+        f"SIGKILL {task} {moment}, {path}", _settings(faulty, path, settings), Fault(task, moment, psutil.Process.kill)
+    )
+    number = model_run.get_float_custom_property
+    assert number("last_step") == STEPS
+    assert number("restarts") <= 2
+    assert number("eval_accuracy") > 0.9
+    history = json.loads(model_run.get_string_custom_property("history"))
+    assert all((restart["lost_steps"] or 0) <= INTERVAL for restart in history)
+    # The parts were put together again: what is served is whole.
+    served = tf.saved_model.load(str(model / "Format-Serving"))
+    shapes = sorted(tuple(weight.shape) for weight in served.weights)
+    assert shapes == [(3, 3, 1, 32), (10,), (32,), (64,), (64, 10), (5408, 64)]
