@@ -186,24 +186,28 @@ class _Task:
             decides.go_on_from(step)
         watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
-            mode, input_fn = tf.estimator.ModeKeys.TRAIN, self._declared().reader.input_fn
-            input_fn = meter.wrap(input_fn) if meter else input_fn
-            if isinstance(used, tf.distribute.ParameterServerStrategy):
-                make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
-                if self._context.job.path == KERAS:
-                    served.fit(model, make_dataset, watch, at_once)
-                else:
-                    served.loop(model, make_dataset, watch, used)
-                if watch.stopped:
-                    raise StoppedByRequestError
-                return
-            batches = used.distribute_datasets_from_function(lambda each: input_fn(mode, each))
-            if self._context.job.path == KERAS:
-                drivers.fit(model, batches, watch)
-            else:
-                drivers.loop(model, batches, watch, used)
+            input_fn = self._declared().reader.input_fn
+            self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used)
         if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError
+
+    def _drive(
+        self, model: tf.keras.Model, input_fn: served.InputFn, watch: Watch, strategy: tf.distribute.Strategy
+    ) -> None:
+        by_fit = self._context.job.path == KERAS
+        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
+            if by_fit:
+                served.fit(model, make_dataset, watch, served.stretch(self._section))
+            else:
+                served.loop(model, make_dataset, watch, strategy)
+            return
+        mode = tf.estimator.ModeKeys.TRAIN
+        batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
+        if by_fit:
+            drivers.fit(model, batches, watch)
+        else:
+            drivers.loop(model, batches, watch, strategy)
 
     def _follow(self, evaluate: Callable[[str], Any]) -> str:
         """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.
