@@ -37,7 +37,7 @@ _CACHED = "cached"
 _LOG = "compare.log"
 _SPLIT = "eval"
 _WIDTH_OF_A_FILE = 140
-# Of a candidate there are answers of; more would be shown as one.
+# One alone cannot be compared.
 _LEAST = 2
 
 

@@ -1,0 +1,76 @@
+"""A finished run and two trainings on its examples, compared as a user does it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.browser import open_browser
+from tests.e2e.conftest import Finished
+from tests.e2e.test_report import check_page
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+TEXT = """\
+name: {name}
+data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, shards: 2}}
+trainer:
+  model: mnist_cnn
+  path: {path}
+  train_steps: 200
+  global_batch_size: 64
+  optimizer: {{name: sgd, learning_rate: 0.001}}
+"""
+
+
+def test_a_run_and_two_paths_side_by_side(digits_run: Finished, tmp_path: Path) -> None:
+    output, workdir = tmp_path / "results", digits_run.workdir
+    for name, path in (("digits", "estimator"), ("moved", "keras")):
+        (tmp_path / f"{name}.yaml").write_text(TEXT.format(name=name, path=path))
+    before = workdir.executions("digits")
+    sources = [str(digits_run.logs), str(tmp_path / "digits.yaml"), str(tmp_path / "moved.yaml")]
+    options = ["--workdir", str(workdir.path), "--output", str(output), "--json", "--require-equal", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tfx_estimator", "compare", *sources, *options],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 8, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "points apart" in done.stderr.splitlines()[-3]
+    told = json.loads(done.stdout)
+    assert told == json.loads((output / "compare.json").read_text())
+
+    names = list(told["candidates"])
+    assert names == [f"digits {digits_run.logs.name}", "digits", "moved"]
+    run, *trained = (told["candidates"][name] for name in names)
+    # What the Evaluator measured.
+    assert told["examples"] == digits_run.summary["evaluated"]
+    assert run["accuracy"]["value"] == pytest.approx(digits_run.summary["accuracy"])
+    assert run["loss"]["value"] == pytest.approx(digits_run.summary["loss"], rel=1e-3)
+    # The same network, trained for fewer and smaller steps.
+    assert {each["parameters"] for each in (run, *trained)} == {run["parameters"]}
+    for each in trained:
+        assert each["accuracy"]["value"] < run["accuracy"]["value"]
+        assert each["training"]["last_step"] == 200
+        assert 1 < each["training"]["cpu_micros_per_example"] < 1e6
+        assert each["training"]["peak_rss"] > 100 << 20
+    # Both paths take the same steps.
+    assert told["pairs"]["digits"]["p"] < 0.05
+    assert abs(trained[0]["accuracy"]["value"] - trained[1]["accuracy"]["value"]) < 0.01
+
+    after = workdir.executions("digits")
+    assert after["Trainer"] - before["Trainer"] == {"COMPLETE": 2}
+    for node in ("TfdsExampleGen", "StatisticsGen", "Transform"):
+        assert after[node] - before[node] == {"CACHED": 2}
+    assert after["Pusher"] == before["Pusher"]
+    with open_browser(tmp_path / "browser") as browser:
+        check_page(browser, output / "compare.html")
