@@ -127,6 +127,16 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
         yield from check_target("trainer.model", trainer.model, search_paths)
     if trainer.module_file is not None:
         yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"), search_paths)
+        default = trainer.__fields__["path"].default
+        if trainer.path != default:
+            yield Problem(
+                "trainer.path",
+                "a module file brings its own way of training: its run_fn may call Keras's fit by itself",
+                f"{default} (or no path) with trainer.module_file, or trainer.model with {trainer.path}",
+                "remove trainer.path, or name the network by trainer.model in place of trainer.module_file",
+                value=trainer.path,
+                depends=("trainer.module_file",),
+            )
     both = ("transform.preprocessing_fn", "transform.module_file")
     if transform.preprocessing_fn is not None and transform.module_file is not None:
         todo = "set one of them to null: --set transform.preprocessing_fn=null"

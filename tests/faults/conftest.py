@@ -30,7 +30,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not rows:
         return
     table = Table(title="fault matrix")
-    for title in ("fault", "cluster", "ended", "steps", "restarts", "lost steps", "start, s", "resumed after, s"):
+    for title in (
+        "fault",
+        "path",
+        "cluster",
+        "ended",
+        "steps",
+        "restarts",
+        "lost steps",
+        "start, s",
+        "resumed after, s",
+    ):
         table.add_column(title)
     for row in rows:
         table.add_row(*(f"{value:.1f}" if isinstance(value, float) else str(value) for value in row))
@@ -51,18 +61,19 @@ class Faulty:
         self.make_settings = settings
         self.rows = rows
 
-    def settings(self, train: dict[str, Any], **distribution: Any) -> Any:
+    def settings(self, train: dict[str, Any], path: str = "estimator", **distribution: Any) -> Any:
         """Settings of a short training with short deadlines."""
         train = {"timeout_seconds": 10, **train} if train["strategy"] == "multi_worker_mirrored" else train
         # Stale gradients at the rate of the others diverge now and then, without any fault.
         slower = {"optimizer": {"learning_rate": 0.02}} if train["strategy"] == "parameter_server" else {}
         section = {
             **slower,
+            "path": path,
             "train_steps": STEPS,
             "save_checkpoints_steps": INTERVAL,
             "distribution": {"train": train, **distribution},
         }
-        return self.make_settings(section, start_timeout=45.0, stall_timeout=12.0)
+        return self.make_settings(section, path=path, start_timeout=45.0, stall_timeout=12.0)
 
     def run(self, name: str, settings: Any, *faults: Fault) -> Any:
         """Trains, while the faults wait for their moments.
@@ -78,11 +89,11 @@ class Faulty:
         over = threading.Event()
         for fault in faults:
             fault.watch(self.training.root, over)
-        kind = settings.distribution.train.strategy
+        kind = settings.declaration["trainer"]["path"], settings.distribution.train.strategy
         try:
             model, model_run = self.training.run(settings)
         except Exception as error:
-            self.rows.append((name, kind, type(error).__name__, "", "", "", "", ""))
+            self.rows.append((name, *kind, type(error).__name__, "", "", "", "", ""))
             raise
         finally:
             over.set()
@@ -93,7 +104,7 @@ class Faulty:
         history = json.loads(model_run.get_string_custom_property("history"))
         # A fault after the last step: until the end.
         resumed = resumed or max((restart["seconds"] or 0.0 for restart in history), default=0.0)
-        row = (name, kind, "trained", int(number("last_step")), int(number("restarts")), int(number("lost_steps")))
+        row = (name, *kind, "trained", int(number("last_step")), int(number("restarts")), int(number("lost_steps")))
         self.rows.append((*row, start, resumed))
         assert all(fault.happened for fault in faults), [str(fault) for fault in faults]
         return model, model_run

@@ -23,6 +23,7 @@ from tfx_estimator.pipeline import errors
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 MWMS = {"strategy": "multi_worker_mirrored"}
+PATHS = ("estimator", "keras", "keras_custom_loop")
 # So many that a signal meets training, and not its end.
 MANY = 2000
 
@@ -34,10 +35,11 @@ class Supervised:
         faulty: Makes settings.
         digits: Input artifacts.
         steps: To train.
+        path: The way of training.
     """
 
-    def __init__(self, faulty, digits, steps: int = MANY, **distribution) -> None:
-        settings = faulty.settings(MWMS, **distribution)
+    def __init__(self, faulty, digits, steps: int = MANY, path: str = "estimator", **distribution) -> None:
+        settings = faulty.settings(MWMS, path, **distribution)
         settings.declaration["trainer"]["train_steps"] = steps
         self.root = faulty.training.root
         self.job = faulty.training.root.parent / "job.json"
@@ -78,15 +80,18 @@ class Supervised:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
+    ("path", "number", "code"),
     [
-        (signal.SIGTERM, 143),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
-        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.long),
+        ("estimator", signal.SIGTERM, 143),
+        pytest.param("estimator", signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param("estimator", signal.SIGKILL, -9, marks=pytest.mark.long),
+        ("keras", signal.SIGTERM, 143),
+        pytest.param("keras", signal.SIGKILL, -9, marks=pytest.mark.long),
+        pytest.param("keras_custom_loop", signal.SIGTERM, 143, marks=pytest.mark.long),
     ],
 )
-def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, number, code):
-    supervised = Supervised(faulty, digits)
+def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, number, code):
+    supervised = Supervised(faulty, digits, path=path)
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL + 5)
     os.kill(run.pid, number)
@@ -99,12 +104,15 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, num
         # Written because of the signal, and not at its usual time.
         assert saved % INTERVAL
         assert f"the last checkpoint is of step {saved}" in said
-    faulty.rows.append((f"{signal.Signals(number).name} supervisor", MWMS["strategy"], code, saved, 0, "", "", ""))
+    faulty.rows.append(
+        (f"{signal.Signals(number).name} supervisor", path, MWMS["strategy"], code, saved, 0, "", "", "")
+    )
 
 
 @pytest.mark.long
-def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits):
-    supervised = Supervised(faulty, digits, steps=MANY // 2)
+@pytest.mark.parametrize("path", PATHS)
+def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits, path):
+    supervised = Supervised(faulty, digits, MANY // 2, path)
     run = supervised.start()
     supervised.wait_for_step(INTERVAL)
     run.terminate()
@@ -171,7 +179,8 @@ def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog):
+@pytest.mark.parametrize("path", ["estimator", "keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
+def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path):
     def corrupt(process: psutil.Process) -> None:
         process.kill()
         newest = max(
@@ -185,7 +194,7 @@ def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog):
 
     corrupted: list[str] = []
     fault = Fault("chief-0", TRAINING, corrupt, step=2 * INTERVAL + 5)
-    _, model_run = faulty.run("corrupt checkpoint", faulty.settings({"strategy": "one_device"}), fault)
+    _, model_run = faulty.run("corrupt checkpoint", faulty.settings({"strategy": "one_device"}, path), fault)
     assert model_run.get_float_custom_property("last_step") == STEPS
     assert INTERVAL <= model_run.get_float_custom_property("lost_steps") <= 2 * INTERVAL
     assert corrupted
@@ -206,20 +215,21 @@ def test_when_no_restart_is_left_the_error_names_the_task_and_its_log(faulty):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_twenty_kills_at_random_moments(faulty):
+@pytest.mark.parametrize(("path", "count"), [("estimator", 20), ("keras", 10), ("keras_custom_loop", 10)])
+def test_kills_at_random_moments(faulty, path, count):
     import random
 
     chance = random.Random(7)
-    settings = faulty.settings(MWMS, max_restarts=40, evaluator=False)
-    settings.declaration["trainer"]["train_steps"] = 600
+    settings = faulty.settings(MWMS, path, max_restarts=2 * count, evaluator=False)
+    settings.declaration["trainer"]["train_steps"] = steps = INTERVAL * (count + 4)
     kills: list[Fault] = []
-    for index in range(20):
+    for index in range(count):
         victim, step = chance.choice(["chief-0", "worker-0"]), INTERVAL * (index + 1) + chance.randrange(20)
         kills.append(Fault(victim, TRAINING, psutil.Process.kill, step=step, after=kills[-1] if kills else None))
-    _, model_run = faulty.run("20 kills", settings, *kills)
+    _, model_run = faulty.run(f"{count} kills", settings, *kills)
     number = model_run.get_float_custom_property
-    assert number("last_step") == 600
-    assert number("restarts") == 20
+    assert number("last_step") == steps
+    assert number("restarts") == count
     history = json.loads(model_run.get_string_custom_property("history"))
     assert all(restart["lost_steps"] is None or restart["lost_steps"] <= INTERVAL for restart in history)
 

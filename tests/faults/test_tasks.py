@@ -15,15 +15,16 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 MWMS = {"strategy": "multi_worker_mirrored"}
 PS = {"strategy": "parameter_server"}
+KERAS = ("keras", "keras_custom_loop")
 long = pytest.mark.long
 
 
-def _case(train, task, moment, *marks):
-    return pytest.param(train, task, moment, marks=marks, id=f"{train['strategy']}-{task}-{moment}")
+def _case(train, task, moment, *marks, path="estimator"):
+    return pytest.param(path, train, task, moment, marks=marks, id=f"{path}-{train['strategy']}-{task}-{moment}")
 
 
 @pytest.mark.parametrize(
-    ("train", "task", "moment"),
+    ("path", "train", "task", "moment"),
     [
         _case(MWMS, "chief-0", STARTING, long),
         _case(MWMS, "chief-0", TRAINING),
@@ -46,29 +47,50 @@ def _case(train, task, moment, *marks):
         _case(PS, "evaluator-0", TRAINING, long),
         _case(PS, "worker-0", STARTING, long),
         _case(PS, "worker-0", TRAINING, long),
+        _case(MWMS, "chief-0", TRAINING, path="keras"),
+        *(
+            _case(MWMS, task, moment, long, path=path)
+            for path in KERAS
+            for task, moment in (
+                ("chief-0", STARTING),
+                ("chief-0", TRAINING),
+                ("chief-0", EXPORTING),
+                ("worker-0", STARTING),
+                ("worker-0", TRAINING),
+                ("worker-0", EXPORTING),
+                ("evaluator-0", TRAINING),
+                ("evaluator-0", EXPORTING),
+                ("exporter-0", EXPORTING),
+            )
+            if (path, task, moment) != ("keras", "chief-0", TRAINING)
+        ),
+        *(_case({"strategy": "one_device"}, "chief-0", TRAINING, long, path=path) for path in KERAS),
     ],
 )
-def test_a_killed_task(faulty, train, task, moment):
-    settings = faulty.settings(train, evaluator=task.startswith("evaluator"))
+def test_a_killed_task(faulty, path, train, task, moment):
+    settings = faulty.settings(train, path, evaluator=task.startswith("evaluator"))
     fault = Fault(task, moment, psutil.Process.kill)
     model, model_run = faulty.run(f"SIGKILL {task} {moment}", settings, fault)
     _check(faulty, train, model, model_run)
 
 
 @pytest.mark.parametrize(
-    ("train", "task"),
+    ("path", "train", "task", "moment"),
     [
-        pytest.param(MWMS, "worker-0", id="multi_worker_mirrored-worker-0"),
-        pytest.param(MWMS, "chief-0", id="multi_worker_mirrored-chief-0", marks=long),
-        pytest.param(MWMS, "evaluator-0", id="multi_worker_mirrored-evaluator-0", marks=long),
-        pytest.param(PS, "ps-0", id="parameter_server-ps-0", marks=long),
-        pytest.param(PS, "chief-0", id="parameter_server-chief-0", marks=long),
-        pytest.param(PS, "worker-0", id="parameter_server-worker-0", marks=long),
+        _case(MWMS, "worker-0", TRAINING),
+        _case(MWMS, "chief-0", TRAINING, long),
+        _case(MWMS, "evaluator-0", TRAINING, long),
+        _case(PS, "ps-0", TRAINING, long),
+        _case(PS, "chief-0", TRAINING, long),
+        _case(PS, "worker-0", TRAINING, long),
+        _case(MWMS, "worker-0", TRAINING, path="keras_custom_loop"),
+        _case(MWMS, "worker-0", TRAINING, long, path="keras"),
+        *(_case(MWMS, task, TRAINING, long, path=path) for path in KERAS for task in ("chief-0", "evaluator-0")),
     ],
 )
-def test_a_stopped_task(faulty, train, task):
-    settings = faulty.settings(train, evaluator=task.startswith("evaluator"))
-    fault = Fault(task, TRAINING, psutil.Process.suspend)
+def test_a_stopped_task(faulty, path, train, task, moment):
+    settings = faulty.settings(train, path, evaluator=task.startswith("evaluator"))
+    fault = Fault(task, moment, psutil.Process.suspend)
     model, model_run = faulty.run(f"SIGSTOP {task} training", settings, fault)
     _check(faulty, train, model, model_run)
 
@@ -84,7 +106,7 @@ def test_a_task_that_never_starts(faulty):
 
 def _check(faulty, train, model, model_run):
     number = model_run.get_float_custom_property
-    if train is MWMS:
+    if train is not PS:
         assert number("last_step") == STEPS
     else:
         # Each asynchronous worker ends the step that it is in.

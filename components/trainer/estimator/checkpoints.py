@@ -16,6 +16,7 @@ from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
+_DRAFTS = "model.ckpt-*_temp*"
 _INDEX = "model.ckpt-*.index"
 
 logger = get_logger("trainer")
@@ -103,8 +104,11 @@ def drop_damaged(training_dir: str) -> Optional[int]:
 
 
 def remove_worker_copies(training_dir: str) -> None:
-    """Removes what the other tasks of a cluster leave in the training folder: whole copies of checkpoints."""
-    patterns = (os.path.join(training_dir, _WORKERS), os.path.join(training_dir, "*", _WORKERS))
+    """Removes what the other tasks of a cluster leave in the training folder, whole copies of checkpoints; and drafts.
+
+    A draft is what a task that was killed had written of a checkpoint.
+    """
+    patterns = [os.path.join(training_dir, *within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
     for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
         if "://" in folder:
             tf.io.gfile.rmtree(folder)
@@ -125,7 +129,11 @@ def name_relatively(training_dir: str) -> None:
 def _write_state(training_dir: str, paths: list[str]) -> None:
     """Names the checkpoints, newest last; relative to the folder, which is moved when training is done."""
     names = [os.path.basename(path) for path in paths]
-    state = CheckpointState(model_checkpoint_path=names[-1], all_model_checkpoint_paths=names)
+    # A CheckpointManager forgets those of no time, and never removes them.
+    times = [_time_of(os.path.join(training_dir, name)) for name in names]
+    state = CheckpointState(
+        model_checkpoint_path=names[-1], all_model_checkpoint_paths=names, all_model_checkpoint_timestamps=times
+    )
     write_whole(os.path.join(training_dir, "checkpoint"), str(state))
 
 
@@ -140,3 +148,11 @@ def step_of(path: str) -> int:
     """Returns the global step that a checkpoint's name tells; -1 where it tells none."""
     step = path.rsplit("-", 1)[-1]
     return int(step) if step.isdigit() else -1
+
+
+def _time_of(path: str) -> float:
+    """When a checkpoint was written, in seconds; 0 if it is there no more."""
+    try:
+        return tf.io.gfile.stat(f"{path}.index").mtime_nsec / 1e9
+    except tf.errors.NotFoundError:
+        return 0.0

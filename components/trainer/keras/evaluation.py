@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any, Optional
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import restore_weights, step_of
+from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.errors import DataError
@@ -61,6 +63,7 @@ class Evaluation:
 
         Raises:
             DataError: There is no example.
+            TrainingError: The loss is not a number.
         """
         restore_weights(self._model, path)
         # Of a compiled model of the user's.
@@ -83,6 +86,8 @@ class Evaluation:
                 todo="check data.splits",
             )
         metrics = {name: value / examples for name, value in sums.items()}
+        if math.isnan(metrics["loss"]):
+            raise not_a_number(f"the loss of checkpoint {path}")
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
         step = step_of(path)

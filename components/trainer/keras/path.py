@@ -16,6 +16,7 @@ from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers, served
+from tfx_estimator.components.trainer.keras.agreement import Agreement
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.deciding import Deciding
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation
@@ -178,7 +179,8 @@ class _Task:
         at_once = served.stretch(section) if self._is_served else section.steps_per_execution
         decides, stop_file = self._decides, self._task.stop_file
         ends = decides.ends if decides else None
-        watch = Watch(section, saver, curves, self._progress, stop_file, at_once, meter, ends)
+        common = section, saver, curves, self._progress, stop_file, at_once
+        watch = Watch(*common, Agreement(used), meter, ends, fixed=self._is_served)
         step = saver.restore()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
@@ -221,19 +223,21 @@ class _Task:
         latest = ""
         while not (self._decides and self._decides.stops):
             latest = latest_checkpoint(self._folder) or ""
-            if latest in ("", seen) or time.monotonic() - started < distribution.throttle_secs:
+            is_last = step_of(latest) >= (self._section.train_steps or 0)
+            early = time.monotonic() - started < distribution.throttle_secs
+            if latest in ("", seen) or (early and not is_last):
                 time.sleep(_LOOK_SECONDS)
                 continue
             started = time.monotonic()
             try:
                 evaluate(latest)
-            except (tf.errors.NotFoundError, tf.errors.DataLossError):
+            except tf.errors.OpError:
                 # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
                 if latest_checkpoint(self._folder) == latest:
                     raise
                 continue
             seen = latest
-            if step_of(latest) >= (self._section.train_steps or 0):
+            if is_last:
                 break
         return latest
 

@@ -15,6 +15,7 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
+from tfx_estimator.pipeline.errors import TrainingError
 
 _PREFIX = "model.ckpt"
 
@@ -42,10 +43,21 @@ class Saver:
 
         Returns:
             Its global step; 0 if there is none.
+
+        Raises:
+            TrainingError: It is of another model or optimizer.
         """
         latest = latest_checkpoint(self._folder)
         if latest is not None:
-            self._checkpoint.restore(latest).assert_existing_objects_matched()
+            try:
+                self._checkpoint.restore(latest).assert_existing_objects_matched()
+            except (AssertionError, ValueError) as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise TrainingError(
+                    f"checkpoint {latest} does not fit the model: {reason}",
+                    expected="a checkpoint of the same network and optimizer",
+                    todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
+                ) from error
         return step_of(latest)
 
     def save(self, step: int) -> None:

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Optional
+from typing import Optional, Protocol
 
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.measuring import Meter
-from tfx_estimator.components.trainer.keras.saver import Saver
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
-from tfx_estimator.components.trainer.protocol.stop import asked_to_stop
+from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import TrainingError
 
+# Between two reports, and two looks for the request to stop; no execution is much longer.
 _EVERY_SECONDS = 0.5
+
+
+class Saves(Protocol):
+    """What keeps checkpoints: see `saver.Saver`."""
+
+    def save(self, step: int) -> None:
+        """Saves a checkpoint of a global step."""
+
+
+class Agrees(Protocol):
+    """What the tasks of a cluster agree by: see `agreement.Agreement`."""
+
+    def mean(self, *values: float) -> tuple[float, ...]:
+        """Returns the means over all tasks."""
 
 
 class Watch:
     """Decides how many steps the next execution has, and does what is due after it.
 
-    An execution ends where something is due: a checkpoint, a point of the curves, the last step. All tasks of a cluster
-    must have the same executions: TensorFlow knows their messages by the turn of the execution's loop as well, and
-    would wait for ever for those of another turn.
+    An execution ends where something is due: a checkpoint, a point of the curves, the last step. It has as many steps
+    as half a second allows, so that a request to stop is heard soon. All tasks of a cluster must have the same
+    executions: TensorFlow knows their messages by the turn of the execution's loop as well, and would wait for ever for
+    those of another turn. So they agree about twice a second on their pace, and on whether one of them is to stop.
 
     Args:
         section: The declared trainer.
@@ -30,32 +47,44 @@ class Watch:
         progress: Where to report.
         stop_file: Where the supervisor asks to stop.
         at_once: Most steps of an execution.
+        agreement: With the other tasks.
         meter: Of `tfx-estimator bench`.
         ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
+        fixed: Have all executions `at_once` steps, but where something is due.
     """
 
     def __init__(
         self,
         section: TrainerSection,
-        saver: Saver,
+        saver: Saves,
         curves: Optional[Curves],
         progress: ProgressWriter,
         stop_file: str,
         at_once: int,
+        agreement: Agrees,
         meter: Optional[Meter] = None,
         ends: Optional[Callable[[], bool]] = None,
+        fixed: bool = False,
     ) -> None:
         self.total = section.train_steps or 0
         self._checkpoint_steps = section.checkpoint_steps
         self._report_steps = section.report_steps
+        self._at_once = at_once
         self._saver = saver
         self._curves = curves
         self._progress = progress
         self._stop_file = stop_file
-        self._at_once = at_once
+        self._agreement = agreement
         self._meter = meter
         self._ends = ends or (lambda: False)
+        self._fixed = fixed
         self._reported = 0.0
+        self._began = 0.0
+        # Since the tasks agreed last, and how many steps after it they do again; it doubles at most, as the first step
+        # is one of tracing.
+        self._steps, self._seconds = 0, 0.0
+        self._pause = 0.5
+        self._agree_at = 0
         self.step = 0
         self.stopped = False
         self.over = False
@@ -66,13 +95,17 @@ class Watch:
         Args:
             step: The global step.
             over: Was training over there.
+
+        Raises:
+            PeerLostError: The other tasks start from another one.
         """
         self.step, self.over = step, over
         self._progress.at(step)
         self._progress.write(Event.STEP, step=step, total=self.total)
         if self._curves is not None:
             self._curves.started(step)
-        self._look()
+        if not self.ended:
+            self._agree()
 
     @property
     def ended(self) -> bool:
@@ -80,9 +113,11 @@ class Watch:
         return self.stopped or self.over or self.step >= self.total
 
     def next_steps(self) -> int:
-        """Returns the number of steps of the next execution."""
-        intervals = (self._at_once, self._checkpoint_steps, self._report_steps)
-        return min(*(each - self.step % each for each in intervals), self.total - self.step)
+        """Returns the number of steps of the next execution, which begins now."""
+        self._began = time.monotonic()
+        due = (each - self.step % each for each in (self._checkpoint_steps, self._report_steps))
+        most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
+        return min(most, *due, self.total - self.step)
 
     def done(self, steps: int, values: Mapping[str, float]) -> None:
         """Does what is due after an execution.
@@ -90,18 +125,25 @@ class Watch:
         Args:
             steps: That it had.
             values: Of its last step: `loss`, and what else there is to report.
+
+        Raises:
+            TrainingError: The loss is not a number.
         """
+        now = time.monotonic()
+        self._steps, self._seconds = self._steps + steps, self._seconds + now - self._began
         self.step += steps
         self._progress.at(self.step)
+        if math.isnan(values["loss"]):
+            raise not_a_number(f"the loss of step {self.step}")
         if self._meter is not None:
             self._meter.done(self.step)
-        now = time.monotonic()
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now
             self._progress.write(Event.STEP, step=self.step, loss=values["loss"])
         if self._curves is not None and self.step % self._report_steps == 0:
             self._curves.write(self.step, values)
-        self._look()
+        if self._agree_at <= self.step < self.total:
+            self._agree()
         if self.ended or self.step % self._checkpoint_steps == 0:
             self._saver.save(self.step)
             if self._curves is not None:
@@ -109,6 +151,30 @@ class Watch:
             # The checkpoint of one that is asked to stop is evaluated when training goes on.
             self.over = not self.stopped and self._ends()
 
-    def _look(self) -> None:
+    def _agree(self) -> None:
         stop_at = asked_to_stop(self._stop_file)
-        self.stopped = stop_at is not None and self.step >= stop_at and self.step < self.total
+        asked = stop_at is not None and self.step >= stop_at
+        own = self._seconds / self._steps if self._steps else _EVERY_SECONDS
+        seconds, stops, step = self._agreement.mean(own, float(asked), float(self.step))
+        if step != self.step:
+            raise PeerLostError(
+                f"this task goes on from step {self.step}, and others from another one: do all see one training folder?"
+            )
+        self.stopped = stops > 0
+        self._pause = 1 if self._fixed else max(min(_EVERY_SECONDS / max(seconds, 1e-9), 2 * self._pause), 1)
+        self._agree_at = self.step + int(self._pause)
+        self._steps, self._seconds = 0, 0.0
+
+
+def not_a_number(what: str) -> TrainingError:
+    """Returns the error of a training that has diverged.
+
+    Args:
+        what: Is not a number.
+    """
+    return TrainingError(
+        f"{what} is not a number: training has diverged, or was fed something that is no number either",
+        expected="a finite loss",
+        todo="lower trainer.optimizer.learning_rate or clip the gradients, and see that what the preprocessing_fn "
+        "returns is finite; a changed declaration starts at step 0",
+    )

@@ -49,6 +49,7 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",
     f"{TRAINER}.keras",
+    f"{TRAINER}.keras.agreement",
     f"{TRAINER}.keras.curves",
     f"{TRAINER}.keras.measuring",
     f"{TRAINER}.keras.traits",

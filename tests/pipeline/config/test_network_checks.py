@@ -72,6 +72,16 @@ def test_a_model_fn_and_what_the_text_cannot_tell_may_have_any_output(declare, m
     assert load("mine.yaml").declaration.evaluator.prediction_key == "scores"
 
 
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_a_module_file_takes_no_path(refuse, write, good, path):
+    write("def run_fn(fn_args): pass\n", "taxi.py")
+    message = refuse(good.replace(OURS, "module_file: taxi.py"), [f"trainer.path={path}"])
+    assert f"trainer.path: {path}" in message
+    assert "a module file brings its own way of training" in message
+    assert "remove trainer.path, or name the network by trainer.model" in message
+    assert "1 problem\n" in message
+
+
 def test_a_module_file_may_have_any_output(write, good):
     write("def run_fn(fn_args): pass\n", "taxi.py")
     write(good.replace(OURS, "module_file: taxi.py") + "evaluator: {prediction_key: scores}\n")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from tfx_estimator.components.trainer.keras import watch as watch_module
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import TrainingError
 
 pytestmark = pytest.mark.unit
 
@@ -16,29 +20,57 @@ class Saves(list):
     save = list.append
 
 
+class Tasks:
+    """The other tasks agree with what this one says, but for what a test has them say.
+
+    Args:
+        others: What another task says.
+    """
+
+    def __init__(self, others: dict[int, float]) -> None:
+        self.others = others
+        self.said: list[tuple[float, ...]] = []
+
+    def mean(self, *values: float) -> tuple[float, ...]:
+        self.said.append(values)
+        other = [self.others.get(index, value) for index, value in enumerate(values)]
+        return tuple((one + two) / 2 for one, two in zip(values, other))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 1000.0
+
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
 @pytest.fixture
 def make(tmp_path):
-    def make(at_once: int, **values) -> tuple[Watch, Saves]:
-        section = TrainerSection(model="mnist_cnn", **values)
-        saves = Saves()
+    def make(others: dict[int, float] | None = None, fixed: bool = False, **values) -> tuple[Watch, Saves]:
+        section = TrainerSection(model="mnist_cnn", **{"train_steps": 105, "log_every_steps": 30, **values})
+        saves, tasks = Saves(), Tasks(others or {})
         progress = ProgressWriter(str(tmp_path / "progress"))
-        return Watch(section, saves, None, progress, str(tmp_path / "stop"), at_once), saves
+        return Watch(section, saves, None, progress, str(tmp_path / "stop"), 20, tasks, fixed=fixed), saves
 
     return make
 
 
-def run(watch: Watch) -> list[int]:
+def run(watch: Watch, clock, step_seconds: float, first_seconds: float = 5.0) -> list[int]:
     ends = []
     while not watch.ended:
-        watch.done(watch.next_steps(), {"loss": 1.0})
+        steps = watch.next_steps()
+        clock.now += step_seconds * steps if ends else first_seconds
+        watch.done(steps, {"loss": 1.0})
         ends.append(watch.step)
     return ends
 
 
-def test_executions_end_where_something_is_due_and_at_the_last_step(make, tmp_path):
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=50, log_every_steps=30)
+def test_executions_grow_to_the_declared_length_and_end_where_something_is_due(make, clock, tmp_path):
+    watch, saves = make(save_checkpoints_steps=50)
     watch.begin(0)
-    assert run(watch) == [20, 30, 40, 50, 60, 80, 90, 100, 105]
+    assert run(watch, clock, 0.001) == [1, 2, 4, 8, 16, 30, 46, 50, 60, 80, 90, 100, 105]
     assert saves == [50, 100, 105]
     assert not watch.stopped
     events = ProgressReader(str(tmp_path / "progress")).read()
@@ -46,24 +78,65 @@ def test_executions_end_where_something_is_due_and_at_the_last_step(make, tmp_pa
     assert events[0]["total"] == 105
 
 
-def test_the_executions_after_a_restart_end_at_the_same_steps(make):
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=50, log_every_steps=30)
+def test_the_executions_after_a_restart_end_where_something_is_due(make, clock):
+    watch, saves = make(save_checkpoints_steps=50)
     watch.begin(50)
-    assert run(watch) == [60, 80, 90, 100, 105]
+    assert run(watch, clock, 0.001) == [51, 52, 54, 58, 60, 68, 84, 90, 100, 105]
     assert saves == [100, 105]
 
 
-def test_it_stops_at_the_first_execution_that_reaches_the_asked_step_and_saves(make, tmp_path):
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=50, log_every_steps=100)
+@pytest.mark.parametrize(("step_seconds", "most"), [(0.04, 12), (0.4, 1), (3.0, 1)])
+def test_no_execution_is_much_longer_than_half_a_second(make, clock, step_seconds, most):
+    watch, _ = make(save_checkpoints_steps=100, log_every_steps=100)
+    watch.begin(0)
+    ends = run(watch, clock, step_seconds)
+    assert max(after - before for before, after in itertools.pairwise(ends)) == most
+
+
+def test_with_parameter_servers_executions_have_always_the_same_length(make, clock):
+    watch, saves = make(fixed=True, save_checkpoints_steps=50)
+    watch.begin(0)
+    assert run(watch, clock, 3.0) == [20, 30, 40, 50, 60, 80, 90, 100, 105]
+    assert saves == [50, 100, 105]
+
+
+def test_a_machine_that_becomes_slower_has_shorter_executions(make, clock):
+    watch, _ = make(train_steps=2000, save_checkpoints_steps=2000, log_every_steps=2000)
+    watch.begin(0)
+    while watch.step < 1000:
+        steps = watch.next_steps()
+        clock.now += 0.01 * steps
+        watch.done(steps, {"loss": 1.0})
+    assert steps == 20
+    *_, before, last = run(watch, clock, 0.5, 0.5)[:10]
+    assert last - before == 1
+
+
+def test_it_goes_by_the_pace_of_all_tasks(make, clock):
+    watch, _ = make({0: 0.0985}, train_steps=1000, save_checkpoints_steps=1000, log_every_steps=1000)
+    watch.begin(0)
+    ends = run(watch, clock, 0.001)
+    assert ends[-2] - ends[-3] == 10
+
+
+def test_it_stops_soon_after_the_asked_step_and_saves(make, clock, tmp_path):
+    watch, saves = make(save_checkpoints_steps=50, log_every_steps=100)
     watch.begin(0)
     ask_to_stop(str(tmp_path / "stop"), 33)
-    assert run(watch) == [20, 40]
+    assert run(watch, clock, 0.05) == [1, 2, 4, 8, 16, 26, 36]
     assert watch.stopped
-    assert saves == [40]
+    assert saves == [36]
+
+
+def test_it_stops_where_only_another_task_has_seen_the_request(make, clock):
+    watch, saves = make({1: 1.0}, save_checkpoints_steps=50)
+    watch.begin(7)
+    assert watch.stopped
+    assert saves == []
 
 
 def test_what_is_done_is_not_stopped(make, tmp_path):
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=50, log_every_steps=100)
+    watch, saves = make(save_checkpoints_steps=50)
     ask_to_stop(str(tmp_path / "stop"), 0)
     watch.begin(105)
     assert watch.ended
@@ -71,18 +144,33 @@ def test_what_is_done_is_not_stopped(make, tmp_path):
     assert saves == []
 
 
-def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(make, tmp_path):
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=30, log_every_steps=100)
+def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(make, clock, tmp_path):
+    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100)
     asked = []
     watch._ends = lambda: asked.append(watch.step) or len(asked) == 2
     watch.begin(0)
-    assert run(watch) == [20, 30, 40, 60]
+    assert run(watch, clock, 0.05)[-1] == 60
     assert (asked, saves, watch.over, watch.stopped) == ([30, 60], [30, 60], True, False)
-    ask_to_stop(str(tmp_path / "stop"), 30)
-    watch, saves = make(20, train_steps=105, save_checkpoints_steps=30, log_every_steps=100)
+    ask_to_stop(str(tmp_path / "stop"), 20)
+    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100)
     watch._ends = pytest.fail
     watch.begin(0)
-    assert run(watch) == [20, 30]
-    assert (saves, watch.over, watch.stopped) == ([30], False, True)
+    run(watch, clock, 0.05)
+    assert (saves, watch.over, watch.stopped) == ([26], False, True)
     watch.begin(60, over=True)
     assert watch.ended
+
+
+def test_tasks_that_begin_at_different_steps_do_not_train(make):
+    watch, _ = make({2: 40.0})
+    with pytest.raises(PeerLostError, match=r"goes on from step 50.*one training folder"):
+        watch.begin(50)
+
+
+def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, clock):
+    watch, saves = make(save_checkpoints_steps=1)
+    watch.begin(50)
+    with pytest.raises(TrainingError, match="loss of step 51 is not a number") as caught:
+        watch.done(watch.next_steps(), {"loss": float("nan")})
+    assert "learning_rate" in caught.value.todo
+    assert saves == []

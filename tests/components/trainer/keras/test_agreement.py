@@ -1,0 +1,43 @@
+"""Two tasks that train in step, asked to stop at any moment, stop after the same step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+ROUNDS = 40
+
+
+def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
+    addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
+    command = [sys.executable, "-m", "tests.components.trainer.keras.stopping"]
+    tasks = [
+        subprocess.Popen(
+            [*command, str(index), addresses, str(tmp_path), str(ROUNDS)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    try:
+        said = [task.communicate(timeout=200) for task in tasks]
+    finally:
+        for task in tasks:
+            task.kill()
+    assert [task.returncode for task in tasks] == [0, 0], said[0][1][-2000:]
+    chief, worker = (json.loads(out.splitlines()[-1]) for out, _ in said)
+    assert chief == worker
+    assert len(chief) == ROUNDS
+    # The checkpoint is of the step that it stopped after, which is not the same each time.
+    assert all(step == saved for step, saved in chief)
+    assert len({step for step, _ in chief}) > 4

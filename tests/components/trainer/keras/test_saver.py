@@ -1,0 +1,139 @@
+"""What is kept of a Keras training, and what is made of a folder that was moved, damaged, or is of something else."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
+from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
+from tfx_estimator.pipeline.errors import TrainingError
+
+
+class Model(tf.keras.Model):
+    """Of one weight, with an optimizer that has a slot for it."""
+
+    def __init__(self, size: int = 3, optimizer: str = "Adam") -> None:
+        super().__init__()
+        self.weight = tf.Variable(tf.zeros([size]))
+        self.compile(optimizer=getattr(tf.keras.optimizers.legacy, optimizer)())
+        self.optimizer._create_all_weights([self.weight])
+
+    def train(self) -> None:
+        self.optimizer.apply_gradients([(tf.ones_like(self.weight), self.weight)])
+
+    def state(self) -> list[np.ndarray]:
+        return [self.weight.numpy(), *(each.numpy() for each in self.optimizer.variables())]
+
+
+def make(folder, model, keep=3, kind=CHIEF):
+    return Saver(model, str(folder), keep, TaskSpec(kind, 0, 1))
+
+
+def saved(folder) -> list[int]:
+    return sorted(int(path.stem.rsplit("-", 1)[-1]) for path in folder.glob("model.ckpt-*.index"))
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A folder with the checkpoints of steps 30, 40 and 50, and what the model was at each."""
+    folder, model = tmp_path / "training", Model()
+    saver, states = make(folder, model), {}
+    for step in (10, 20, 30, 40, 50):
+        model.train()
+        saver.save(step)
+        states[step] = model.state()
+    return folder, states
+
+
+def restored(folder) -> tuple[int, list[np.ndarray]]:
+    model = Model()
+    return make(folder, model).restore(), model.state()
+
+
+def test_the_newest_are_kept_and_restored_with_the_optimizers_slots(trained, tmp_path):
+    folder, states = trained
+    assert saved(folder) == [30, 40, 50]
+    step, state = restored(folder)
+    assert step == 50
+    assert len(state) == 4  # the weight, Adam's step, and its two slots
+    for one, other in zip(state, states[50]):
+        np.testing.assert_array_equal(one, other)
+    assert make(tmp_path / "empty", Model()).restore() == 0
+
+
+def test_a_moved_folder_is_gone_on_with_and_what_it_keeps_stays_bounded(trained, tmp_path):
+    folder, _ = trained
+    TrainingCheckpoints(str(folder)).tidy()
+    moved = tmp_path / "elsewhere" / "moved"
+    moved.parent.mkdir()
+    shutil.move(folder, moved)
+    model = Model()
+    saver = make(moved, model)
+    assert saver.restore() == 50
+    saver.save(60)
+    assert saved(moved) == [40, 50, 60]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
+def test_the_checkpoint_before_a_damaged_one_is_gone_on_with(trained, suffix):
+    folder, states = trained
+    path = folder / f"model.ckpt-50.{suffix}"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert TrainingCheckpoints(str(folder)).drop_damaged() == 40
+    model = Model()
+    saver = make(folder, model)
+    assert saver.restore() == 40
+    np.testing.assert_array_equal(model.weight.numpy(), states[40][0])
+    for step in (50, 60):
+        saver.save(step)
+    assert saved(folder) == [40, 50, 60]
+
+
+def test_what_a_killed_save_left_is_no_checkpoint_and_does_not_stay(trained):
+    folder, _ = trained
+    draft = folder / "model.ckpt-60_temp"
+    draft.mkdir()
+    (draft / "part-00000-of-00001.data-00000-of-00001").write_bytes(b"half")
+    (folder / "model.ckpt-60.data-00000-of-00001").write_bytes(b"half")
+    checkpoints = TrainingCheckpoints(str(folder))
+    assert checkpoints.drop_damaged() == 50
+    assert restored(folder)[0] == 50
+    checkpoints.tidy()
+    assert not draft.exists()
+
+
+def test_a_checkpoint_whose_name_was_not_written_down_is_found(trained):
+    folder, _ = trained
+    state = (folder / "checkpoint").read_text()
+    model = Model()
+    make(folder, model).save(60)
+    (folder / "checkpoint").write_text(state)
+    assert TrainingCheckpoints(str(folder)).drop_damaged() == 60
+    assert restored(folder)[0] == 60
+
+
+@pytest.mark.parametrize("other", [Model(size=4), Model(optimizer="Adagrad")])
+def test_a_checkpoint_of_something_else_is_refused(trained, other):
+    folder, _ = trained
+    with pytest.raises(TrainingError, match=r"model\.ckpt-50 does not fit the model") as caught:
+        make(folder, other).restore()
+    assert str(folder) in caught.value.todo
+
+
+def test_what_a_worker_must_save_as_well_is_not_kept(trained):
+    folder, _ = trained
+    model = Model()
+    saver = make(folder, model, kind=WORKER)
+    assert saver.restore() == 50
+    for step in (60, 70):
+        saver.save(step)
+    assert latest_checkpoint(str(folder)).endswith("model.ckpt-50")
+    assert saved(folder / "tmp_worker_0") == [70]
+    TrainingCheckpoints(str(folder)).tidy()
+    assert not (folder / "tmp_worker_0").exists()
