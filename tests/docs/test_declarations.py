@@ -27,6 +27,7 @@ OPTIONS = {
     "num_packs": 2,
     "workers": 3,
     "ps": 2,
+    "variable_partitioner": "{min_bytes: 4096}",
     "communication": "ring",
     "bytes_per_pack": 1,
     "timeout_seconds": 30,
