@@ -75,3 +75,12 @@ def test_names_can_neither_give_orders_to_a_terminal_nor_write_lines_of_their_ow
     assert r"data          [bold]mnist[/bold] \x1b[31m\u202e: " in text
     assert r"by label      a\nblessed       yes 1.000, \x9b2J 0.500" in text
     assert all(character.isprintable() for character in text.replace("\n", ""))
+
+
+def test_where_training_stopped_and_which_step_is_the_model_is_told_where_it_was_decided():
+    early = "at step 80 of 100: average_loss has not improved on 0.1234, of step 40, for 2 evaluations"
+    exported = "step 40: the best accuracy, 0.9500, of 4 evaluations; the last, of step 80: 0.9400"
+    text = shown(Summary("own.yaml", stopped_early=early, exported=exported))
+    assert f"stopped early {early}\n" in text
+    assert f"exported      {exported}\n" in text
+    assert "exported" not in shown(Summary("own.yaml"))
