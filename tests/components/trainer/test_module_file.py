@@ -104,6 +104,31 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
     assert "eval_curve" not in model_run.mlmd_artifact.custom_properties
 
 
+@pytest.mark.long
+def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_goes_on(
+    training, module_file, settings
+):
+    import tensorflow as tf
+
+    # Its checkpoints lie in a folder of its own, of which the last one stays. It counts as better to know less.
+    text = TRAINER_FN.replace("EXPORTERS", f'{EXPORTER}, tf.estimator.BestExporter("lowest", serving_receiver)')
+    section = {"module_file": module_file(text), "keep_best": {"metric": "average_loss", "mode": "max"}}
+    declared = settings({**section, "train_steps": 60})
+    model, model_run = training.run(declared, module_file=section["module_file"])
+    number = model_run.get_float_custom_property
+    assert (number("last_step"), number("exported_step")) == (60, 20)
+    run = Path(model_run.uri)
+    name = "dnn/logits/bias"
+    best = tf.train.load_variable(str(run / "best" / "best.ckpt-20"), name)
+    for folder in ("Format-Serving", "Format-TFMA"):
+        exported = tf.train.load_variable(str(model / folder / "variables" / "variables"), name)
+        assert exported.tolist() == best.tolist()
+    assert len(list((run / "Format-Serving" / "export" / "own").iterdir())) == 1
+    assert list((run / "Format-Serving" / "export" / "lowest").iterdir())
+    last = tf.train.load_variable(tf.train.latest_checkpoint(str(run / "Format-Serving")), name)
+    assert last.tolist() != best.tolist()
+
+
 def test_what_a_run_fn_starts_and_leaves_is_ended(training, module_file, tmp_path):
     from tfx_estimator.components.trainer.settings import Settings
 
