@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import Training
+from tests.root import ROOT
 
 # 403 examples divide neither into batches of 100 nor among two replicas.
 TRAIN, EVAL = 2000, 403
@@ -136,6 +139,23 @@ class Trainings:
         model, run = Training(root, images.inputs).run(settings, trainer["train_steps"], **functions)
         folder = os.path.join(run.uri, "Format-Serving") if functions else run.uri
         return Trained(read_losses(folder), read_weights(folder), model, run)
+
+
+def train_apart(module: str, folder: Path) -> None:
+    """Runs a module of this package, which trains, in a fresh process of one thread an op.
+
+    Args:
+        module: Its name.
+        folder: For what it saves.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.equivalence.{module}", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def read_losses(folder: str) -> list[tuple[int, float]]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
 from tests.equivalence.train_layers import CASES, STEPS
-from tests.root import ROOT
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -25,14 +20,7 @@ KERAS_AVERAGES = 1e-7
 def outcome(tmp_path_factory: pytest.TempPathFactory):
     """Losses and weights of a case under a strategy, all trained in one fresh process."""
     folder = tmp_path_factory.mktemp("layers")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.equivalence.train_layers", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    train_apart("train_layers", folder)
 
     def read(case: str, strategy: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         values = dict(np.load(folder / f"{case}.{strategy}.npz"))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import LEFT_OUT, PATHS, RECIPES
-from tests.root import ROOT
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -24,14 +19,7 @@ WEIGHTS = 1e-9
 def weights(tmp_path_factory: pytest.TempPathFactory):
     """The weights that came of a training, all of them done in one fresh process."""
     folder = tmp_path_factory.mktemp("recipes")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.equivalence.train_recipes", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    train_apart("train_recipes", folder)
 
     def read(name: str) -> np.ndarray:
         values = np.load(folder / f"{name}.npz")
