@@ -216,16 +216,18 @@ class _Keys:
         self._examples = examples
         self._seed = seed
         self._step = step
-        self._base: Optional[tf.Tensor] = None
-        self._layers = 0
+        # By graph: Keras also calls a layer in one that it throws away, to learn the shape of the outputs.
+        self._bases: dict[tf.Graph, tf.Tensor] = {}
+        self._layers: dict[tf.Graph, int] = {}
 
     def next(self) -> tf.Tensor:
         """uint32, [batch]."""
-        if self._base is None:
+        graph = tf.compat.v1.get_default_graph()
+        if graph not in self._bases:
             step = tf.compat.v1.train.get_or_create_global_step() if self._step is None else self._step
-            self._base = _mix(_mix(_fingerprint(self._examples) ^ self._seed) ^ tf.cast(step, tf.uint32))
-        self._layers += 1
-        return _mix(self._base ^ self._layers)
+            self._bases[graph] = _mix(_mix(_fingerprint(self._examples) ^ self._seed) ^ tf.cast(step, tf.uint32))
+        self._layers[graph] = self._layers.get(graph, 0) + 1
+        return _mix(self._bases[graph] ^ self._layers[graph])
 
 
 # The model_fn of each replica runs in a thread of its own, and sees only its own.

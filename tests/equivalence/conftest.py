@@ -122,7 +122,7 @@ class Trainings:
         Returns:
             What came of it.
         """
-        from tfx_estimator.components.trainer.settings import Settings
+        from tfx_estimator.components.trainer.settings import Settings, built_in_function
         from tfx_estimator.pipeline.config import Declaration
 
         images = self._images(values["data"])
@@ -134,10 +134,16 @@ class Trainings:
             **{key: value for key, value in values.items() if key not in ("data", "name")},
         }
         declared = Declaration.parse_obj({"name": "equal", "data": {"dataset": "digits"}, "trainer": trainer}).dict()
-        settings = Settings(declaration=declared, image_shape=images.shape, label_names=tuple("0123456789"))
-        functions = {"module_file": trainer["module_file"]} if "module_file" in trainer else {}
+        user_module = "module_file" in trainer
+        settings = Settings(
+            declaration=declared,
+            image_shape=images.shape,
+            label_names=tuple("0123456789"),
+            path="" if user_module else declared["trainer"]["path"],
+        )
+        functions = built_in_function(settings.trainer)
         model, run = Training(root, images.inputs).run(settings, trainer["train_steps"], **functions)
-        folder = os.path.join(run.uri, "Format-Serving") if functions else run.uri
+        folder = os.path.join(run.uri, "Format-Serving") if user_module else run.uri
         return Trained(read_losses(folder), read_weights(folder), model, run)
 
 
@@ -184,12 +190,20 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
         folder: Of the checkpoint.
 
     Returns:
-        By name.
+        By name; of a Keras path's checkpoint too, which knows them by their place in the model.
     """
     import tensorflow as tf
+    from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
     checkpoint = tf.train.load_checkpoint(folder)
-    return {name: checkpoint.get_tensor(name) for name in checkpoint.get_variable_to_shape_map()}
+    names = {name: name for name in checkpoint.get_variable_to_shape_map()}
+    if _OBJECTS in names:
+        objects = TrackableObjectGraph.FromString(checkpoint.get_tensor(_OBJECTS)).nodes
+        names = {each.full_name: each.checkpoint_key for node in objects for each in node.attributes if each.full_name}
+    return {name: checkpoint.get_tensor(key) for name, key in names.items()}
+
+
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def largest_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:

@@ -1,0 +1,183 @@
+"""A path changes what drives the training, not its results: Estimator, `fit` and the custom loop train the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained
+from tests.equivalence.test_strategies import STEPS, as_shipped, in_float64
+
+pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
+
+ESTIMATOR: dict[str, Any] = {}
+FIT, LOOP = {"path": "keras"}, {"path": "keras_custom_loop"}
+PATHS = {"fit": FIT, "loop": LOOP}
+# Absolute. TensorBoard has the losses in float32, whose last bit is 1e-7 of a number between 1 and 2.
+LOSS = 2.5e-7
+FLOAT64, FLOAT32 = 1e-12, 5e-6
+# Names in a checkpoint of an Estimator, and in one of Keras; that has the network's name in neither.
+RENAMED = {"global_step": "iter"}
+MIRRORED = "mirrored, reduction_to_one_device"
+
+
+def regularised(train: dict[str, Any]) -> dict[str, Any]:
+    """The declared trainer of a network with both layers whose results depend on all replicas, in float64."""
+    return {
+        "data": "mnist exact",
+        "model": "own_networks:in_float64",
+        "params": {"network": "regularised", "norm": "synchronized", "dropout": "stateless"},
+        "global_batch_size": 32,
+        "intra_op_threads": 1,
+        "distribution": {"train": train, "max_restarts": 0},
+    }
+
+
+def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float) -> None:
+    """Compares every step's loss, and every variable that an Estimator's checkpoint has but the optimizer's."""
+    assert estimator.steps == keras.steps == list(range(1, STEPS + 1))
+    losses = [[each.loss(step) for step in each.steps] for each in (estimator, keras)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=loss)
+    # So that weights that stood still are not equal as well.
+    assert len(set(losses[0])) > STEPS // 2
+    expected = without_scope(estimator)
+    found = {name: value for name, value in keras.weights.items() if name in expected}
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        assert value.dtype == found[name].dtype
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=weights, err_msg=name)
+    assert keras.metric("last_step") == estimator.metric("last_step")
+    # An Estimator adds up in float32.
+    for metric in ("eval_accuracy", "eval_average_loss"):
+        assert keras.metric(metric) == pytest.approx(estimator.metric(metric), abs=1e-6)
+
+
+def without_scope(trained: Trained) -> dict[str, np.ndarray]:
+    """The weights and the step of an Estimator's checkpoint, by the names that Keras has for them."""
+    slots = ("Momentum", "Adam", "Adam_1")
+    values = {name: value for name, value in trained.weights.items() if name.rpartition("/")[2] not in slots}
+    return {RENAMED.get(name, name.partition("/")[2]): value for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("path", "strategy"),
+    [
+        ("fit", "one_device"),
+        ("loop", "one_device"),
+        ("fit", MIRRORED),
+        ("loop", "central_storage"),
+        pytest.param("loop", MIRRORED, marks=pytest.mark.long),
+        pytest.param("fit", "central_storage", marks=pytest.mark.long),
+        pytest.param("fit", "multi_worker_mirrored", marks=pytest.mark.long),
+        pytest.param("loop", "multi_worker_mirrored", marks=pytest.mark.long),
+    ],
+)
+def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy):
+    declared = in_float64("mnist_cnn", strategy)
+    estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
+    assert_equal(estimator, keras, LOSS, FLOAT64)
+
+
+@pytest.mark.parametrize(
+    ("path", "train"),
+    [
+        ("loop", ONE_DEVICE),
+        pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
+        pytest.param("fit", MULTI_WORKER, marks=pytest.mark.long),
+        pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),
+    ],
+)
+def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trainings, path, train):
+    declared = as_shipped(train)
+    estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
+    assert_equal(estimator, keras, FLOAT32, FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("path", "train"),
+    [
+        ("fit", MULTI_WORKER),
+        pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
+        pytest.param("loop", ONE_DEVICE, marks=pytest.mark.long),
+        pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),
+    ],
+)
+def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, train):
+    declared = regularised(train)
+    estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
+    assert keras.loss(STEPS) < keras.loss(1) - 0.5
+    assert_equal(estimator, keras, LOSS, FLOAT64)
+
+
+@pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
+def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large_executions(trainings, tmp_path, path):
+    declared = {
+        "data": "mnist exact",
+        "model": "own_networks:regularised",
+        "params": {"dropout": "stateless", "norm": "synchronized"},
+        "deterministic": True,
+        "global_batch_size": 32,
+        "optimizer": {"schedule": "constant"},
+        # Derived from train_steps.
+        "save_checkpoints_steps": None,
+        "log_every_steps": 15,
+        **PATHS[path],
+    }
+    by_steps = {**declared, "steps_per_execution": 1, "log_every_steps": 1}
+    half = trainings.train(tmp_path, {**by_steps, "train_steps": STEPS // 2})
+    longer = trainings.train(tmp_path, {**by_steps, "train_steps": STEPS})
+    (whole,) = trainings.run({**declared, "train_steps": STEPS})
+    assert [longer.metric(name) for name in ("first_step", "last_step")] == [STEPS // 2, STEPS]
+    assert whole.metric("first_step") == 0
+    assert half.steps == list(range(1, STEPS // 2 + 1))
+    assert longer.steps == list(range(1, STEPS + 1))
+    assert whole.steps == [15, 30, 45, 60]
+    assert [longer.loss(step) for step in whole.steps] == [whole.loss(step) for step in whole.steps]
+    assert sorted(longer.weights) == sorted(whole.weights)
+    for name, value in whole.weights.items():
+        # How often something was saved.
+        if name != "save_counter":
+            np.testing.assert_array_equal(value, longer.weights[name], err_msg=name)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(trainings, images, path):
+    import tensorflow as tf
+
+    declared = in_float64("mnist_cnn", "one_device")
+    pixels, labels = images("mnist exact").eval
+    records = [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={"image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))}
+            )
+        ).SerializeToString()
+        for image in pixels
+    ]
+    inputs = {"serving_default": {"examples": tf.constant(records)}, "images": {"images": tf.constant(pixels)}}
+    described, answers = [], []
+    for trained in trainings.run(declared, {**declared, **PATHS[path]}):
+        served = tf.saved_model.load(str(trained.model / "Format-Serving")).signatures
+        described.append(
+            {
+                name: (_described(each.structured_input_signature[1]), _described(each.structured_outputs))
+                for name, each in served.items()
+            }
+        )
+        answers.append({name: served[name](**given) for name, given in inputs.items()})
+    assert described[0] == described[1]
+    assert sorted(described[0]) == sorted(inputs)
+    for name, outputs in answers[0].items():
+        for key, value in outputs.items():
+            found = answers[1][name][key].numpy()
+            if value.dtype.is_floating:
+                np.testing.assert_allclose(found, value.numpy(), rtol=0, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(found, value.numpy())
+    assert len(labels) == len(answers[1]["images"]["class_ids"])
+
+
+def _described(tensors: dict[str, Any]) -> dict[str, tuple[str, list[Any]]]:
+    return {name: (each.dtype.name, each.shape.as_list()) for name, each in tensors.items()}
