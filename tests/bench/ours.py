@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+    from tfx_estimator.components.trainer.declared_input import DeclaredInput
 
 
-def declaration(name: str, data_dir: Optional[str], batch_size: int, steps: int, optimizer: dict) -> Declaration:
-    """Declares MNIST with the network of the peers.
+def declaration(
+    name: str,
+    data_dir: Optional[str],
+    batch_size: int,
+    steps: int,
+    optimizer: dict,
+    dataset: str = "mnist",
+    **trainer: Any,
+) -> Declaration:
+    """Declares a data set with the network of the peers.
 
     Args:
         name: The pipeline's.
@@ -18,6 +32,8 @@ def declaration(name: str, data_dir: Optional[str], batch_size: int, steps: int,
         batch_size: Examples.
         steps: Of training; a checkpoint comes at the end only, as with the peers.
         optimizer: The section.
+        dataset: Of TFDS.
+        **trainer: Further entries of `trainer`.
 
     Returns:
         The declaration.
@@ -25,25 +41,27 @@ def declaration(name: str, data_dir: Optional[str], batch_size: int, steps: int,
     return Declaration.parse_obj(
         {
             "name": name,
-            "data": {"dataset": "mnist", "data_dir": data_dir},
+            "data": {"dataset": dataset, "data_dir": data_dir},
             "trainer": {
                 "model": "mnist_cnn",
                 "train_steps": steps,
                 "global_batch_size": batch_size,
                 "save_checkpoints_steps": steps,
                 "optimizer": optimizer,
+                **trainer,
             },
             "evaluator": {"min_accuracy": 0.8},
         }
     )
 
 
-def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
+def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
     """Runs a pipeline up to Transform; what is there already comes from TFX's cache.
 
     Args:
         workdir: Folder of the run.
         data_dir: TFDS data_dir.
+        dataset: Of TFDS.
 
     Returns:
         `examples` and `transform`: folders of the artifacts.
@@ -54,7 +72,8 @@ def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.folders import PipelineFolders
 
-    declared = declaration("bench-input", data_dir, 64, 1000, {})
+    name = "bench-input" if dataset == "mnist" else f"bench-input-{dataset}"
+    declared = declaration(name, data_dir, 64, 1000, {}, dataset)
     folders = PipelineFolders(workdir, declared.name)
     os.makedirs(folders.home, exist_ok=True)
     LocalDagRunner().run(create_pipeline(declared, folders), run_options=RunOptions(to_nodes=["Transform"]))
@@ -76,8 +95,6 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
     Returns:
         `estimator`, `train_spec` and more.
     """
-    from tfx.components.trainer.fn_args_utils import FnArgs
-
     from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
@@ -86,16 +103,38 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
     settings = Settings(
         declaration=declared.dict(), image_shape=(28, 28, 1), label_names=tuple(str(digit) for digit in range(10))
     )
-    fn_args = FnArgs(
+    fn_args = _fn_args(prepared, model_dir, steps, {SETTINGS_KEY: settings.to_dict()})
+    return trainer_fn(fn_args, None)
+
+
+def keras_input(prepared: dict[str, Any], model_dir: str, section: TrainerSection) -> DeclaredInput:
+    """Makes the input of a Keras path.
+
+    Args:
+        prepared: What `prepare` returned.
+        model_dir: Folder of the training.
+        section: The declared trainer.
+
+    Returns:
+        The input.
+    """
+    from tfx_estimator.components.trainer.declared_input import declared_input
+
+    return declared_input(_fn_args(prepared, model_dir, section.train_steps, {}), section, lambda: 0)
+
+
+def _fn_args(prepared: dict[str, Any], model_dir: str, steps: Optional[int], custom_config: dict[str, Any]) -> FnArgs:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+    return FnArgs(
         train_files=[os.path.join(prepared["examples"], "Split-train", "*")],
         eval_files=[os.path.join(prepared["examples"], "Split-eval", "*")],
         transform_output=prepared["transform"],
         model_run_dir=model_dir,
         train_steps=steps,
         eval_steps=0,
-        custom_config={SETTINGS_KEY: settings.to_dict()},
+        custom_config=custom_config,
     )
-    return trainer_fn(fn_args, None)
 
 
 def _newest(folder: str) -> str:

@@ -1,11 +1,12 @@
-"""The benchmarks: training, supervisor, reader, pipeline."""
+"""The benchmarks: training, supervisor, reader, pipeline; and those of the Keras paths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from tests.bench.keras_worker import CASES, KERAS_PATHS
 from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
 from tests.bench.report import Ratio
 
@@ -17,6 +18,11 @@ TRAINING_STEPS, TRAINING_SLICES = 60, 11
 SUPERVISED_STEPS, SUPERVISED_SLICES = 250, 7
 READER_BATCHES, READER_SLICES = {"tutorial": 60, "ours": 600}, 12
 PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
+# One slice to warm up, then these. After 469 steps of the dense network and 782 of CIFAR-10 the guide takes its data
+# from its cache: in most slices.
+DENSE_STEPS, DENSE_SLICES = 400, 8
+CIFAR_STEPS, CIFAR_SLICES = 200, 12
+INPUT_SLICES = 8
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,10 @@ class Setting:
     rounds: int
     tell: Callable[[str], None]
 
-    def prepared(self) -> dict[str, Any]:
-        """Makes our tf.Examples and Transform graph, where they are not there."""
-        self.tell("preparing our tf.Examples and Transform graph")
-        return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir)
+    def prepared(self, dataset: str = "mnist") -> dict[str, Any]:
+        """Makes our tf.Examples and Transform graph of a data set, where they are not there."""
+        self.tell(f"preparing our tf.Examples and Transform graph of {dataset}")
+        return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir, dataset=dataset)
 
 
 def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -72,6 +78,55 @@ def supervisor(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         _less("supervisor: CPU per example, training without one", cpu["ours"], cpu["supervised"], 0.97),
         _more("supervisor: examples/s, training without one", rate["ours"], rate["supervised"], 0.97),
     ], results
+
+
+def keras_dense(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """The dense MNIST model of Keras's guide on our Keras paths, against the guide's own code.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    sides = ("guide", *KERAS_PATHS)
+    results, cpu, _ = _train_keras(setting, "dense", sides, DENSE_STEPS, DENSE_SLICES)
+    what = "{}: CPU per example, Keras's guide, dense MNIST"
+    return [_less(what.format(path), cpu["guide"], cpu[path], 2.5) for path in KERAS_PATHS], results
+
+
+def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """CIFAR-10 with `cifar_cnn` on our Keras paths, against the guide's own code.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    sides = ("guide", *KERAS_PATHS)
+    results, cpu, _ = _train_keras(setting, "cifar_cnn", sides, CIFAR_STEPS, CIFAR_SLICES)
+    what = "{}: CPU per example, Keras's guide, CIFAR-10"
+    return [_less(what.format(path), cpu["guide"], cpu[path], 1.45) for path in KERAS_PATHS], results
+
+
+def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Both Keras paths against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    ratios, everything = [], {}
+    for case, steps, target in (("cifar_cnn", CIFAR_STEPS, 0.95), ("mnist_cnn", DENSE_STEPS, 0.9)):
+        sides = [side for path in KERAS_PATHS for side in (path, f"constant {path}")]
+        results, _, rate = _train_keras(setting, case, sides, steps, INPUT_SLICES)
+        everything |= {f"{case}, {side}": values for side, values in results.items()}
+        what = f"{{}}: examples/s, a constant batch in memory, {case}"
+        ratios += [_more(what.format(path), rate[f"constant {path}"], rate[path], target) for path in KERAS_PATHS]
+    return ratios, everything
 
 
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -149,6 +204,9 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "supervisor": supervisor,
     "reader": reader,
     "pipeline": pipeline,
+    "keras_dense": keras_dense,
+    "keras_cifar": keras_cifar,
+    "keras_input": keras_input,
 }
 
 
@@ -163,6 +221,24 @@ def _train(
         "steps": steps,
     }
     workers = [(side, _worker("train", side=side, **options)) for side in sides]
+    results = alternate_slices(workers, slices, setting.rounds, setting.tell)
+    cpu = {side: _micros(values) for side, values in results.items()}
+    rate = {side: _rate(values) for side, values in results.items()}
+    return results, cpu, rate
+
+
+def _train_keras(
+    setting: Setting, case: str, sides: Sequence[str], steps: int, slices: int
+) -> tuple[dict[str, list[dict]], dict[str, float], dict[str, float]]:
+    """The same with Keras, of a case of `keras_worker`."""
+    dataset = CASES[case].dataset
+    options = {
+        "case": case,
+        "data_dir": setting.data_dir,
+        "prepared": setting.prepared(dataset),
+        "slice_steps": steps,
+    }
+    workers = [(side, _worker("train_keras", side=side, **options)) for side in sides]
     results = alternate_slices(workers, slices, setting.rounds, setting.tell)
     cpu = {side: _micros(values) for side, values in results.items()}
     rate = {side: _rate(values) for side, values in results.items()}

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
+from tests.bench import keras_worker
 from tests.bench.measure import Clock
 
 
@@ -74,19 +75,20 @@ def main(argv: list[str]) -> None:
             print(json.dumps(TASKS[task](**json.loads(options))), file=say, flush=True)
 
 
-def prepare(workdir: str, data_dir: Optional[str]) -> dict[str, Any]:
+def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
     """Makes the tf.Examples and the Transform graph that our side reads.
 
     Args:
         workdir: Folder of the run.
         data_dir: TFDS data_dir.
+        dataset: Of TFDS.
 
     Returns:
         Their folders.
     """
     from tests.bench import ours
 
-    return ours.prepare(workdir, data_dir)
+    return ours.prepare(workdir, data_dir, dataset)
 
 
 def write_floats(data_dir: Optional[str], folder: str) -> dict[str, Any]:
@@ -284,8 +286,12 @@ def _first_batch(input_fn: Any) -> Any:
         return session.run(iterator.get_next())
 
 
-TASKS = {"prepare": prepare, "write_floats": write_floats, "run_pipeline": run_pipeline}
-SLICED = {"read": read, "train": train}
+TASKS = {
+    "prepare": prepare,
+    "write_floats": write_floats,
+    "run_pipeline": run_pipeline,
+}
+SLICED = {"read": read, "train": train, "train_keras": keras_worker.train}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,0 +1,135 @@
+"""The measurements of the Keras paths, in slices; see `worker`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from tests.bench.worker import Slices
+
+KERAS_PATHS = ("keras", "keras_custom_loop")
+# Far beyond what is measured.
+_STEPS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained.
+
+    Args:
+        dataset: Of TFDS.
+        model: Our network function.
+        shape: Of the images.
+        batch_size: Examples.
+    """
+
+    dataset: str
+    model: str
+    shape: tuple[int, int, int]
+    batch_size: int
+
+
+CASES = {
+    "dense": Case("mnist", "tests.bench.networks:dense", (28, 28, 1), 128),
+    "mnist_cnn": Case("mnist", "mnist_cnn", (28, 28, 1), 64),
+    "cifar_cnn": Case("cifar10", "cifar_cnn", (32, 32, 3), 64),
+}
+
+
+def train(
+    slices: Slices, side: str, case: str, data_dir: Optional[str], prepared: dict[str, Any], slice_steps: int
+) -> None:
+    """Trains with Keras.
+
+    Args:
+        slices: Measures.
+        side: `guide`; or a path, `keras` or `keras_custom_loop`; or `constant` and the path, with one batch that stays
+            in memory.
+        case: Of CASES.
+        data_dir: TFDS data_dir, for the guide.
+        prepared: Our tf.Examples and graph.
+        slice_steps: Steps in a slice.
+    """
+    if side == "guide":
+        _train_guide(slices, CASES[case], data_dir, slice_steps)
+    else:
+        _train_ours(slices, side, CASES[case], prepared, slice_steps)
+
+
+def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_steps: int) -> None:
+    import tensorflow as tf
+
+    from tests.bench.peers import keras_guide
+
+    class Callback(tf.keras.callbacks.Callback):
+        """Measures between two steps; costs nothing in between."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._supports_tf_logs = True
+            self._step = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self._step += 1
+            if self._step % slice_steps == 0 and not _go_on(slices, self._step, slice_steps, case):
+                self.model.stop_training = True
+
+    network = keras_guide.make_dense if case.model.endswith("dense") else keras_guide.make_convolutions
+    examples = keras_guide.make_dataset(case.dataset, data_dir, case.batch_size)
+    keras_guide.fit(network(), examples, 100, Callback())
+
+
+def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
+    # As the preset `mnist` declares it, and the supervisor sets it.
+    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
+    import tensorflow as tf
+
+    from tests.bench import ours
+    from tfx_estimator.components.trainer import seeds
+    from tfx_estimator.components.trainer.keras import drivers
+    from tfx_estimator.components.trainer.keras.curves import Curves
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
+    from tfx_estimator.components.trainer.keras.saver import Saver
+    from tfx_estimator.components.trainer.keras.watch import Watch
+    from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+    from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+
+    class Measured(Watch):
+        """The product's own, which measures as well."""
+
+        def done(self, steps: int, values: Mapping[str, float]) -> None:
+            super().done(steps, values)
+            if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
+                self.stopped = True
+
+    folder = tempfile.mkdtemp()
+    # The guide's optimizer.
+    adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
+    section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, model=case.model).trainer
+    declared = ours.keras_input(prepared, folder, section)
+    seeds.apply(section)
+    model = ModelMaker(section, 10, case.shape, tf.float32).make_compiled(section.steps_per_execution)
+    strategy = tf.distribute.get_strategy()
+    mode = tf.estimator.ModeKeys.TRAIN
+    batches = strategy.distribute_datasets_from_function(lambda context: declared.reader.input_fn(mode, context))
+    if side.startswith("constant"):
+        batches = tf.data.Dataset.from_tensors(next(iter(batches))).repeat()
+    saver = Saver(model, folder, section.keep_checkpoint_max, TaskSpec(CHIEF, 0, 1))
+    progress = ProgressWriter(os.path.join(folder, "progress.jsonl"))
+    stop_file = os.path.join(folder, "stop")
+    watch = Measured(section, saver, Curves(folder), progress, stop_file, section.steps_per_execution)
+    watch.begin(0)
+    if side.endswith("keras_custom_loop"):
+        drivers.loop(model, batches, watch, strategy)
+    else:
+        drivers.fit(model, batches, watch)
+
+
+def _go_on(slices: Slices, step: int, slice_steps: int, case: Case) -> bool:
+    if step == slice_steps:
+        return slices.warm()
+    return slices.done(slice_steps * case.batch_size)
