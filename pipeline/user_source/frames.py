@@ -13,7 +13,10 @@ from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
 _INSTALLED = ("site-packages", "dist-packages")
 # What AutoGraph makes of the user's functions; of their own lines it tells in the error's text.
 _GENERATED = "__autograph_generated"
-_TOLD = re.compile(r'^ {4}(File "(.+)", line \d+, in .+?)  \*+ *\n {8}(.+)$', re.MULTILINE)
+_TOLD = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.MULTILINE)
+# Keras tells of a layer in a layer by such a text within another.
+_WRAPPED = "in user code:\n"
+_INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -38,6 +41,20 @@ def user_lines(error: BaseException) -> list[str]:
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
     told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if is_users(file)]
     return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told
+
+
+def unwrapped(text: str) -> tuple[str, str]:
+    """Finds the error itself in the text that AutoGraph, and Keras, make of one in code that they call.
+
+    Args:
+        text: Of the error that came out of TensorFlow.
+
+    Returns:
+        Type and text of the innermost error; both are empty if the text is no such one.
+    """
+    _, wrapped, inner = text.rpartition(_WRAPPED)
+    found = _INNERMOST.search(inner) if wrapped else None
+    return (found[2], found[3].replace(f"\n{found[1]}", "\n")) if found else ("", "")
 
 
 def is_users(file: str) -> bool:

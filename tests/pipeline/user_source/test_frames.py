@@ -111,3 +111,48 @@ def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
     said = _said(error.with_traceback(error.__traceback__.tb_next), tmp_path)
     assert "job.py" in said["where"]
     assert said["todo"] == ""
+
+
+# What Keras's fit says of an error in a layer of a layer.
+WRAPPED = """in user code:
+
+    File "/lib/site-packages/keras/src/engine/training.py", line 1442, in train_function  *
+        for _ in tf.range(self._steps_per_execution):
+
+    ValueError: 'outputs' must be defined before the loop
+    Note: AutoGraph tried to define it automatically, but ran into a ValueError: Exception encountered.
+
+    in user code:
+
+        File "/lib/site-packages/keras/src/utils/traceback_utils.py", line 70, in error_handler  **
+            raise e.with_traceback(filtered_tb) from None
+
+        ValueError: Exception encountered when calling layer 'wrong' (type Wrong).
+
+        in user code:
+
+            File "{file}", line 15, in trained  *
+                raise ValueError(x.name)
+
+            my.errors.PixelError: bad pixel
+                in row 3
+
+
+        Call arguments received by layer 'wrong' (type Wrong):
+          • training=True
+"""
+
+
+# Keras indents empty lines as well.
+@pytest.mark.parametrize("empty", ["\n\n", "\n        \n"])
+def test_of_an_error_in_a_layer_of_a_layer_the_error_itself_is_told(users, tmp_path, empty):
+    said = _said(ValueError(WRAPPED.replace("\n\n", empty).format(file=users.__file__)), tmp_path)
+    assert (said["type"], said["what"]) == ("my.errors.PixelError", "bad pixel\n    in row 3")
+    assert said["where"] == f'  File "{users.__file__}", line 15, in trained\n    raise ValueError(x.name)'
+    assert said["todo"] == "mend the code above"
+
+
+@pytest.mark.parametrize("text", ["bad pixel", "in user code:\n\n    File", "", "a: b\n\n c: d"])
+def test_another_text_is_told_as_it_is(text, tmp_path):
+    said = _said(ValueError(text), tmp_path)
+    assert (said["type"], said["what"]) == ("ValueError", text)
