@@ -101,8 +101,8 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, pat
     assert not alive
     saved = supervised.checkpoint()
     if number != signal.SIGKILL:
-        # Written because of the signal, and not at its usual time.
-        assert saved % INTERVAL
+        # Written because of the signal, and not at its usual time; on the Keras paths it may be such a time.
+        assert saved % INTERVAL or path != "estimator"
         assert f"the last checkpoint is of step {saved}" in said
     faulty.rows.append(
         (f"{signal.Signals(number).name} supervisor", path, MWMS["strategy"], code, saved, 0, "", "", "")
