@@ -23,20 +23,18 @@ class Case:
     Args:
         dataset: Of TFDS.
         model: Our network function.
-        shape: Of the images.
         batch_size: Examples.
     """
 
     dataset: str
     model: str
-    shape: tuple[int, int, int]
     batch_size: int
 
 
 CASES = {
-    "dense": Case("mnist", "tests.bench.networks:dense", (28, 28, 1), 128),
-    "mnist_cnn": Case("mnist", "mnist_cnn", (28, 28, 1), 64),
-    "cifar_cnn": Case("cifar10", "cifar_cnn", (32, 32, 3), 64),
+    "dense": Case("mnist", "tests.bench.networks:dense", 128),
+    "mnist_cnn": Case("mnist", "mnist_cnn", 64),
+    "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
 }
 
 
@@ -91,6 +89,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     from tests.bench import ours
     from tfx_estimator.components.trainer import seeds
     from tfx_estimator.components.trainer.keras import drivers
+    from tfx_estimator.components.trainer.keras.agreement import Agreement
     from tfx_estimator.components.trainer.keras.curves import Curves
     from tfx_estimator.components.trainer.keras.model import ModelMaker
     from tfx_estimator.components.trainer.keras.saver import Saver
@@ -112,7 +111,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, model=case.model).trainer
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
-    model = ModelMaker(section, 10, case.shape, tf.float32).make_compiled(section.steps_per_execution)
+    model = ModelMaker(section, 10, declared.transformed_spec).make_compiled(section.steps_per_execution)
     strategy = tf.distribute.get_strategy()
     mode = tf.estimator.ModeKeys.TRAIN
     batches = strategy.distribute_datasets_from_function(lambda context: declared.reader.input_fn(mode, context))
@@ -120,8 +119,8 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
         batches = tf.data.Dataset.from_tensors(next(iter(batches))).repeat()
     saver = Saver(model, folder, section.keep_checkpoint_max, TaskSpec(CHIEF, 0, 1))
     progress = ProgressWriter(os.path.join(folder, "progress.jsonl"))
-    stop_file = os.path.join(folder, "stop")
-    watch = Measured(section, saver, Curves(folder), progress, stop_file, section.steps_per_execution)
+    common = section, saver, Curves(folder), progress, os.path.join(folder, "stop"), section.steps_per_execution
+    watch = Measured(*common, Agreement(strategy))
     watch.begin(0)
     if side.endswith("keras_custom_loop"):
         drivers.loop(model, batches, watch, strategy)
