@@ -50,7 +50,7 @@ def train(
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
-        slice_steps: Steps in a slice.
+        slice_steps: Steps in a slice; a multiple of the 100 between two reports, where an execution always ends.
     """
     if side == "guide":
         _train_guide(slices, CASES[case], data_dir, slice_steps)
