@@ -45,12 +45,16 @@ _REMEMBERED = 50
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
 # What a trial depends on, of the trainer.
 _TRAINER_KEYS = (
+    "path",
     "model",
     "module_file",
     "params",
     "optimizer",
     "label_smoothing",
     "class_weights",
+    "augment",
+    "keep_best",
+    "early_stopping",
     "global_batch_size",
     "eval_batch_size",
     "deterministic",

@@ -52,11 +52,14 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
 
     Args:
         exec_properties: Of the execution.
-        settings: Of the Trainer; what they say comes first.
+        settings: Of the Trainer; what they say comes first, and of that a declaration of a model.
 
     Raises:
         UserCodeError: The module cannot be read, or has neither function.
     """
+    section = settings.trainer
+    if section is not None and section.module_file is None:
+        return section.path
     if settings.path:
         return settings.path
     if exec_properties.get("trainer_fn") or exec_properties.get("run_fn"):

@@ -65,6 +65,24 @@ def test_a_whole_model_fn_passes_and_is_told_what_was_tried(declare, capsys):
     assert "its served outputs: classes, scores; evaluated is `scores` (" in said
 
 
+NETWORK = """
+import tensorflow as tf
+
+
+def network(num_classes):
+    dense = tf.keras.layers.Dense(num_classes)
+    return tf.keras.Sequential([tf.keras.layers.Flatten(), dense])
+"""
+
+
+def test_a_network_is_tried_on_the_declared_path(declare, capsys):
+    text = DECLARATION.replace('"mine:model_fn"', '"nets:network", path: keras')
+    assert main(["validate", "--deep", declare(text=text, nets=NETWORK)]) == 0
+    said = capsys.readouterr().out
+    assert "a step, an evaluation and the export of nets:network, with batches of 300; " in said
+    assert "evaluated is `probabilities` (" in said
+
+
 def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tmp_path):
     line = "assert mode != 'eval', 'only in an evaluation'"
     workdir = Workdir(tmp_path / "runs")
@@ -181,6 +199,7 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
         "trainer.train_epochs=9", "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
     ).knows()
     assert not memory("trainer.params.units=3").knows()
+    assert not memory("trainer.keep_best=loss").knows()
     assert not memory("data.image_size=[8, 8]").knows()
     declare("print()", text=PREPROCESSED, own_preprocessing="def scaled(inputs): pass\n")
     assert not memory().knows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -85,6 +87,17 @@ def test_the_functions_of_a_module_choose_the_path(tmp_path, text, name):
     assert paths.name_of({"trainer_fn": "a.b"}, Settings()) == "estimator"
     assert paths.name_of({"run_fn": "a.b"}, Settings()) == "run_fn"
     assert paths.name_of({"run_fn": "a.b"}, Settings(path="estimator")) == "estimator"
+
+
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_a_declared_path_is_taken_whatever_function_stands_for_it(path):
+    trainer = {"model": "mnist_cnn", "train_steps": 1, "path": path}
+    declared = Declaration.parse_obj({"name": "d", "data": {"dataset": "digits"}, "trainer": trainer})
+    # Of a comparison's contender, the path that the pipeline was made with is another.
+    for made_with in ("", "estimator", "keras"):
+        settings = Settings(declaration=json.loads(declared.to_json()), path=made_with)
+        assert paths.name_of({"run_fn": "a.b"}, settings) == path
+        assert paths.name_of({"trainer_fn": "a.b"}, settings) == path
 
 
 @pytest.mark.parametrize(
