@@ -37,7 +37,8 @@ def with_steps(
         Both, with the steps.
 
     Raises:
-        DeclarationError: The examples are not counted, or the steps are too few for the warm-up, or too many.
+        DeclarationError: The examples are not counted, or the steps are too many, or too few for the warm-up
+            or for early stopping.
     """
     section = settings.trainer
     if section is None or settings.declaration is None or section.train_epochs is None:
@@ -59,6 +60,14 @@ def with_steps(
             f"{said}: the warm-up of trainer.optimizer.warmup_steps, {warmup:,}, does not end before training does",
             expected=f"less than {steps:,} steps of warm-up",
             todo="lower it, or train longer",
+        )
+    stopping = section.early_stopping
+    if stopping is not None and stopping.min_steps >= steps:
+        raise DeclarationError(
+            f"{said}: training ends before any evaluation counts for trainer.early_stopping, whose min_steps are "
+            f"{stopping.min_steps:,}",
+            expected=f"less than {steps:,} steps",
+            todo="lower trainer.early_stopping.min_steps, or train longer",
         )
     logger.info(said)
     trainer = {**settings.declaration["trainer"], "train_steps": steps, "train_epochs": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -150,8 +151,8 @@ class Comparison:
         return [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold."""
-        return {
+        """Returns what JSON can hold; what is no finite number, as the interval of one example's loss, is null."""
+        told = {
             **self.facts,
             "examples": self.examples,
             "split": self.split,
@@ -166,6 +167,7 @@ class Comparison:
             },
             "failures": dict(self.failures),
         }
+        return _with_null(told)
 
 
 def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
@@ -256,6 +258,14 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
 def show_p(p: float) -> str:
     """Returns a p-value as it is read: two digits, the smallest as such."""
     return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
+
+
+def _with_null(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _with_null(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_null(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _count(chosen: np.ndarray) -> int:

@@ -55,7 +55,7 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
         expected = f"numbers from 0 to {_LARGEST:,}"
         yield Problem(_PATH, f"{inline(wrong[0])} is no weight", expected, "correct it", value=inline(weights))
     elif numbers and not any(numbers) and not isinstance(weights, Mapping):
-        yield Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=inline(weights))
+        yield _none_counts(weights)
     elif known := _classes(declaration.data.dataset):
         yield from _against(weights, known)
 
@@ -75,6 +75,14 @@ def _against(weights: Weights, classes: Sequence[str]) -> Iterator[Problem]:
             todo = f"did you mean `{near}`?" if near else "remove it, or name another class"
             what = f"the data has no class `{name}`"
             yield Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
+    # A class that is not named has 1.
+    if not any(weights.get(name, 1.0) for name in classes):
+        yield _none_counts(weights, depends)
+
+
+def _none_counts(weights: Weights, depends: tuple[str, ...] = ()) -> Problem:
+    todo = "raise one"
+    return Problem(_PATH, "no example would count", "a weight above 0", todo, value=inline(weights), depends=depends)
 
 
 def _classes(dataset: str) -> list[str]:

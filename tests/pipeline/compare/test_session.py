@@ -104,6 +104,15 @@ def test_what_a_library_raises_is_told_as_of_the_candidate(tmp_path, compare):
     assert "what now" in read(tmp_path)["failures"]["seed=3"]
 
 
+def test_one_example_is_written_with_null_for_what_it_does_not_tell(tmp_path, compare, monkeypatch):
+    monkeypatch.setitem(globals(), "LABELS", LABELS[:1])
+    compare({})
+    told = read(tmp_path)
+    assert told["candidates"]["seed=1"]["loss"] == {"value": 0, "low": None, "high": None}
+    assert told["pairs"]["seed=2"]["loss"] == {"value": 0, "low": None, "high": None}
+    assert any("One example says nothing of a mean loss." in note for note in told["notes"])
+
+
 def test_all_are_compared_with_the_first(tmp_path, compare):
     compare({})
     told = read(tmp_path)

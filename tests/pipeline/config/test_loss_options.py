@@ -53,6 +53,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("class_weights: {'3': x}", ["3: text is no number"]),
         ("class_weights: [1, -1]", ["-1.0 is no weight", "from 0 to 1,000,000"]),
         ("class_weights: [0, 0]", ["no example would count"]),
+        (f"class_weights: {json.dumps(dict.fromkeys('0123456789', 0))}", ["no example would count", "above 0"]),
         ("class_weights: [1, 2]", ["2 weights for 10 classes", "one for each label, in this order: 0, 1"]),
         ("class_weights: {'33': 2}", ["no class `33`", "did you mean `3`?"]),
     ],
