@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.trackable.resource import CapturableResource
 
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
@@ -34,8 +35,9 @@ class ServedModel(tf.Module):
         label_names: Sequence[str],
     ) -> None:
         super().__init__(name="served_model")
-        # The weights alone, not the model: Keras would trace all of it once more.
+        # The weights and tables alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
+        self.tables = list(_tables(model))
         self._answers = functools.partial(model.answers, label_names=list(label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
@@ -62,6 +64,12 @@ class ServedModel(tf.Module):
             ),
             IMAGES: tf.function(self.from_images).get_concrete_function(images),
         }
+
+
+def _tables(model: tf.keras.Model) -> Iterator[CapturableResource]:
+    """What layers look up, such as vocabularies: no weights, and no function can be exported without them."""
+    for layer in model._flatten_layers():
+        yield from (value for value in vars(layer).values() if isinstance(value, CapturableResource))
 
 
 def export_model(
