@@ -12,6 +12,7 @@ from tfx_estimator.model_fn.keras_classifier import ACCURACY, LOSS
 from tfx_estimator.model_fn.keras_model import class_scores, gives_probabilities, inputs_of, served, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import UserCodeError
 
 
 class CompiledClassifier(tf.keras.Model):
@@ -83,14 +84,21 @@ class CompiledClassifier(tf.keras.Model):
         context = tf.distribute.get_replica_context()
         if type(self.own).train_step is not tf.keras.Model.train_step:
             values = self.own.train_step((inputs, labels))
-            return {LOSS: tf.zeros([]), **{name: tf.cast(each, tf.float32) for name, each in values.items()}}
+            if LOSS not in values:
+                raise UserCodeError(
+                    f"the train_step of {self._section.model!r} returns {', '.join(values) or 'nothing'}, and no loss",
+                    expected="a dict with `loss`: what it is at each step is reported, and tells a diverged training",
+                    todo="return it as well",
+                )
+            return {name: tf.cast(each, tf.float32) for name, each in values.items()}
         with tf.GradientTape() as tape:
             with dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations):
                 outputs = self.own(inputs, training=True)
             loss = self.own.compute_loss(inputs, labels, outputs, None)
         variables = self.own.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-        reported = [tf.cast(loss, tf.float32)]
+        # Not apply_gradients: an optimizer of mixed precision scales the loss here.
+        self.optimizer.minimize(loss, variables, tape=tape)
+        reported = [tf.cast(self._reported(loss, context.num_replicas_in_sync), tf.float32)]
         if (hits := self._hits(labels, outputs)) is not None:
             reported.append(hits / tf.cast(tf.size(labels) * context.num_replicas_in_sync, tf.float32))
         # In one message.
@@ -113,14 +121,24 @@ class CompiledClassifier(tf.keras.Model):
         inputs = inputs_of(self.own, features)
         outputs = self.own(inputs, training=False)
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-        # Keras divides it by the replicas, to add it up.
-        mean = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64) * replicas
+        loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64)
         examples = tf.cast(tf.size(labels), tf.float64)
         self.own.compiled_metrics.update_state(labels, outputs, None)
-        sums = {LOSS: tf.where(examples > 0, mean * examples, 0.0), "examples": examples}
+        # Of a mean, that of the replica's examples: Keras divides it by the replicas, to add it up.
+        total = loss * replicas * examples if self._is_mean else tf.reduce_sum(loss)
+        sums = {LOSS: tf.where(examples > 0, total, 0.0), "examples": examples}
         if (hits := self._hits(labels, outputs)) is not None:
             sums[ACCURACY] = tf.cast(hits, tf.float64)
         return sums
+
+    @property
+    def _is_mean(self) -> bool:
+        """Does the loss divide by the examples of a batch."""
+        return getattr(self.own.loss, "reduction", None) not in ("none", "sum")
+
+    def _reported(self, loss: tf.Tensor, replicas: int) -> tf.Tensor:
+        """The replica's part of the loss of the global batch; a loss of each example is the mean of them."""
+        return loss if loss.shape.rank == 0 else tf.reduce_mean(loss) / replicas
 
     def _hits(self, labels: tf.Tensor, outputs: Any) -> Any:
         """How many are right, float32; None without a score for each class."""

@@ -31,7 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the whole command line."""
     parser = _Parser(
         prog=PROG,
-        description="One declaration ingests, validates, trains an Estimator, evaluates and pushes.",
+        description="One declaration ingests, validates, trains an Estimator or a Keras model, evaluates and pushes.",
         epilog=f"Start with: {PROG} run digits",
         allow_abbrev=False,
     )

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
+from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.keras_model import (
     build,
     class_scores,
@@ -31,7 +32,7 @@ NOTICES_KEY = "notices"
 _ACCURACY, _LOSS = "accuracy", "average_loss"
 _PROJECT = __name__.partition(".")[0]
 # What Keras's own conversion of an optimizer drops without a word.
-_DROPPED = ("weight_decay", "use_ema")
+_DROPPED = ("weight_decay",)
 
 
 def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> Optional[tf.keras.Model]:
@@ -141,6 +142,7 @@ class _Head:
 
 
 def _check(model: tf.keras.Model, distribution: Distribution, target: str) -> None:
+    check_compiled(model, target)
     keras = "set trainer.path: keras, which trains it as it is"
     if is_subclassed(model):
         raise UserCodeError(

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
+from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, is_compiled
@@ -60,6 +61,7 @@ class ModelMaker:
         # Built before a checkpoint is read: every variable is there to be restored.
         build(network, self.spec)
         if is_compiled(network):
+            check_compiled(network, section.model or "")
             return CompiledClassifier(network, section, self.num_classes)
         return KerasClassifier(network, section)
 

@@ -1,0 +1,42 @@
+"""What a compiled Keras model must bring to be trained, evaluated and kept."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+_ONE_HOT = ("categorical_crossentropy", "CategoricalCrossentropy")
+
+
+def check_compiled(model: tf.keras.Model, target: str) -> None:
+    """Refuses what would fail after the training, or have no effect.
+
+    Args:
+        model: Compiled, and built.
+        target: `trainer.model`.
+
+    Raises:
+        UserCodeError: It has no loss, or one of other labels, or an optimizer that keeps averages of the weights.
+    """
+    loss = model.loss
+    if not loss:
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a model that is compiled without a loss: it could not be evaluated",
+            expected="compile(optimizer=…, loss=…), also where a train_step of its own computes another one",
+            todo="compile it with the loss that evaluations report",
+        )
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    if name in _ONE_HOT:
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a model with the loss {name}, which is of one-hot labels",
+            expected="a loss of labels that are numbers, int64 [batch]",
+            todo="compile it with sparse_categorical_crossentropy",
+        )
+    if getattr(model.optimizer, "use_ema", False):
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "
+            "weights' place at the end of a `fit`, after the last checkpoint",
+            expected="an optimizer without use_ema",
+            todo="leave it out",
+        )
