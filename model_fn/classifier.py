@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
+from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
@@ -42,7 +42,9 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         model = network(params["num_classes"])
         inputs = inputs_of(model, features)
         with dropout_keys(told_apart(features), params["seed"]):
-            logits = as_float(model(inputs, training=training))
+            outputs = model(inputs, training=training)
+        require_scores(outputs, params["num_classes"])
+        logits = as_float(outputs)
         if mode == tf.estimator.ModeKeys.PREDICT:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
         if training:

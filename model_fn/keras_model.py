@@ -80,12 +80,15 @@ def told_apart(features: Features) -> tf.Tensor:
     return features[IMAGE] if IMAGE in features else features[min(features)]
 
 
-def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> None:
+def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
     """Gives a model all its variables.
 
     Args:
         model: A network, or a compiled model.
         spec: Of the transformed features, the label among them.
+
+    Returns:
+        What it puts out of one example.
 
     Raises:
         UserCodeError: An input is named as no feature is, or the model cannot be called with the features.
@@ -97,7 +100,7 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> None:
     }
     inputs = inputs_of(model, features)
     try:
-        model(inputs, training=False)
+        return model(inputs, training=False)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in features.items())
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -106,6 +109,32 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> None:
             expected="a model that takes them; a layer whose variables depend on a shape needs that shape to be known",
             todo="correct the model's input; or have the preprocessing_fn return features of a known shape",
         ) from error
+
+
+def require_scores(outputs: Any, num_classes: int) -> None:
+    """Refuses a network whose outputs are no score for each class, before TensorFlow does in its own words.
+
+    Args:
+        outputs: Of the network; what is not known of their shape passes.
+        num_classes: Of the data; 0 where that is not known.
+
+    Raises:
+        UserCodeError: There are several outputs, or there is another number of them than of classes.
+    """
+    shape = outputs.shape if tf.is_tensor(outputs) else None
+    if not num_classes or (shape is not None and shape.is_compatible_with([None, num_classes])):
+        return
+    if shape is None:
+        what = f"returns a {type(outputs).__name__} of {len(tf.nest.flatten(outputs))}"
+    elif shape.rank == 2:
+        what = f"gives {shape[-1]} number{'s' if shape[-1] != 1 else ''} an example"
+    else:
+        what = f"gives numbers of the shape {list(shape[1:])} an example"
+    raise UserCodeError(
+        f"trainer.model: the network {what}; the data have {num_classes} classes",
+        expected=f"one output, the logits, float [batch, {num_classes}]",
+        todo="end it with Dense(num_classes), the function's first argument; or compile the model with its own loss",
+    )
 
 
 def gives_probabilities(model: tf.keras.Model) -> bool:

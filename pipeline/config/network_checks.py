@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
 _SCORES = "probabilities"
@@ -14,7 +17,7 @@ _OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
 
 def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    """Checks a network function: which paths it is for, and what the Evaluator reads of it.
+    """Checks a network function: which paths it is for, what it is given, and what the Evaluator reads of it.
 
     A whole model_fn has its own outputs, and passes on the Estimator path. So does what the text cannot tell: a name
     that is assigned or imported, a class, a function with a decorator.
@@ -45,7 +48,7 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
                 depends=("trainer.model",),
             )
         ]
-    problems = []
+    problems = list(_params(target or "", declaration.trainer.params, arguments))
     key = declaration.evaluator.prediction_key
     if key not in (None, _SCORES):
         what = f"`{key}` gives no right accuracy and loss" if key in _OUTPUTS else f"there is no output `{key}`"
@@ -60,3 +63,20 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
             )
         )
     return problems
+
+
+def _params(target: str, params: Mapping[str, Any], arguments: ast.arguments) -> Iterator[Problem]:
+    """Checks the names of `trainer.params`: a network function is called with each."""
+    if arguments.kwarg is not None:
+        return
+    known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
+    for name in params:
+        if name not in known:
+            near = nearest(name, known)
+            yield Problem(
+                f"trainer.params.{name}",
+                f"{target} takes no `{inline(name)}`",
+                f"its arguments: {', '.join(known) or 'none'}",
+                f"did you mean `{near}`?" if near else "remove it, or add it to the function's arguments",
+                depends=("trainer.model", "trainer.module_file"),
+            )

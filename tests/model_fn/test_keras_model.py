@@ -126,3 +126,36 @@ def test_scores_are_served_under_the_names_of_a_networks_outputs(tf):
     (name,) = served(tf.constant([[0.3]]), True, 2)
     assert name == "probabilities"
     assert sorted(served({"a": tf.constant([[0.3]]), "b": tf.constant([[1.0]])}, True, 2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (lambda layers: layers.Dense(5), "gives 5 numbers an example; the data have 3 classes"),
+        (lambda layers: layers.Dense(1), "gives 1 number an example; the data have 3 classes"),
+        (lambda layers: layers.Reshape([2, 8]), r"gives numbers of the shape \[2, 8\] an example"),
+        (None, "returns a list of 2; the data have 3 classes"),
+    ],
+)
+def test_a_network_without_a_score_for_each_class_is_told_on_every_path(tf, monkeypatch, last, said):
+    from tfx_estimator.components.trainer.keras import model
+    from tfx_estimator.model_fn.classifier import make_model_fn
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    def network(num_classes):
+        if last:
+            return tf.keras.Sequential([tf.keras.layers.Flatten(), last(tf.keras.layers)])
+        one = _functional(tf, "image")
+        return tf.keras.Model(one.input, [one.output, one.output])
+
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    maker = model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, spec)
+    monkeypatch.setattr(model, "find_function", lambda _: network)
+    with pytest.raises(UserCodeError, match=said) as caught:
+        maker.make()
+    assert "end it with Dense(num_classes)" in str(caught.value)
+    model_fn, predict = make_model_fn(network), tf.estimator.ModeKeys.PREDICT
+    with tf.Graph().as_default():
+        features = {"image": tf.compat.v1.placeholder(tf.float32, [None, 4, 4, 1])}
+        with pytest.raises(UserCodeError, match=said):
+            model_fn(features, None, predict, {"num_classes": 3, "seed": 1})

@@ -13,7 +13,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_model import build, is_compiled
+from tfx_estimator.model_fn.keras_model import build, is_compiled, require_scores
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -40,7 +40,8 @@ class ModelMaker:
             The model, with all its variables, and without an optimizer, unless the user's is compiled.
 
         Raises:
-            UserCodeError: `trainer.model` is no function that returns a Keras model of the features.
+            UserCodeError: `trainer.model` is no function that returns a Keras model of the features, or its network has
+                no score for each class.
         """
         section = self.section
         seeds.begin(section)
@@ -59,10 +60,11 @@ class ModelMaker:
                 todo="return the model from the function",
             )
         # Built before a checkpoint is read: every variable is there to be restored.
-        build(network, self.spec)
+        outputs = build(network, self.spec)
         if is_compiled(network):
             check_compiled(network, section.model or "")
             return CompiledClassifier(network, section, self.num_classes)
+        require_scores(outputs, self.num_classes)
         return KerasClassifier(network, section)
 
     def make_compiled(self, steps_per_execution: int) -> Union[KerasClassifier, CompiledClassifier]:

@@ -24,8 +24,9 @@ def test_shows_every_value_with_its_origin_aligned(capsys):
 
 
 def test_a_long_value_does_not_push_all_comments_away(capsys):
-    assert main(["show", "mnist", "--set", "trainer.params={note: " + "x" * 200 + "}"]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if "  # " in line and "note" not in line]
+    long = "trainer.params={width: " + "x" * 200 + "}"
+    assert main(["show", "mnist", "--set", "trainer.model=cifar_resnet9", "--set", long]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "  # " in line and "width" not in line]
     assert max(row.index("  # ") for row in rows) < 70
 
 

@@ -78,8 +78,8 @@ def test_origins_say_where_each_value_came_from(write, good):
 
 
 def test_every_value_has_an_origin():
-    loaded = load("cifar10", ["trainer.params={hidden: {units: [1, 2]}}"])
-    assert loaded.origins["trainer.params.hidden.units"] == "--set"
+    loaded = load("cifar10", ["trainer.model=cifar_resnet9", "trainer.params={width: {units: [1, 2]}}"])
+    assert loaded.origins["trainer.params.width.units"] == "--set"
     assert all(loaded.origins.values())
 
 
@@ -98,12 +98,12 @@ def test_every_value_has_an_origin():
         ("evaluator.slices=[]", ("evaluator", "slices"), ()),
         ("evaluator.max_accuracy_drop=null", ("evaluator", "max_accuracy_drop"), None),
         ("evaluator.max_accuracy_drop=", ("evaluator", "max_accuracy_drop"), None),
-        ("trainer.params.deep.er=[1, two]", ("trainer", "params"), {"deep": {"er": [1, "two"]}}),
+        ("trainer.params.width.er=[1, two]", ("trainer", "params"), {"width": {"er": [1, "two"]}}),
         ("beam.options=['--direct_num_workers=1']", ("beam", "options"), ("--direct_num_workers=1",)),
     ],
 )
 def test_an_override_is_yaml(write, good, override, path, value):
-    write(good)
+    write(good.replace("mnist_cnn", "cifar_resnet9"))
     found = load("mine.yaml", [override]).declaration.dict()
     for key in path:
         found = found[key]

@@ -72,6 +72,37 @@ def test_a_model_fn_and_what_the_text_cannot_tell_may_have_any_output(declare, m
     assert load("mine.yaml").declaration.evaluator.prediction_key == "scores"
 
 
+@pytest.mark.parametrize(
+    ("module", "params", "named"),
+    [
+        ("def net(num_classes, units=3): pass", "{unit: 5}", ["takes no `unit`", "did you mean `units`?"]),
+        ("def net(num_classes, *, units=3): pass", "{a: 1}", ["takes no `a`", "its arguments: num_classes, units"]),
+        ("def net(num_classes, /, units=3): pass", "{num_classes: 2}", ["takes no `num_classes`", "arguments: units"]),
+        ("def net(): pass", "{a: 1}", ["takes no `a`", "its arguments: none", "remove it, or add it to"]),
+    ],
+)
+def test_a_network_is_given_what_it_takes(declare, refuse, module, params, named):
+    message = refuse(declare(module, f"  params: {params}\n"))
+    assert "mine.yaml:8  trainer.params." in message
+    assert all(part in message for part in named)
+    assert "1 problem\n" in message
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "def net(num_classes, units, depth): pass",
+        "def net(units, *, depth): pass",
+        "def net(num_classes, **options): pass",
+        *MODEL_FNS,
+        *UNTOLD,
+    ],
+)
+def test_what_takes_them_or_may_is_given_all(declare, module):
+    declare(module, "  params: {units: 5, depth: 2}\n")
+    assert load("mine.yaml").declaration.trainer.params == {"units": 5, "depth": 2}
+
+
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_a_module_file_takes_no_path(refuse, write, good, path):
     write("def run_fn(fn_args): pass\n", "taxi.py")

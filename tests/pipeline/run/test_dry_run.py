@@ -206,8 +206,9 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     declare(text=PREPROCESSED, own_preprocessing="def scaled(inputs): return inputs\n")
     assert not memory().knows()
     # Nothing of these is the user's.
-    assert memory("trainer.model=mnist_cnn", "transform.preprocessing_fn=null").knows()
-    assert not memory("trainer.model=mnist_cnn", "transform.preprocessing_fn=null", "trainer.params.units=3").knows()
+    built_in = ("trainer.model=mnist_cnn", "transform.preprocessing_fn=null")
+    assert memory(*built_in).knows()
+    assert not memory(*built_in, "trainer.params.num_classes=3").knows()
 
 
 @pytest.mark.unit
