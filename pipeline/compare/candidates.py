@@ -114,7 +114,7 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
         )
     choices = [_parse(text) for text in vary]
     combinations = list(itertools.product(*choices))
-    _check_count(len(combinations), "vary fewer values")
+    _check_count(len(combinations), "vary fewer values" if combinations[1:] else "vary more: trainer.seed=1,2")
     found = []
     for combination in combinations:
         name = ", ".join(f"{key.rpartition('.')[2]}={inline(value)}" for key, value in combination)

@@ -10,6 +10,8 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "trainer.augment"
+# Height, width and channels of the images of the presets' data sets, as they are without `data.image_size`.
+_SHAPES = {"digits": (28, 28, 1), "mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 
 
 def check_augment(declaration: Declaration) -> Iterator[Problem]:
@@ -37,9 +39,21 @@ def check_augment(declaration: Declaration) -> Iterator[Problem]:
             value=inline([operation.dict() for operation in trainer.augment]),
             depends=("trainer.module_file",),
         )
-    size = declaration.data.image_size
-    # A preprocessing_fn of the user's may make images of another size.
-    if size is None or transform.target != type(transform)().target:
+    # A preprocessing_fn of the user's may make images of another shape.
+    if transform.target != type(transform)().target:
+        return
+    shape = _SHAPES.get(declaration.data.dataset, ())
+    for index, operation in enumerate(trainer.augment if shape[2:] == (1,) else ()):
+        if operation.random_saturation:
+            yield Problem(
+                f"{_PATH}.{index}",
+                f"random_saturation, and the images of {declaration.data.dataset} have 1 channel",
+                "3 channels: red, green, blue",
+                "remove random_saturation",
+                depends=("data.dataset",),
+            )
+    size = declaration.data.image_size or shape[:2]
+    if not size:
         return
     for path, value, expected in find_too_large(trainer.augment, *size):
         yield Problem(
@@ -48,5 +62,5 @@ def check_augment(declaration: Declaration) -> Iterator[Problem]:
             expected,
             "choose another value",
             value=str(value),
-            depends=("data.image_size",),
+            depends=("data.image_size", "data.dataset"),
         )

@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.config.overrides import Override, apply_override, pa
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
-from tfx_estimator.pipeline.config.unread import find_unread, word_unread
+from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
@@ -239,8 +239,12 @@ def _declared(origins: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths: Sequence[str]) -> tuple[str, ...]:
-    unread = list(find_unread(declaration, _declared(origins), search_paths))
-    return (f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}",) if unread else ()
+    declared, found = _declared(origins), []
+    if unread := list(find_unread(declaration, declared, search_paths)):
+        found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
+    if OF_KERAS in declared and declaration.trainer.path == "estimator":
+        found.append(f"{origins[OF_KERAS]}  {OF_KERAS} has no effect: it is of the Keras paths")
+    return tuple(found)
 
 
 def _fill_empty_sections(values: dict[str, Any]) -> None:

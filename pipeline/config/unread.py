@@ -12,6 +12,8 @@ from tfx_estimator.pipeline.user_source.params_read import Keys, is_read, params
 
 _OPTIMIZER, _PARAMS = "trainer.optimizer.", "trainer.params."
 
+# No other path has it.
+OF_KERAS = "trainer.steps_per_execution"
 _OF_THE_LOSS = ("label_smoothing", "class_weights")
 
 

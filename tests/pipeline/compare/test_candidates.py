@@ -93,6 +93,7 @@ def test_the_same_name_of_another_preprocessing_fn_is_another_transform(tmp_path
     [
         (["digits"], [], [], "there is 1 to compare"),
         (["digits"], [], ["trainer.seed=1"], "there is 1 to compare"),
+        (["digits"], [], ["trainer.seed=1"], "vary more"),
         (["digits"], [], ["trainer.seed=1,2,3,4,5,6,7,8,9"], "there are 9 to compare"),
         (["digits", "mnist"], [], ["trainer.seed=1,2"], "--vary with 2 sources"),
         (["digits"], [], ["trainer.seed"], "--vary trainer.seed: this cannot be read"),

@@ -114,6 +114,18 @@ def test_what_is_larger_than_the_declared_images_is_told(problems, write, good):
     load(write(f"{text}{too_large}transform: {{preprocessing_fn: 'own:own'}}\n"))
 
 
+def test_the_images_of_the_presets_are_known(refuse, good):
+    told = {
+        "mnist": ["trainer.augment.0.random_crop.padding: 28", "28 x 28 pixels", "the images of mnist have 1 channel"],
+        "cifar10": ["trainer.augment.0.random_crop.padding: 32", "32 x 32 pixels", "1 problem\n"],
+    }
+    for dataset, parts in told.items():
+        padding = parts[0].rpartition(" ")[2]
+        operations = f"[{{random_crop: {{padding: {padding}}}}}, random_flip, random_saturation]"
+        said = refuse(good.replace("dataset: mnist", f"dataset: {dataset}"), [f"trainer.augment={operations}"])
+        assert all(part in said for part in parts)
+
+
 def test_a_module_file_reads_its_own_examples(problems, write, good):
     write("def trainer_fn(fn_args, schema): pass\n", "module.py")
     (problem,) = problems(good.replace("model: mnist_cnn", "module_file: module.py") + "  augment: [random_flip]\n")
