@@ -31,6 +31,8 @@ from tfx_estimator.pipeline.errors import UserCodeError
 NOTICES_KEY = "notices"
 _ACCURACY, _LOSS = "accuracy", "average_loss"
 _PROJECT = __name__.partition(".")[0]
+# What a class of the user's may train and evaluate by, and what model_to_estimator knows nothing of.
+_OVERRIDDEN = ("train_step", "test_step", "compute_loss")
 # What Keras's own conversion of an optimizer drops without a word.
 _DROPPED = ("weight_decay",)
 
@@ -149,6 +151,14 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str) -> No
             f"trainer.model: {target!r} returns a compiled model of a class of its own, {type(model).__name__}, which "
             "TensorFlow cannot copy into an Estimator's graph with its weights",
             expected="a functional model or a Sequential; or, not compiled, any network",
+            todo=keras,
+        )
+    own = [name for name in _OVERRIDDEN if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
+    if own:
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model with a {' and a '.join(own)} of its own, which an "
+            "Estimator would never call",
+            expected="a model that trains as Keras's own do",
             todo=keras,
         )
     if distribution.train.asynchronous or distribution.train.takes("tpu"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.components.trainer.conftest import Training
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).resolve().parent
 STEPS = 6
@@ -31,22 +33,36 @@ OUTPUTS = ["class_ids", "classes", "logits", "probabilities"]
 def train(training, settings, monkeypatch):
     """Trains a model of `compiled_models`; returns the served model's folder and the model_run."""
     monkeypatch.syspath_prepend(str(HERE / "user"))
+    return functools.partial(_train, training, settings)
 
-    def run(model: str, steps: int = STEPS, **trainer: Any) -> tuple[Path, Any]:
-        section = {
-            "model": f"compiled_models:{model}",
-            "train_steps": steps,
-            "save_checkpoints_steps": 3,
-            "log_every_steps": 1,
-            # 360 examples: the last batch is another one than that of the others.
-            "eval_batch_size": 100,
-            **trainer,
-            "distribution": {"max_restarts": 0, **trainer.get("distribution", {})},
-        }
-        declared = tuple(f"trainer.optimizer.{name}" for name in trainer.get("optimizer", {}))
-        return training.run(settings(trainer=section, declared=declared), steps)
 
-    return run
+@pytest.fixture(scope="module")
+def alone(digits, settings, tmp_path_factory):
+    """The losses and metrics of a training on one device, in one go."""
+    training = Training(tmp_path_factory.mktemp("alone") / "Trainer", digits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(HERE / "user"))
+        _, run = _train(training, settings, "functional", 2 * STEPS, path="keras")
+    return _losses(run), _metrics(run)
+
+
+def _train(training: Training, settings: Any, model: str, steps: int = STEPS, **trainer: Any) -> tuple[Path, Any]:
+    section = {
+        "model": f"compiled_models:{model}",
+        "train_steps": steps,
+        "save_checkpoints_steps": 3,
+        "log_every_steps": 1,
+        # 360 examples: the last batch is another one than that of the others.
+        "eval_batch_size": 100,
+        **trainer,
+        "distribution": {"max_restarts": 0, **trainer.get("distribution", {})},
+    }
+    declared = tuple(f"trainer.optimizer.{name}" for name in trainer.get("optimizer", {}))
+    path = section.get("path", "estimator")
+    served, run = training.run(settings(trainer=section, declared=declared, path=path), steps)
+    # Only an Estimator writes it.
+    assert Path(run.uri, "graph.pbtxt").exists() == (path == "estimator")
+    return served, run
 
 
 def _said(run: Any) -> list[str]:
@@ -65,7 +81,10 @@ def _steps(run: Any) -> list[float]:
 
 
 def _metrics(run: Any) -> list[float]:
-    return [run.get_float_custom_property(name) for name in ("average_loss", "accuracy", "top2")]
+    found = [run.get_float_custom_property(f"eval_{name}") for name in ("average_loss", "accuracy", "top2")]
+    # Of what there is not it is 0.
+    assert min(found) > 0
+    return found
 
 
 def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
@@ -108,22 +127,17 @@ def test_an_estimator_and_keras_train_it_alike_by_its_own_loss_and_say_so(train)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("optimizer", ["new", "legacy"])
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
-def test_every_strategy_trains_it_and_goes_on(train, training, path, optimizer):
-    section = {"path": path, "params": {"optimizer": optimizer}}
-    _, alone = train("functional", 2 * STEPS, **section)
-    losses, metrics = _losses(alone), _metrics(alone)
-    for name in [*STRATEGIES][1:]:
-        if path != "estimator" and name == "central_storage" and optimizer == "new":
-            continue
-        distributed = {**section, "distribution": {"train": STRATEGIES[name]}, "seed": 42}
-        _, half = train("functional", STEPS, **distributed)
-        _, whole = train("functional", 2 * STEPS, **distributed)
-        assert [_steps(half), _steps(whole)] == [[0, STEPS], [STEPS, 2 * STEPS]], name
-        np.testing.assert_allclose(_losses(whole), losses, rtol=0, atol=CLOSE, err_msg=name)
-        np.testing.assert_allclose(_metrics(whole), metrics, rtol=0, atol=1e-4, err_msg=name)
+def test_every_strategy_trains_it_and_goes_on(train, alone, path, optimizer, strategy):
+    section = {"path": path, "params": {"optimizer": optimizer}, "distribution": {"train": STRATEGIES[strategy]}}
+    _, half = train("functional", STEPS, **section)
+    _, whole = train("functional", 2 * STEPS, **section)
+    assert [_steps(half), _steps(whole)] == [[0, STEPS], [STEPS, 2 * STEPS]]
+    losses, metrics = alone
+    np.testing.assert_allclose(_losses(whole), losses, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(_metrics(whole), metrics, rtol=0, atol=1e-4)
 
 
 @pytest.mark.long
@@ -134,16 +148,30 @@ def test_a_model_of_probabilities_serves_them(train, path):
     assert sorted(answers) == OUTPUTS
     np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=0, atol=CLOSE)
     np.testing.assert_allclose(np.exp(answers["logits"]), answers["probabilities"], rtol=0, atol=CLOSE)
-    assert run.get_float_custom_property("accuracy") > 0.6
+    assert run.get_float_custom_property("eval_accuracy") > 0.6
 
 
-@pytest.mark.parametrize("path", ["estimator", pytest.param("keras", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_a_train_step_of_its_own_is_the_one_that_trains(train, alone, path, strategy):
+    distribution = {"train": STRATEGIES[strategy]}
+    _, run = train("own_step", 2 * STEPS, path=path, distribution=distribution)
+    losses, metrics = alone
+    if strategy == "one_device":
+        np.testing.assert_allclose(_losses(run), losses, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(_metrics(run), metrics, rtol=0, atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras"])
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        pytest.param("subclassed", "a class of its own, Own", marks=pytest.mark.long),
+        ("subclassed", "a class of its own, Own"),
+        ("own_step", "a train_step of its own"),
         ("adamw", "an Estimator cannot have the optimizer AdamW"),
-        pytest.param("nothing", "NoneType", marks=pytest.mark.long),
+        ("nothing", "NoneType"),
     ],
 )
 def test_what_a_path_cannot_train_is_refused(train, model, told, path):

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 from keras.src.utils import metrics_utils
+from tensorflow.python.distribute import ps_values
 
 from tfx_estimator.components.trainer.patch import Patch
 
@@ -54,6 +55,19 @@ def _measure_baseline_of_all(original: Any, self: Any, eval_metrics: dict[str, A
     baseline.result = types.MethodType(metrics_utils.result_wrapper(result), baseline)
 
 
+def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
+    create = original(*args, **kwargs)
+
+    def create_and_list(**given: Any) -> Any:
+        variable = create(**given)
+        if isinstance(variable, ps_values.AggregatingVariable) and not tf.executing_eagerly():
+            listed = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+            listed[:] = [each for each in listed if each is not variable.get()]
+        return variable
+
+    return create_and_list
+
+
 PATCHES = (
     Patch(
         "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
@@ -68,6 +82,14 @@ PATCHES = (
         _measure_baseline_of_all,
         reason="binary canned Estimators divide the labels that one replica has counted by the number of examples of "
         "all: `accuracy_baseline` comes out divided by the replicas",
+        version="2.15.1",
+        until="there is no tf.estimator",
+    ),
+    Patch(
+        "tensorflow.python.distribute.parameter_server_strategy:ParameterServerStrategyExtended._create_var_creator",
+        _list_wrapped_alone,
+        reason="under central_storage a graph lists what Keras optimizers keep of a variable, a momentum, twice, "
+        "wrapped and not, and cannot be saved: `At least two variables have the same name`",
         version="2.15.1",
         until="there is no tf.estimator",
     ),

@@ -150,12 +150,36 @@ def reduce_rows() -> list[Any]:
             return [session.run(sums, dict(zip(rows, step)))[0].tolist() for step in steps]
 
 
+def keep_momentum() -> list[float]:
+    """The momentum of a Keras optimizer, as saved after each of two steps under central_storage."""
+    folder = FOLDER / "momentum"
+
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
+        weight = v1.get_variable("weight", [], tf.float32, use_resource=True)
+        loss = tf.reduce_mean(weight * features) / 2
+        optimizer = tf.keras.optimizers.legacy.SGD(0.1, momentum=0.5)
+        optimizer.iterations = v1.train.get_or_create_global_step()
+        (update,) = optimizer.get_updates(loss, [weight])
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=update)
+
+    strategy = v1.distribute.experimental.CentralStorageStrategy(["/cpu:0", "/cpu:1"], "/cpu:0")
+    saved = []
+    for steps in (1, 2):
+        # The second one goes on.
+        estimator = tf.estimator.Estimator(model_fn, str(folder), tf.estimator.RunConfig(train_distribute=strategy))
+        estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), max_steps=steps)
+        (name,) = (each for each in estimator.get_variable_names() if each.endswith("weight/momentum"))
+        saved.append(round(float(estimator.get_variable_value(name)), 6))
+    return saved
+
+
 FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
     save_meanwhile,
     hand_over_optimizer,
     measure_baseline,
+    keep_momentum,
     # Aborts all that is collective.
     reduce_rows,
 )

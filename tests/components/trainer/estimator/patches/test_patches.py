@@ -80,12 +80,18 @@ def _reduces_any_number_of_rows(without: Any, patched: Any) -> None:
     assert patched == [[1, 0, 1], [1, 2, 1]]
 
 
+def _keeps_a_momentum(without: Any, patched: Any) -> None:
+    assert "At least two variables have the same name" in without
+    assert patched == [-0.1, -0.15]
+
+
 CHECKS: dict[str, Callable[[Any, Any], None]] = {
     "CheckpointSaverHook.__init__": _asks_only_if_a_checkpoint_may_be_due,
     "SessionManager.__init__": _looks_often_for_the_chief,
     "CheckpointSaverHook._save": _saves_within_the_declared_steps,
     "get_optimizer_instance_v2": _takes_an_optimizer_for_each_replica,
     "BinaryClassHead._update_accuracy_baseline": _reports_the_accuracy_of_the_larger_class,
+    "ParameterServerStrategyExtended._create_var_creator": _keeps_a_momentum,
     "CollectiveReplicaLauncher.all_reduce_indexed_slices": _reduces_any_number_of_rows,
 }
 
