@@ -10,6 +10,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What is declared of the built-in loss and optimizer.
 _BUILT_IN = ("trainer.optimizer", "trainer.label_smoothing", "trainer.class_weights")
+# Of `compile`: how Keras's own fit would run the model's steps, which are steps of the declaration here.
+_OF_FIT = ("jit_compile", "run_eagerly")
 
 
 def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: Sequence[str]) -> list[str]:
@@ -27,4 +29,5 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     if vain:
         verb = "has" if len(vain) == 1 else "have"
         said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
+    said += [f"{key}=True has no effect, in the compile of {section.model}" for key in _OF_FIT if getattr(model, key)]
     return said
