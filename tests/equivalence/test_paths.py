@@ -65,8 +65,8 @@ def without_scope(trained: Trained) -> dict[str, np.ndarray]:
     ("path", "strategy"),
     [
         ("fit", "one_device"),
-        ("loop", "one_device"),
-        ("fit", MIRRORED),
+        pytest.param("loop", "one_device", marks=pytest.mark.long),
+        pytest.param("fit", MIRRORED, marks=pytest.mark.long),
         ("loop", "central_storage"),
         pytest.param("loop", MIRRORED, marks=pytest.mark.long),
         pytest.param("fit", "central_storage", marks=pytest.mark.long),
@@ -142,7 +142,7 @@ def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large
             np.testing.assert_array_equal(value, longer.weights[name], err_msg=name)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
 def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(trainings, images, path):
     import tensorflow as tf
 

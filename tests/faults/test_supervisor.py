@@ -85,7 +85,7 @@ class Supervised:
         ("estimator", signal.SIGTERM, 143),
         pytest.param("estimator", signal.SIGINT, 130, marks=pytest.mark.long),
         pytest.param("estimator", signal.SIGKILL, -9, marks=pytest.mark.long),
-        ("keras", signal.SIGTERM, 143),
+        pytest.param("keras", signal.SIGTERM, 143, marks=pytest.mark.long),
         pytest.param("keras", signal.SIGKILL, -9, marks=pytest.mark.long),
         pytest.param("keras_custom_loop", signal.SIGTERM, 143, marks=pytest.mark.long),
     ],
@@ -179,7 +179,9 @@ def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-@pytest.mark.parametrize("path", ["estimator", "keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
+)
 def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path):
     def corrupt(process: psutil.Process) -> None:
         process.kill()

@@ -83,7 +83,7 @@ def test_a_killed_task(faulty, path, train, task, moment):
         _case(PS, "ps-0", TRAINING, long),
         _case(PS, "chief-0", TRAINING, long),
         _case(PS, "worker-0", TRAINING, long),
-        _case(MWMS, "worker-0", TRAINING, path="keras_custom_loop"),
+        _case(MWMS, "worker-0", TRAINING, long, path="keras_custom_loop"),
         _case(MWMS, "worker-0", TRAINING, long, path="keras"),
         *(_case(MWMS, task, TRAINING, long, path=path) for path in KERAS for task in ("chief-0", "evaluator-0")),
     ],

@@ -84,6 +84,7 @@ def test_a_loop_that_was_killed_ends_where_nothing_improves_and_the_best_is_the_
     check(model, model_run, digits["examples"][0].uri, restarts=1)
 
 
+@pytest.mark.long
 def test_fit_evaluates_from_inside_of_its_strategy(tmp_path, digits, own_network):
     distribution = {"train": "mirrored:2", "eval": "mirrored:2"}
     settings = own_network("keras", distribution=distribution)
