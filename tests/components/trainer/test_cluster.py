@@ -34,8 +34,8 @@ def run_fn(fn_args):
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     tf.io.gfile.makedirs(fn_args.serving_model_dir)
     module = tf.Module()
-    module.name_of_task = tf.Variable(task["type"])
-    serve = tf.function(lambda: {"task": module.name_of_task}, input_signature=[])
+    # No variable: each task's would be the chief's.
+    serve = tf.function(lambda: {"task": tf.constant(task["type"])}, input_signature=[])
     module.serve = serve
     tf.saved_model.save(module, fn_args.serving_model_dir, signatures={"serving_default": serve})
 """

@@ -264,7 +264,7 @@ BOTH = RUN_KERAS + "def trainer_fn(fn_args, schema): ...\n"
     [
         (RUN_ESTIMATOR, WORKERS, 'trainer_fn="dist_module.make"'),
         (RUN_ESTIMATOR, {"strategy": "parameter_server"}, "its chief would train alone, and export nothing"),
-        (RUN_KERAS, MIRRORED, "make the strategy mirrored inside the run_fn"),
+        (RUN_KERAS, MIRRORED, None),
         (RUN_KERAS, WORKERS, None),
         (BOTH, WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
         (RUN_KERAS + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
