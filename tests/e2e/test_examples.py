@@ -30,6 +30,7 @@ def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
     return folder, workdir
 
 
+@pytest.mark.long
 def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
 

@@ -72,6 +72,7 @@ def test_cifar10_learns_in_two_epochs(workdir, real_data_dir):
 
 
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+@pytest.mark.long
 def test_fashion_mnist_from_idx_files_reaches_88_percent(workdir, tmp_path):
     declaration = {
         "name": "fashion",

@@ -83,7 +83,7 @@ def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy
 @pytest.mark.parametrize(
     ("path", "train"),
     [
-        ("loop", ONE_DEVICE),
+        pytest.param("loop", ONE_DEVICE, marks=pytest.mark.long),
         pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
         pytest.param("fit", MULTI_WORKER, marks=pytest.mark.long),
         pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),

@@ -77,7 +77,7 @@ def test_a_killed_task(faulty, path, train, task, moment):
 @pytest.mark.parametrize(
     ("path", "train", "task", "moment"),
     [
-        _case(MWMS, "worker-0", TRAINING),
+        _case(MWMS, "worker-0", TRAINING, long),
         _case(MWMS, "chief-0", TRAINING, long),
         _case(MWMS, "evaluator-0", TRAINING, long),
         _case(PS, "ps-0", TRAINING, long),

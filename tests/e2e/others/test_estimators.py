@@ -118,6 +118,7 @@ def _compare(model_run: Any, losses: dict[int, float], weights: dict[str, np.nda
         assert len(set(losses.values())) == STEPS
 
 
+@pytest.mark.long
 def test_a_keras_estimator_trains_and_goes_on_under_replicas(plain, train):
     losses, weights = plain("model_to_estimator")["model_to_estimator"]
     # The layers bear the names of the first call, whatever the check before it built.
