@@ -40,6 +40,8 @@ class Fault:
         self.task, self.moment = task, moment
         self._act, self._step, self._last_step, self._after = act, step, last_step, after
         self._thread: Optional[threading.Thread] = None
+        # The same by the clock of processes' creation, which the kernel counts from its own start: the two drift apart.
+        self._on_kernels_clock = 0.0
         # time.time() of it; 0 as long as it has not happened.
         self.happened = 0.0
 
@@ -63,7 +65,7 @@ class Fault:
 
     def is_over_for(self, process: psutil.Process) -> bool:
         """Has it happened, and to an earlier process."""
-        return bool(self.happened) and process.create_time() > self.happened
+        return bool(self.happened) and process.create_time() > self._on_kernels_clock
 
     def _wait(self, root: Path, over: threading.Event) -> None:
         while not over.is_set():
@@ -78,6 +80,7 @@ class Fault:
             except psutil.NoSuchProcess:
                 continue
             self.happened = time.time()
+            self._on_kernels_clock = psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
             return
 
     def _is_now(self, root: Path, process: psutil.Process) -> bool:

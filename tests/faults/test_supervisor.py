@@ -223,7 +223,8 @@ def test_kills_at_random_moments(faulty, path, count):
 
     chance = random.Random(7)
     settings = faulty.settings(MWMS, path, max_restarts=2 * count, evaluator=False)
-    settings.declaration["trainer"]["train_steps"] = steps = INTERVAL * (count + 4)
+    # So large a batch that the moments of the kills do not pass unseen.
+    settings.declaration["trainer"].update(train_steps=(steps := INTERVAL * (count + 4)), global_batch_size=512)
     kills: list[Fault] = []
     for index in range(count):
         victim, step = chance.choice(["chief-0", "worker-0"]), INTERVAL * (index + 1) + chance.randrange(20)
