@@ -1,0 +1,58 @@
+"""What a declaration can say about training beyond the bare minimum, once each, as it is tried with every other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Entries of `trainer` that none of the paths does without.
+BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_size": 32}
+
+# Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "mirrored": {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
+    "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
+    "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
+    "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
+    "augment": {"augment": ["random_flip", {"random_crop": {"padding": 2}}]},
+    "batch_norm": {"model": "cifar_resnet9"},
+    "adam": {"optimizer": {"name": "adam", "learning_rate": 0.001}},
+    "weight_decay": {"optimizer": {"weight_decay": 0.001}},
+    "clipping": {"optimizer": {"clip_norm": 1.0}},
+    "warmup": {"optimizer": {"warmup_steps": 1}},
+    "label_smoothing": {"label_smoothing": 0.1},
+    "class_weights": {"class_weights": {"3": 2.0}},
+    "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},
+    "early_stopping": {"early_stopping": "average_loss", "save_checkpoints_steps": 1},
+    "deterministic": {"deterministic": True},
+    "streamed": {"resident_megabytes": 0},
+}
+
+PATHS = ("estimator", "keras", "keras_custom_loop")
+
+
+def together(*names: str) -> dict[str, Any] | None:
+    """Puts options beside each other.
+
+    Args:
+        *names: Of OPTIONS.
+
+    Returns:
+        Entries of `trainer`; None where two of the options say the same entry differently.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        if not _merge(found, OPTIONS[name]):
+            return None
+    return {**BASE, **found}
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any]) -> bool:
+    for key, value in values.items():
+        if key not in into:
+            into[key] = dict(value) if isinstance(value, dict) else value
+        elif isinstance(value, dict) and isinstance(into[key], dict):
+            if not _merge(into[key], value):
+                return False
+        elif into[key] != value:
+            return False
+    return True
