@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserC
 
 # Of the cores; if others took more, nothing can be estimated.
 _LEAST_LEFT = 0.05
+_LONGEST_NAME = 150
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,10 @@ def measure(
     declared = run.contender.declare(declaration, plan.train_steps)
     train = declared.trainer.distribution.train
     expected = train.worker_count + train.ps_count
-    logs = os.path.join(folder, "logs", f"{str(run).replace(':', '-')}.round-{run.round}")
+    # What is varied may be a path, and long.
+    logs = os.path.join(folder, "logs", f"{re.sub('[/:]', '-', str(run))[:_LONGEST_NAME]}.round-{run.round}")
     cores = run.contender.cores(available_cores())
-    os.makedirs(logs)
+    os.makedirs(logs, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="training-", dir=folder) as training:
         measured = os.path.join(training, "measured")
         window = Window(measured, plan.warmup, plan.steps, cores, train.worker_count, run.constant_input)

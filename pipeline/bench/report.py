@@ -79,8 +79,8 @@ def show(comparison: Comparison, console: Console) -> None:
         table.add_column(title, justify="left" if title == "strategy" else "right")
     for result in comparison.results():
         table.add_row(*_cells(result))
-    for strategy in comparison.failures:
-        table.add_row(strategy, "", "failed")
+    for strategy, state in _not_measured(comparison).items():
+        table.add_row(strategy, "", state)
     console.print()
     console.print(table)
     console.print()
@@ -91,6 +91,8 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(f"input: {_INPUT}", style="dim")
     for doubt in comparison.doubts():
         console.print(doubt, style="yellow")
+    for strategy, reason in comparison.refused.items():
+        console.print(f"refused: {strategy}: {reason}", style="dim", markup=False, highlight=False)
 
 
 def to_html(comparison: Comparison, plot: bytes) -> str:
@@ -106,8 +108,9 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
     facts = comparison.facts
     rows = [_row("th", [title for title, _ in _COLUMNS])]
     rows += [_row("td", _cells(result)) for result in comparison.results()]
-    rows += [_row("td", [strategy, "", "failed"]) for strategy in comparison.failures]
-    notes = [*comparison.doubts(), *comparison.failures.values()]
+    rows += [_row("td", [strategy, "", state]) for strategy, state in _not_measured(comparison).items()]
+    refused = [f"{strategy}: {reason}" for strategy, reason in comparison.refused.items()]
+    notes = [*comparison.doubts(), *comparison.failures.values(), *refused]
     described = [f"<dt>{html.escape(title)}</dt><dd>{html.escape(meaning)}</dd>" for title, meaning in _COLUMNS]
     return _PAGE.format(
         title=html.escape(f"Strategies of {facts['name']}"),
@@ -122,6 +125,11 @@ def to_html(comparison: Comparison, plot: bytes) -> str:
         plot=base64.b64encode(plot).decode("ascii"),
         columns="\n".join(described),
     )
+
+
+def _not_measured(comparison: Comparison) -> dict[str, str]:
+    """What became of the strategies that there is no result of."""
+    return {**dict.fromkeys(comparison.failures, "failed"), **dict.fromkeys(comparison.refused, "refused")}
 
 
 def _sizes(results: Sequence[Result]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.bench.measure import Measurement
@@ -75,6 +75,7 @@ class Comparison:
         failures: Why a strategy could not be measured, by its name.
         facts: When, on which machine, what was declared.
         ended: Why it is not whole; empty if it is.
+        refused: Why some cannot be trained so, and were not measured, by what they are.
     """
 
     base: str
@@ -82,6 +83,7 @@ class Comparison:
     failures: Mapping[str, str]
     facts: Mapping[str, Any]
     ended: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def results(self) -> list[Result]:
         """Sums up the strategies that did not fail, in the order of the measurements."""
@@ -136,6 +138,7 @@ class Comparison:
             "doubts": self.doubts(),
             "strategies": {result.strategy: asdict(result) for result in self.results()},
             "failures": dict(self.failures),
+            "refused": dict(self.refused),
             "measurements": [each.to_dict() for each in self.measurements],
         }
 

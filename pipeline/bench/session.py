@@ -13,8 +13,7 @@ from typing import Any, Optional
 from rich.console import Console
 
 from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
-from tfx_estimator.pipeline.bench.strategies import available_cores
-from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.bench.strategies import Choice, available_cores
 from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
@@ -27,11 +26,11 @@ from tfx_estimator.pipeline.run.view import View
 _WIDTH_OF_A_FILE = 140
 
 
-def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[str]) -> int:
+def bench_strategies(choice: Choice, plan: Plan, workdir: str, output: Optional[str]) -> int:
     """Compares strategies on this machine.
 
     Args:
-        loaded: The validated declaration.
+        choice: The validated declarations.
         plan: What to measure.
         workdir: Folder of all runs; the inputs are those of the pipeline's runs there.
         output: Folder for the results; None is a new one under the work folder.
@@ -46,6 +45,7 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
             if it says anything: of the base and of another strategy.
         SignalledError: The same outside of a training.
     """
+    loaded = choice.loaded[plan.contenders[0].variation]
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders):
         folder = os.path.join(folders.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
@@ -53,15 +53,16 @@ def bench_strategies(loaded: Loaded, plan: Plan, workdir: str, output: Optional[
         with quiet(os.path.join(folder, "bench.log")) as terminal:
             console = make_console(terminal, _WIDTH_OF_A_FILE)
             console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {output or folder}")
-            _Session(loaded, plan, folders, folder, console).run(output or folder)
+            _Session(choice, plan, folders, folder, console).run(output or folder)
     return 0
 
 
 class _Session:
     """One comparison."""
 
-    def __init__(self, loaded: Loaded, plan: Plan, folders: PipelineFolders, folder: str, console: Console) -> None:
-        self._loaded = loaded
+    def __init__(self, choice: Choice, plan: Plan, folders: PipelineFolders, folder: str, console: Console) -> None:
+        self._choice = choice
+        self._loaded = choice.loaded[plan.contenders[0].variation]
         self._plan = plan
         self._folders = folders
         self._folder = folder
@@ -100,7 +101,7 @@ class _Session:
 
         failures = {name: str(error) for name, error in self._failed.items()}
         ended = self._ended_early() if stopped else ""
-        return Comparison(self._base, self._measurements, failures, self._facts, ended)
+        return Comparison(self._base, self._measurements, failures, self._facts, ended, self._choice.refused)
 
     def _ended_early(self) -> str:
         names = map(str, self._plan.contenders)
@@ -113,7 +114,9 @@ class _Session:
             from tfx_estimator.pipeline.bench.inputs import prepare_inputs
             from tfx_estimator.pipeline.bench.measure import measure
         self._facts = self._find_facts()
-        inputs = prepare_inputs(self._loaded, self._folders, self._view)
+        loaded, like = self._choice.loaded, self._choice.inputs_like
+        first = {like(each.variation): None for each in self._plan.contenders}
+        inputs = {each: prepare_inputs(loaded[each], self._folders, self._view) for each in first}
         runs = list(self._plan.runs())
         for index, run in enumerate(runs, 1):
             if str(run.contender) in self._failed:
@@ -123,7 +126,9 @@ class _Session:
             slate.at(f"in round {run.round}, {run}")
             started = time.monotonic()
             try:
-                found = measure(run, self._plan, inputs, self._loaded.declaration, self._folder)
+                variation = run.contender.variation
+                given, declaration = inputs[like(variation)], loaded[variation].declaration
+                found = measure(run, self._plan, given, declaration, self._folder)
             except TfxEstimatorError as error:
                 # That a model cannot be trained so is a result too; but without the base there is none at all.
                 if isinstance(error, StoppedError) or str(run.contender) == self._base:
@@ -157,6 +162,7 @@ class _Session:
     def _find_facts(self) -> dict[str, Any]:
         """What the numbers hold for."""
         trainer = self._loaded.declaration.trainer
+        varied = any(each.variation.overrides for each in self._plan.contenders)
         return {
             "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "name": self._loaded.declaration.name,
@@ -167,6 +173,7 @@ class _Session:
             "steps": self._plan.steps,
             "warmup": self._plan.warmup,
             "rounds": self._plan.rounds,
+            **({"variations": {str(each): each.variation.values for each in self._plan.contenders}} if varied else {}),
             "machine": {
                 "cpu": _cpu(),
                 "cores": len(available_cores()),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.config import Declaration, Loaded, load
+from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
-from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.vary import Variation, parse_variations
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -25,6 +27,7 @@ _MAX_COUNT = 64
 # Far past the end of any measurement: a checkpoint would stand in its way.
 _NEVER = 10**9
 _OPTION = "--strategies"
+_AS_DECLARED = Variation()
 _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
 
 
@@ -36,15 +39,17 @@ class Contender:
         name: `one_core`, `one_device`, or a tf.distribute strategy of the declaration.
         count: Devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two.
         path: Value of `trainer.path`; empty is the declared one.
+        variation: Of what else is varied.
     """
 
     name: str
     count: int = 1
     path: str = ""
+    variation: Variation = _AS_DECLARED
 
     def __str__(self) -> str:
         name = f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
-        return f"{self.path} {name}" if self.path else name
+        return " ".join(filter(None, (self.path, name, str(self.variation))))
 
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
         """Chooses the logical CPUs that its tasks run on.
@@ -101,12 +106,13 @@ def default_contenders() -> tuple[Contender, ...]:
     return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
 
 
-def parse_contenders(text: str, paths: str = "") -> tuple[Contender, ...]:
-    """Reads `--strategies` and `--paths`.
+def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = ()) -> tuple[Contender, ...]:
+    """Reads `--strategies`, `--paths` and `--vary`.
 
     Args:
         text: Names with counts, `mirrored:2,multi_worker_mirrored:4`; `all` stands for all with a count of 2.
         paths: Values of `trainer.path`, each of which trains with each strategy; none is the declared one.
+        vary: As of `parse_variations`: each combination trains with each strategy on each path.
 
     Returns:
         The strategies, each once, the base first: all efficiencies refer to it.
@@ -118,15 +124,80 @@ def parse_contenders(text: str, paths: str = "") -> tuple[Contender, ...]:
     for part in map(str.strip, text.split(",")):
         chosen += default_contenders() if part == ALL else [_parse(part)]
     named = [_parse_path(part) for part in map(str.strip, paths.split(","))] if paths else [""]
-    return tuple(dict.fromkeys(replace(each, path=path) for path in named for each in chosen))
+    variations = parse_variations(vary)
+    found = (replace(each, path=path, variation=varied) for path in named for varied in variations for each in chosen)
+    return tuple(dict.fromkeys(found))
 
 
-def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
-    """Checks that the declaration can be trained with every strategy.
+@dataclass(frozen=True)
+class Choice:
+    """What is measured, and what is not.
 
     Args:
-        contenders: The strategies.
-        loaded: The user's declaration.
+        loaded: The declaration under each variation.
+        contenders: Those that can be trained; the first is the base.
+        refused: Why the others cannot, by their names.
+    """
+
+    loaded: Mapping[Variation, Loaded]
+    contenders: tuple[Contender, ...]
+    refused: Mapping[str, str]
+
+    def inputs_like(self, variation: Variation) -> Variation:
+        """Returns the first variation whose Trainer is given the same as that of another.
+
+        Args:
+            variation: The other.
+        """
+        return next(each for each in self.loaded if self._given(each) == self._given(variation))
+
+    def _given(self, variation: Variation) -> tuple[Any, ...]:
+        declaration = self.loaded[variation].declaration
+        return declaration.data, declaration.transform, declaration.trainer.module_file, declaration.beam
+
+
+def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str]) -> Choice:
+    """Loads the declaration under each variation, and checks it with every strategy.
+
+    Args:
+        contenders: As of `parse_contenders`.
+        source: As of `load`.
+        overrides: As of `load`.
+
+    Returns:
+        What can be measured, and why the rest cannot.
+
+    Raises:
+        DeclarationError: Where nothing is varied, one cannot be trained; else none can.
+    """
+    loaded: dict[Variation, Loaded] = {}
+    refused: dict[str, DeclarationError] = {}
+    chosen = []
+    for variation in dict.fromkeys(each.variation for each in contenders):
+        try:
+            loaded[variation] = load(source, [*overrides, *variation.overrides])
+        except DeclarationError as error:
+            refused[str(variation)] = error
+    for contender in contenders:
+        if contender.variation not in loaded:
+            continue
+        try:
+            check_contender(contender, loaded[contender.variation])
+            chosen.append(contender)
+        except DeclarationError as error:
+            refused[str(contender)] = error
+    varied = any(each.variation.overrides for each in contenders)
+    if refused and not (varied and chosen):
+        raise next(iter(refused.values()))
+    return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})
+
+
+def check_contender(contender: Contender, loaded: Loaded) -> None:
+    """Checks that the declaration can be trained with a strategy.
+
+    Args:
+        contender: The strategy.
+        loaded: The user's declaration, under the contender's variation.
 
     Raises:
         DeclarationError: It cannot: the batch does not divide evenly, for example, or a run_fn trains by itself.
@@ -140,20 +211,19 @@ def check_contenders(contenders: Sequence[Contender], loaded: Loaded) -> None:
             expected="a Python file that defines trainer_fn, and no run_fn",
             todo="name trainer.model, or a module file with a trainer_fn",
         )
-    if file and any(contender.path for contender in contenders):
+    if file and contender.path:
         raise DeclarationError(
             f"--paths: {loaded.source} names trainer.module_file, which brings its own way of training",
             expected="a declaration that names trainer.model",
             todo="leave --paths out",
         )
-    for contender in contenders:
-        for problem in check_distribution(contender.declare(declaration, declaration.trainer.train_steps or 1)):
-            at = f"{problem.path}: " if problem.path else ""
-            raise DeclarationError(
-                f"{_OPTION} {contender}: {at}{problem.what}",
-                expected=problem.expected,
-                todo=f"{problem.todo}; or leave {contender} out",
-            )
+    for problem in check(contender.declare(declaration, declaration.trainer.train_steps or 1), loaded.search_paths):
+        at = f"{problem.path}: " if problem.path else ""
+        raise DeclarationError(
+            f"{_OPTION} {contender}: {at}{problem.what}",
+            expected=problem.expected,
+            todo=f"{problem.todo}; or leave {contender} out",
+        )
 
 
 def available_cores() -> tuple[int, ...]:

@@ -14,6 +14,7 @@ one_core, one process on one core, is always measured: efficiencies refer to it.
 
   tfx-estimator bench strategies cifar10 --strategies one_device,multi_worker_mirrored:2
   tfx-estimator bench strategies cifar10 --strategies one_device --paths estimator,keras
+  tfx-estimator bench strategies cifar10 --vary optimizer.name=momentum,adam --vary global_batch_size=64,256
 
 Take so many steps that a window lasts for some seconds. Close what else uses the machine.
 """
@@ -42,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="estimator, keras, keras_custom_loop: train with each strategy on each of them (default: trainer.path)",
     )
+    strategies.add_argument(
+        "--vary",
+        metavar="KEY=V,W,…",
+        action="append",
+        default=[],
+        help="train with each strategy under each value of an entry of `trainer`, or of another dotted path: "
+        "--vary steps_per_execution=1,20; of several, under each combination",
+    )
     for option, default, text in (
         ("--steps", 200, "steps that are measured"),
         ("--warmup", 20, "steps before those, once every worker takes part"),
@@ -67,18 +76,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration, checks what was asked for, and measures."""
     from tfx_estimator.pipeline.bench.plan import FILES, Plan
-    from tfx_estimator.pipeline.bench.strategies import check_contenders, parse_contenders
-    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
 
-    contenders = parse_contenders(args.strategies, args.paths)
-    plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
-    plan.check()
-    loaded = load(args.source, args.overrides)
-    check_contenders(contenders, loaded)
+    contenders = parse_contenders(args.strategies, args.paths, args.vary)
+    Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
+    choice = choose(contenders, args.source, args.overrides)
+    plan = Plan(choice.contenders, args.steps, args.warmup, args.rounds, args.input_share)
     check_workdir(args.workdir)
     output = check_output(args.output, FILES) if args.output is not None else None
 
     from tfx_estimator.pipeline.bench.session import bench_strategies
 
-    return bench_strategies(loaded, plan, args.workdir, output)
+    return bench_strategies(choice, plan, args.workdir, output)

@@ -11,7 +11,8 @@ from typing import Any
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
+from tfx_estimator.pipeline.config.vary import parse_variations
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.source import Run, find_runs
 from tfx_estimator.pipeline.text import one_line
@@ -112,28 +113,11 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
             expected="one declaration, which is compared with itself under other values",
             todo="name one, or leave --vary out",
         )
-    choices = [_parse(text) for text in vary]
-    combinations = list(itertools.product(*choices))
-    _check_count(len(combinations), "vary fewer values" if combinations[1:] else "vary more: trainer.seed=1,2")
-    found = []
-    for combination in combinations:
-        name = ", ".join(f"{key.rpartition('.')[2]}={inline(value)}" for key, value in combination)
-        settings = [f"{key}={inline(value)}" for key, value in combination]
-        found.append(Candidate(name, sources[0], loaded=load(sources[0], [*overrides, *settings])))
-    return found
-
-
-def _parse(text: str) -> list[tuple[str, Any]]:
-    """Reads `key.path=value,value`; the values are YAML."""
-    key, equals, written = text.partition("=")
-    document = read_yaml(f"[{written}]", f"{_VARY} {text}")
-    if not equals or not key.strip() or document.problems or not isinstance(document.value, list):
-        raise DeclarationError(
-            f"{_VARY} {one_line(text)}: this cannot be read",
-            expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
-            todo="write the key, `=`, and the values with commas in between",
-        )
-    return [(key.strip(), value) for value in document.value]
+    variations = parse_variations(vary)
+    _check_count(len(variations), "vary fewer values" if variations[1:] else "vary more: trainer.seed=1,2")
+    return [
+        Candidate(str(each), sources[0], loaded=load(sources[0], [*overrides, *each.overrides])) for each in variations
+    ]
 
 
 def _check_count(count: int, todo: str) -> None:

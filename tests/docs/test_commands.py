@@ -93,14 +93,14 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         if not args.sources[0].startswith("runs/"):
             assert len(find_candidates(args.sources, args.overrides, args.vary)) > 1
         return
-    loaded = load(args.source, args.overrides)
+    load(args.source, args.overrides)
     if args.verb == "bench":
         from tfx_estimator.pipeline.bench.plan import Plan
-        from tfx_estimator.pipeline.bench.strategies import check_contenders, parse_contenders
+        from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
 
-        contenders = parse_contenders(args.strategies)
+        contenders = parse_contenders(args.strategies, args.paths, args.vary)
         Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
-        check_contenders(contenders, loaded)
+        assert not choose(contenders, args.source, args.overrides).refused
 
 
 def check_make(words: list[str]) -> None:

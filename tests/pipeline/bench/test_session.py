@@ -7,7 +7,7 @@ import io
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -17,7 +17,7 @@ from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.bench import inputs, measure, session
 from tfx_estimator.pipeline.bench.measure import Measurement
 from tfx_estimator.pipeline.bench.plan import Plan, Run
-from tfx_estimator.pipeline.bench.strategies import parse_contenders
+from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.ending.signals import SignalledError
 
@@ -28,7 +28,7 @@ Before = Callable[[Run], None]
 
 
 @pytest.fixture
-def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], int]:
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Compares `one_core`, `one_device` and `mirrored:2` in two rounds, without a training."""
     monkeypatch.setattr(inputs, "prepare_inputs", lambda *_: None)
 
@@ -39,14 +39,15 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Before
 
     monkeypatch.setattr(session, "quiet", terminal)
 
-    def run(before: Before) -> int:
+    def run(before: Before, vary: Sequence[str] = ()) -> int:
         def trained(run: Run, *_: Any) -> Optional[Measurement]:
             before(run)
             return Measurement(str(run.contender), run.round, False, 1, 100, 6400.0, 5.0, 5.0, 500, 300, 0.0, [])
 
         monkeypatch.setattr(measure, "measure", trained)
-        plan = Plan(parse_contenders("one_device,mirrored:2"), steps=100, warmup=5, rounds=2, input_share=False)
-        return session.bench_strategies(load("digits", []), plan, str(tmp_path / "runs"), str(tmp_path / "results"))
+        choice = choose(parse_contenders("one_device,mirrored:2", "", vary), "digits", [])
+        plan = Plan(choice.contenders, steps=100, warmup=5, rounds=2, input_share=False)
+        return session.bench_strategies(choice, plan, str(tmp_path / "runs"), str(tmp_path / "results"))
 
     return run
 
@@ -128,3 +129,30 @@ def test_a_signal_before_there_is_anything_to_compare_leaves_nothing(tmp_path, c
     with pytest.raises(errors.StoppedError):
         compare(at("one_device", 1, raising(STOPPED)))
     assert not (tmp_path / "results").exists()
+
+
+def test_what_is_varied_is_told_apart_and_what_is_refused_is_listed(compare, tmp_path):
+    declared = {}
+
+    def note(run: Run) -> None:
+        declared[str(run)] = run.contender.declare(load("digits", run.contender.variation.overrides).declaration, 5)
+
+    assert compare(note, ["optimizer.name=sgd,adam", "global_batch_size=64,65"]) == 0
+    found = json.loads((tmp_path / "results" / "strategies.json").read_text())
+    measured = [
+        f"{name} name={optimizer}, global_batch_size={batch}"
+        for optimizer in ("sgd", "adam")
+        for batch in (64, 65)
+        for name in ("one_core", "one_device", "mirrored:2")
+        if (name, batch) != ("mirrored:2", 65)
+    ]
+    assert list(found["strategies"]) == measured == list(declared)
+    for name, each in declared.items():
+        assert f"name={each.trainer.optimizer.name}, global_batch_size={each.trainer.global_batch_size}" in name
+    assert [each["round"] for each in found["measurements"]] == [1] * 10 + [2] * 10
+    assert found["variations"][measured[-1]] == {"trainer.optimizer.name": "adam", "trainer.global_batch_size": "65"}
+    assert list(found["refused"]) == [f"mirrored:2 name={each}, global_batch_size=65" for each in ("sgd", "adam")]
+    assert "65 examples do not divide evenly among 2" in found["refused"]["mirrored:2 name=sgd, global_batch_size=65"]
+    page = (tmp_path / "results" / "strategies.html").read_text()
+    assert "<td>mirrored:2 name=adam, global_batch_size=65</td><td></td><td>refused</td>" in page
+    assert f"<td>{measured[-1]}</td>" in page

@@ -52,6 +52,10 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--output", "full/strategies.json"], ["this is no folder"]),
         (["--workdir", "a*b"], ["a wildcard where TFX looks for its files"]),
         (["--set", "trainer.train_stepz=3"], ["did you mean"]),
+        (["--vary", "seed"], ["--vary seed: this cannot be read", "`key.path=value,value`"]),
+        (["--vary", "trainer.seed="], ["--vary trainer.seed=: this cannot be read"]),
+        (["--vary", "sed=1,2"], ["--set trainer.sed=1", "did you mean `seed`"]),
+        (["--vary", "global_batch_size=63,65", "--strategies", "mirrored:2", "--vary", "seed=x"], ["trainer.seed"]),
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
     ],
 )

@@ -1,0 +1,68 @@
+"""`--vary KEY=VALUE,VALUE`: one declaration under each of several values, or under each combination of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import one_line
+
+_VARY = "--vary"
+_SECTION = "trainer"
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One combination of values.
+
+    Args:
+        overrides: `key.path=value` each, as of `--set`.
+    """
+
+    overrides: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values, as YAML writes them, by dotted path."""
+        parts = (override.partition("=") for override in self.overrides)
+        return {key: value for key, _, value in parts}
+
+
+def parse_variations(texts: Sequence[str]) -> list[Variation]:
+    """Reads what is to be varied.
+
+    Args:
+        texts: `key.path=value,value` each, the values as YAML. A key that the declaration has not is one of `trainer`.
+
+    Returns:
+        The combinations, in the order of the values, the last key's varying fastest; one that changes nothing where
+        there are no texts.
+
+    Raises:
+        DeclarationError: A text cannot be read.
+    """
+    combinations = itertools.product(*map(_parse, texts))
+    return [Variation(tuple(f"{key}={inline(value)}" for key, value in each)) for each in combinations]
+
+
+def _parse(text: str) -> list[tuple[str, Any]]:
+    key, equals, written = text.partition("=")
+    document = read_yaml(f"[{written}]", f"{_VARY} {text}")
+    if not equals or not key.strip() or document.problems or not isinstance(document.value, list) or not document.value:
+        raise DeclarationError(
+            f"{_VARY} {one_line(text)}: this cannot be read",
+            expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
+            todo="write the key, `=`, and the values with commas in between",
+        )
+    path = key.strip()
+    if path.split(".")[0].strip() not in Declaration.__fields__:
+        path = f"{_SECTION}.{path}"
+    return [(path, value) for value in document.value]
