@@ -89,7 +89,8 @@ def _train(
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
-    rate = learning_rate(section, params["train_steps"], step)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    rate = learning_rate(section, params["train_steps"], step, replicas)
     options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
     per_example = classification_loss(labels, logits, **options)
     penalties = [*model.losses, *weight_decay(model, section.weight_decay)]

@@ -28,7 +28,7 @@ def make_keras_optimizer(section: Optimizer, train_steps: int) -> tf.keras.optim
     Returns:
         The optimizer; its `iterations` counts the steps.
     """
-    return DeclaredOptimizer(section, train_steps)
+    return DeclaredOptimizer(section, train_steps, tf.distribute.get_strategy().num_replicas_in_sync)
 
 
 # Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
@@ -39,22 +39,31 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     Args:
         section: The declared optimizer, or what `get_config` wrote of it.
         train_steps: Step at which the schedule ends.
+        replicas: In sync.
         name: Of the optimizer.
     """
 
     _HAS_AGGREGATE_GRAD = True
 
-    def __init__(self, section: Union[Optimizer, dict[str, Any]], train_steps: int, name: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        section: Union[Optimizer, dict[str, Any]],
+        train_steps: int,
+        replicas: int = 1,
+        name: Optional[str] = None,
+    ) -> None:
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
+        self.replicas = replicas
         self._rule = RULES[self.section.name]
         self._options = self.section.resolved()
         super().__init__(name or self._rule.name)
-        self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps))
+        self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps, replicas))
 
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the optimizer."""
-        return {"section": self.section.dict(), "train_steps": self.train_steps, "name": self._name}
+        own = {"section": self.section.dict(), "train_steps": self.train_steps, "replicas": self.replicas}
+        return {**own, "name": self._name}
 
     def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for variable in var_list:
@@ -71,7 +80,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         return list(zip(clipped, [variable for _, variable in grads_and_vars]))
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
-        rate = learning_rate(self.section, self.train_steps, self.iterations)
+        rate = learning_rate(self.section, self.train_steps, self.iterations, self.replicas)
         apply_state[var_device, var_dtype] = {
             "rate": tf.cast(rate, var_dtype),
             "step": tf.cast(self.iterations + 1, var_dtype),

@@ -10,8 +10,11 @@ import tensorflow as tf
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 
-def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor) -> tf.Tensor:
+def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, replicas: int = 1) -> tf.Tensor:
     """The learning rate at a step: linear warm-up, then the schedule.
+
+    Where it is scaled, the warm-up leads from the rate of one replica, at step 0, to that of all: see Goyal et al.,
+    https://arxiv.org/abs/1706.02677, section 2.2.
 
     The schedules are those of `tf.keras.optimizers.schedules`, counted from the end of the warm-up on, but for the
     boundaries of `piecewise`, which are steps of the training; and `one_cycle`, which rises from a 25th of the rate for
@@ -24,6 +27,7 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor) 
         section: The declared optimizer.
         train_steps: Step at which the schedules end that `ends_with_training`.
         global_step: int64 scalar.
+        replicas: In sync.
 
     Returns:
         float32 scalar.
@@ -52,7 +56,10 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor) 
         part = tf.clip_by_value(step / train_steps, 0.0, 1.0)
         rising = _between(1 / 25, 1.0, part / 0.3)
         rate *= tf.where(part < 0.3, rising, _between(1.0, 1 / 250_000, (part - 0.3) / 0.7))
-    if section.warmup_steps:
+    if section.scaling != "none":
+        warm = tf.minimum(step / section.warmup_steps, 1.0) if section.warmup_steps else 1.0
+        rate *= 1.0 + (section.factor(replicas) - 1.0) * warm
+    elif section.warmup_steps:
         rate *= tf.minimum((step + 1.0) / section.warmup_steps, 1.0)
     return rate
 
@@ -69,16 +76,18 @@ class KerasSchedule(tf.keras.optimizers.schedules.LearningRateSchedule):
     Args:
         section: The declared optimizer, or what `get_config` wrote of it.
         train_steps: See `learning_rate`.
+        replicas: See `learning_rate`.
     """
 
-    def __init__(self, section: Union[Optimizer, dict[str, Any]], train_steps: int) -> None:
+    def __init__(self, section: Union[Optimizer, dict[str, Any]], train_steps: int, replicas: int = 1) -> None:
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
+        self.replicas = replicas
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Returns the learning rate at a step, float32 scalar."""
-        return learning_rate(self.section, self.train_steps, step)
+        return learning_rate(self.section, self.train_steps, step, self.replicas)
 
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the schedule."""
-        return {"section": self.section.dict(), "train_steps": self.train_steps}
+        return {"section": self.section.dict(), "train_steps": self.train_steps, "replicas": self.replicas}

@@ -48,6 +48,13 @@ class Declaration(Section):
         if self.trainer.log_every_steps is None:
             steps = str(self.trainer.report_steps) if known else "a fiftieth of the steps, at most 100"
             found["trainer.log_every_steps"] = steps
+        optimizer, train = self.trainer.optimizer, self.trainer.distribution.train
+        if optimizer.scaling != "none":
+            rates = "values" if optimizer.schedule == "piecewise" else "learning_rate"
+            # Of replicas on devices that nobody declared the machine decides.
+            open_count = train.distributes and not train.devices.indices
+            devices = ", and more where there are several GPUs" if open_count else ""
+            found[f"trainer.optimizer.{rates}"] = f"at most {optimizer.word_scaled(train.replicas)}{devices}"
         if self.trainer.eval_steps is None:
             found["trainer.eval_steps"] = "every example once"
         if self.evaluator.prediction_key is None:

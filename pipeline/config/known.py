@@ -69,6 +69,7 @@ ALIASES: dict[str, str] = {
     f"{_EVAL}.num_gpus": f"{_EVAL}.devices.gpu",
     "num_gpus": f"{_TRAIN}.devices.gpu",
     "lr": f"{_OPTIMIZER}.learning_rate",
+    "lr_scaling": f"{_OPTIMIZER}.scaling",
     "clipnorm": f"{_OPTIMIZER}.clip_norm",
     "global_clipnorm": f"{_OPTIMIZER}.global_clip_norm",
     "clipvalue": f"{_OPTIMIZER}.clip_value",

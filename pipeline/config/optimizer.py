@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import math
+from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
@@ -47,6 +48,11 @@ class Optimizer(Section):
     learning_rate: _rate = Field(default=0.05, description="peak learning rate")  # type: ignore[valid-type]
     schedule: ScheduleName = Field(default="cosine", description="of the learning rate; cosine ends at 0")
     warmup_steps: conint(ge=0, le=_MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
+    scaling: Literal["none", "linear", "sqrt"] = Field(
+        default="none",
+        description="multiplies every learning rate by the number of replicas in sync, or by its square root; the "
+        "warm-up then begins at the rate of one replica",
+    )
     decay_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description=f"{_of('decay_steps')}; null is all after the warm-up, where it may be null"
     )
@@ -114,6 +120,28 @@ class Optimizer(Section):
         if values["decoupled_weight_decay"] is None:
             values["decoupled_weight_decay"] = 0.004 if self.name == "adamw" else 0.0
         return values
+
+    def factor(self, replicas: int) -> float:
+        """Returns what every learning rate is multiplied by, once the warm-up is over.
+
+        Source of `linear`: Goyal et al., Accurate, Large Minibatch SGD, 2017, https://arxiv.org/abs/1706.02677; of
+        `sqrt`: Krizhevsky, One Weird Trick, 2014, https://arxiv.org/abs/1404.5997.
+
+        Args:
+            replicas: In sync.
+        """
+        return {"none": 1.0, "linear": float(replicas), "sqrt": math.sqrt(replicas)}[self.scaling]
+
+    def word_scaled(self, replicas: int) -> str:
+        """Says which learning rate that is, for example `0.1 (0.05 times 2 replicas)`.
+
+        Args:
+            replicas: In sync.
+        """
+        peak = max(self.values or (self.learning_rate,)) if self.schedule == "piecewise" else self.learning_rate
+        of_root = "the root of " if self.scaling == "sqrt" else ""
+        count = f"{of_root}{replicas} replica{'s' * (replicas != 1)}"
+        return f"{peak * self.factor(replicas):g} ({peak:g} times {count})"
 
     @property
     def ends_with_training(self) -> bool:

@@ -29,6 +29,11 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
     yield from _of_others(section, "schedule", "schedule", OF_SCHEDULES)
     yield from _warmup(section, declaration.trainer.train_steps)
     yield from _piecewise(section)
+    if section.scaling != "none" and declaration.trainer.distribution.train.asynchronous:
+        what = "no replicas of parameter_server are in sync: each worker's step is an update of its own"
+        todo = "remove it, and set the learning rate itself, or train with another strategy"
+        depends = "trainer.distribution.train.strategy"
+        yield _problem(section, "scaling", what, "none, or a strategy whose replicas train in step", todo, depends)
     yield from _end(section)
     clips = [key for key in _CLIPS if getattr(section, key) is not None]
     for key in clips[1:]:

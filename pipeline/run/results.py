@@ -34,6 +34,7 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
         }
         results.exported = model_run.get_string_custom_property("exported") or None
         results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
+        results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
         history = model_run.get_string_custom_property("history")
         known = {warned.text for warned in results.warnings}
         # A training that was done before, or that goes on, is not checked again.

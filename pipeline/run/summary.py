@@ -71,6 +71,7 @@ class Summary:
         restarts: What went wrong with a task, and what it cost; a line each.
         exported: Which checkpoint is the model, and why, where one is declared to be chosen.
         stopped_early: Where early stopping ended training, and why; None if it did not.
+        learning_rate: The highest, where it is scaled with the number of replicas.
         versions: Of Python and the packages, and the machine.
     """
 
@@ -101,6 +102,7 @@ class Summary:
     restarts: list[str] = field(default_factory=list)
     exported: Optional[str] = None
     stopped_early: Optional[str] = None
+    learning_rate: Optional[str] = None
     versions: dict[str, str] = field(default_factory=read_versions)
 
     def __post_init__(self) -> None:

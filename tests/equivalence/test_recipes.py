@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
 from tests.equivalence.train_layers import SECTIONS
-from tests.equivalence.train_recipes import LEFT_OUT, PATHS, RECIPES
+from tests.equivalence.train_recipes import BATCH, LEFT_OUT, PATHS, RECIPES, SHAPE, STEPS, data
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -47,6 +49,53 @@ def test_clipping_and_the_loss_options_change_them(weights):
     for name in ("momentum.unclipped", "adafactor.plain"):
         recipe = name.partition(".")[0]
         assert np.abs(weights(name) - weights(f"{recipe}.keras.one_device")).max() > 1e-4
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_a_scaled_rate_is_what_each_step_uses(weights, path, strategy):
+    replicas = 2 if strategy == "mirrored" else 1
+    rates = [0.1 * (1 + (replicas - 1) * min(step / 4, 1)) for step in range(STEPS)]
+    found = weights(f"scaled.{path}.{strategy}")
+    # The rate itself is float32.
+    np.testing.assert_allclose(found, _descended(rates), rtol=0, atol=1e-7)
+    assert np.abs(found - _descended([0.1] * (STEPS - 1) + [0.11])).max() > 1e-5
+
+
+def _descended(rates: list[float]) -> np.ndarray:
+    """The weights of `linear` after a step of gradient descent for each rate."""
+    weights = np.zeros((math.prod(SHAPE), 2))
+    for rate, (features, labels) in zip(rates, data(BATCH).as_numpy_iterator()):
+        images = features["image"].reshape(BATCH, -1).astype(np.float64)
+        scores = np.exp(images @ weights)
+        errors = scores / scores.sum(1, keepdims=True) - np.eye(2)[labels]
+        weights = weights - rate * images.T @ errors / BATCH
+    return weights.ravel()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_two_workers_scale_as_two_devices_do(trainings, path):
+    def declared(train: dict, **optimizer) -> dict:
+        return {
+            "path": path,
+            "data": "mnist exact",
+            "model": "own_networks:in_float64",
+            "params": {"network": "linear"},
+            "global_batch_size": 32,
+            "intra_op_threads": 1,
+            "optimizer": {"name": "sgd", "learning_rate": 0.01, "warmup_steps": 30, **optimizer},
+            "distribution": {"train": train, "max_restarts": 0},
+        }
+
+    devices = {"strategy": "mirrored", "devices": {"cpu": 2}}
+    workers, mirrored, one = trainings.run(
+        declared(MULTI_WORKER, scaling="sqrt"), declared(devices, scaling="sqrt"), declared(ONE_DEVICE, scaling="sqrt")
+    )
+    assert largest_difference(workers.weights, mirrored.weights) <= WEIGHTS
+    assert largest_difference(workers.weights, one.weights) > 1e-4
+    said = workers.run.get_string_custom_property("learning_rate")
+    assert said == "0.0141421 (0.01 times the root of 2 replicas)"
 
 
 @pytest.mark.long

@@ -43,6 +43,16 @@ RECIPES: dict[str, dict[str, Any]] = {
         "class_weights": [1.0, 3.0],
     },
 }
+# Trains `linear`, under the first two strategies.
+SCALED: dict[str, Any] = {
+    "optimizer": {
+        "name": "sgd",
+        "learning_rate": 0.1,
+        "schedule": "constant",
+        "scaling": "linear",
+        "warmup_steps": 4,
+    }
+}
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
@@ -55,13 +65,16 @@ def data(batch: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).repeat().batch(batch, drop_remainder=True)
 
 
-def with_estimator(recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], folder: str) -> list[np.ndarray]:
+def with_estimator(
+    recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], folder: str, network: str = "regularised"
+) -> list[np.ndarray]:
     """Trains by the built-in model_fn.
 
     Args:
         recipe: Of RECIPES.
         built: The strategy.
         folder: For checkpoints.
+        network: See `in_float64`.
 
     Returns:
         The weights, by the order of their names.
@@ -73,18 +86,21 @@ def with_estimator(recipe: dict[str, Any], built: Optional[tf.distribute.Strateg
 
     params = {"num_classes": 2, "train_steps": STEPS, "global_batch_size": BATCH, "seed": 3, **recipe}
     config = tf.estimator.RunConfig(folder, tf_random_seed=3, train_distribute=built)
-    model_fn = make_model_fn(functools.partial(in_float64, network="regularised"))
+    model_fn = make_model_fn(functools.partial(in_float64, network=network))
     tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
     weights = read_weights(folder)
     return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in ("kernel", "bias")]
 
 
-def with_keras(recipe: dict[str, Any], built: Optional[tf.distribute.Strategy]) -> list[np.ndarray]:
+def with_keras(
+    recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], network: str = "regularised"
+) -> list[np.ndarray]:
     """Trains by the steps of the Keras paths.
 
     Args:
         recipe: Of RECIPES.
         built: The strategy.
+        network: See `in_float64`.
 
     Returns:
         As `with_estimator`.
@@ -93,7 +109,7 @@ def with_keras(recipe: dict[str, Any], built: Optional[tf.distribute.Strategy]) 
     tf.keras.utils.set_random_seed(3)
     section = TrainerSection(train_steps=STEPS, global_batch_size=BATCH, seed=3, **recipe)
     with strategy.scope():
-        model = in_float64(2, network="regularised")
+        model = in_float64(2, network=network)
         model.build((None, *SHAPE))
         classifier = KerasClassifier(model, section)
         classifier.compile(optimizer=make_keras_optimizer(section.optimizer, STEPS))
@@ -121,6 +137,10 @@ def main(folder: str) -> None:
             }
             for path, weights in saved.items():
                 np.savez(Path(folder) / f"{name}.{path}.{strategy}.npz", *weights)
+        if strategy != "central_storage":
+            scaled = with_estimator(SCALED, built, f"{folder}/scaled.{strategy}", "linear")
+            np.savez(Path(folder) / f"scaled.estimator.{strategy}.npz", *scaled)
+            np.savez(Path(folder) / f"scaled.keras.{strategy}.npz", *with_keras(SCALED, built, "linear"))
     unclipped = {**RECIPES["momentum"]["optimizer"], "global_clip_norm": None}
     np.savez(Path(folder) / "momentum.unclipped.npz", *with_keras({"optimizer": unclipped}, None))
     plain = {"optimizer": RECIPES["adafactor"]["optimizer"]}

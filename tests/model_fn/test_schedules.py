@@ -93,3 +93,30 @@ def test_one_cycle_rises_and_falls():
     assert rates[100] == pytest.approx(0.2 / 250_000, rel=0.1)
     assert rates[:31] == sorted(rates[:31])
     assert rates[30:] == sorted(rates[30:], reverse=True)
+
+
+@pytest.mark.parametrize(("scaling", "factor"), [("none", 1), ("linear", 4), ("sqrt", 2)])
+def test_a_scaled_rate_is_that_of_each_schedule_times_the_factor(scaling, factor):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.schedules import learning_rate
+
+    for name in ("constant", "cosine", "piecewise", "one_cycle", "polynomial"):
+        options = {"schedule": name, **OPTIONS.get(name, {})}
+        section = Optimizer(learning_rate=0.2, scaling=scaling, **options)
+        for step in (0, 30, 99):
+            found = float(learning_rate(section, 100, tf.constant(step, tf.int64), 4))
+            assert found == pytest.approx(factor * rate(step, **options), rel=1e-6)
+
+
+def test_the_warm_up_of_a_scaled_rate_leads_from_one_replica_to_all():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.schedules import KerasSchedule
+
+    section = Optimizer(learning_rate=0.2, schedule="cosine", scaling="linear", warmup_steps=4)
+    schedule = KerasSchedule.from_config(KerasSchedule(section, 8, replicas=3).get_config())
+    found = [float(schedule(tf.constant(step, tf.int64))) for step in range(9)]
+    assert found[:5] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6])
+    assert found[6] == pytest.approx(0.3)
+    assert found[8] == pytest.approx(0, abs=1e-7)

@@ -19,6 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "weight_decay": {"optimizer": {"weight_decay": 0.001}},
     "clipping": {"optimizer": {"clip_norm": 1.0}},
     "warmup": {"optimizer": {"warmup_steps": 1}},
+    "scaling": {"optimizer": {"scaling": "linear"}},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},
     "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},

@@ -23,7 +23,7 @@ from tfx_estimator.components.trainer.estimator.distribute import distribute
 from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
 from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
-from tfx_estimator.components.trainer.estimator.recorded_params import unread_hooks
+from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_hooks
 from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, NoEvaluationHook, StopHook
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
@@ -198,6 +198,10 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         train_hooks += unread_hooks(spec, settings, progress)
         for text in spec.get(NOTICES_KEY, ()):
             progress.write(Event.NOTICED, text=text)
+        if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
+            strategy = estimator.config.train_distribute
+            replicas = strategy.num_replicas_in_sync if strategy else 1
+            progress.write(Event.SCALED, text=optimizer.word_scaled(replicas))
     interval = estimator.config.save_checkpoints_steps
     if task.type == WORKER and task.local and distribution.train.asynchronous:
         hook = asynchronous_saves.wait_hook(

@@ -15,6 +15,8 @@ from tfx_estimator.pipeline.user_source.params_read import Keys, is_read
 
 # The entry of a trainer_fn's specs that holds them.
 SPEC_KEY = "recorded_params"
+# The same of the declared optimizer, where the built-in model_fn trains by it.
+OPTIMIZER_KEY = "declared_optimizer"
 
 
 class RecordedParams(dict):

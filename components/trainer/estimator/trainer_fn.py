@@ -12,7 +12,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.estimator import compiled_model, receivers
-from tfx_estimator.components.trainer.estimator.recorded_params import SPEC_KEY, RecordedParams
+from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
@@ -57,7 +57,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "seed": section.seed,
         **section.params,
     }
-    # Those of a model_fn of the user's, to tell him what it does not take.
+    # Params of a model_fn of the user's, to tell him what it does not take; and whatever else is to be told.
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
         recorded = {SPEC_KEY: (params := RecordedParams(params))}
@@ -70,6 +70,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     else:
         model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
+        recorded = {OPTIMIZER_KEY: section.optimizer}
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     return {
         "estimator": estimator,

@@ -171,6 +171,8 @@ class _Task:
         if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
             for text in compiled_notices(model.own, section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
+        elif self._task.type == CHIEF and section.optimizer.scaling != "none":
+            self._progress.write(Event.SCALED, text=section.optimizer.word_scaled(used.num_replicas_in_sync))
         saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
         curves = Curves(self._folder) if self._task.type == CHIEF else None
         share = 1 if self._is_served else self._context.distribution.train.worker_count

@@ -51,6 +51,7 @@ class Outcome:
         exported_step: Global step of the exported checkpoint, where it was chosen.
         exported: Which checkpoint that was, and why; empty where it is the last as a matter of course.
         stopped_early: Where early stopping ended training, and why; empty if it did not.
+        learning_rate: The highest, where it is scaled with the number of replicas; else empty.
     """
 
     first_step: Optional[int]
@@ -65,6 +66,7 @@ class Outcome:
     exported_step: Optional[int] = None
     exported: str = ""
     stopped_early: str = ""
+    learning_rate: str = ""
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -84,7 +86,12 @@ class Outcome:
 
     def texts(self) -> dict[str, str]:
         """Returns what the model run's artifact carries in words; what there is nothing to say of is not among them."""
-        told = {"history": self.history(), "exported": self.exported, "stopped_early": self.stopped_early}
+        told = {
+            "history": self.history(),
+            "exported": self.exported,
+            "stopped_early": self.stopped_early,
+            "learning_rate": self.learning_rate,
+        }
         return {name: text for name, text in told.items() if text}
 
     def history(self) -> str:

@@ -40,6 +40,7 @@ class Report:
         self._restarts: list[Restart] = []
         self._noticed: list[str] = []
         self._chosen: Optional[dict[str, Any]] = None
+        self._scaled = ""
         self._ended_early: Optional[dict[str, Any]] = None
         # Of the first failure since steps were done last: when, and at which step.
         self._failed: Optional[tuple[float, int]] = None
@@ -73,6 +74,9 @@ class Report:
             self._chosen = event
             self._metrics = event["metrics"]
             message = f"exported is {event['text']}"
+        elif kind is Event.SCALED:
+            self._scaled = event["text"]
+            message = f"learning rate {event['text']}"
         elif kind is Event.ENDED_EARLY:
             self._ended_early = event
             message = f"stopped early {event['text']}"
@@ -120,6 +124,7 @@ class Report:
             self._chosen["step"] if self._chosen else None,
             self._chosen["text"] if self._chosen else "",
             self._ended_early["text"] if self._ended_early else "",
+            self._scaled,
         )
 
     def _step(self, event: dict[str, Any]) -> None:

@@ -39,6 +39,21 @@ def test_json(capsys):
     assert shown["file"].endswith("digits.yaml")
 
 
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ("mirrored:4", "at most 0.2 (0.05 times 4 replicas)"),
+        ("multi_worker_mirrored:2", "at most 0.1 (0.05 times 2 replicas), and more where there are"),
+        ("one_device", "at most 0.05 (0.05 times 1 replica)"),
+    ],
+)
+def test_a_scaled_learning_rate_says_what_it_comes_to(capsys, train, said):
+    values = (f"distribution.train={train}", "optimizer.scaling=linear", "optimizer.learning_rate=0.05")
+    assert main(["show", "mnist", *(part for value in values for part in ("--set", f"trainer.{value}"))]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "    learning_rate:" in line)
+    assert said in row
+
+
 def test_a_bad_declaration_is_not_shown(capsys):
     assert main(["show", "mnist", "--set", "trainer.seed=x"]) == 2
     found = capsys.readouterr()

@@ -116,6 +116,11 @@ REPLACED = [
     ("train_steps: 500", "train_steps: 500\n  optimizer: {warmup_steps: 500}", ["warm-up does not end", "less than"]),
     (
         "train_steps: 500",
+        "train_steps: 500\n  optimizer: {scaling: linear}\n  distribution: {train: parameter_server}",
+        ["optimizer.scaling: linear", "no replicas of parameter_server are in sync", "none, or a strategy"],
+    ),
+    (
+        "train_steps: 500",
         "train_steps: 500\n  optimizer: {name: adam, momentum: 0.5}",
         ["`adam` has no momentum", "is `momentum` or `sgd` or `rmsprop`"],
     ),

@@ -81,6 +81,8 @@ def test_where_training_stopped_and_which_step_is_the_model_is_told_where_it_was
     early = "at step 80 of 100: average_loss has not improved on 0.1234, of step 40, for 2 evaluations"
     exported = "step 40: the best accuracy, 0.9500, of 4 evaluations; the last, of step 80: 0.9400"
     text = shown(Summary("own.yaml", stopped_early=early, exported=exported))
+    rate = shown(Summary("own.yaml", learning_rate="0.1 (0.05 times 2 replicas)"))
+    assert "learning rate 0.1 (0.05 times 2 replicas)\n" in rate
     assert f"stopped early {early}\n" in text
     assert f"exported      {exported}\n" in text
     assert "exported" not in shown(Summary("own.yaml"))
