@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.parameter_server_checks import check_paramete
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
+from tfx_estimator.pipeline.config.runtime_checks import check_runtime
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
@@ -45,6 +46,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_augment(declaration),
         *check_distribution(declaration),
         *check_parameter_servers(declaration),
+        *check_runtime(declaration),
         *check_best(declaration),
         *_run_fn(declaration, search_paths),
         *_evaluator(declaration),

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic.v1 import BaseModel, ValidationError
 
-from tfx_estimator.pipeline.config import read, render, short_forms
+from tfx_estimator.pipeline.config import read, renamed, render, short_forms
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -21,6 +21,7 @@ from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.config.runtime_checks import note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -105,12 +106,13 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
     for override in parsed:
         draft.override(override)
     changed = draft.resolve_paths()
-    notes = tuple(draft.modernise_names())
+    names = tuple(draft.modernise_names())
     declaration = draft.validate()
     if draft.problems or declaration is None:
         raise to_error(draft.sorted_problems(), text.source)
     origins = _origins(declaration, draft, changed)
     warnings = _warnings(declaration, origins, draft.search_paths)
+    notes = (*names, *note_runtime(declaration))
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
 
 
@@ -122,15 +124,22 @@ class _Draft:
     values: dict[str, Any] = field(init=False)
     problems: list[Problem] = field(init=False)
     overridden: dict[Path, Override] = field(default_factory=dict)
+    # Where a key stands that has another name now.
+    renamed: str = ""
 
     def __post_init__(self) -> None:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
         self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
         self._complete()
+        if renamed.rename(self.values, self.text.document.lines):
+            self.renamed = self.where(renamed.NEW)
 
     def override(self, override: Override) -> None:
         """Applies one override."""
+        if override.path == renamed.OLD:
+            override = dataclasses.replace(override, path=renamed.NEW)
+            self.renamed = f"--set {override.text}"
         problem = apply_override(self.values, override)
         if problem:
             self.problems.append(problem)
@@ -149,6 +158,8 @@ class _Draft:
 
     def modernise_names(self) -> Iterator[str]:
         """Writes built-in functions by their short names; yields a note for each that was written otherwise."""
+        if self.renamed:
+            yield f"{self.renamed}  {'.'.join(renamed.OLD)} is now called `{'.'.join(renamed.NEW)}`"
         for dotted in SHORT_NAMES:
             section, key = dotted.split(".")
             values = self.values.get(section)

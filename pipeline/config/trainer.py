@@ -13,6 +13,7 @@ from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, Kee
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.runtime import Gpu, Threads
 from tfx_estimator.pipeline.config.section import Section
 
 # More is a slip of the finger, and past 2**63 an overflow.
@@ -102,7 +103,15 @@ class TrainerSection(Section):
     )
     intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=None,
-        description="threads inside one TensorFlow op; null is one a core. For small networks 1 costs less CPU",
+        description="what threads.intra_op was called before",
+        operational=True,
+    )
+    # Sums come out as on another processor: up to their last bits, which are no part of a model's key either.
+    threads: Threads = Field(default=Threads(), description="TensorFlow's, in each task", operational=True)
+    gpu: Gpu = Field(default=Gpu(), description="how each task uses its GPUs", operational=True)
+    onednn: Optional[bool] = Field(
+        default=None,
+        description="oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice for the processor",
         operational=True,
     )
     deterministic: bool = Field(
@@ -123,6 +132,26 @@ class TrainerSection(Section):
     def target(self) -> str:
         """The module file, or `package.module:function` of the model."""
         return self.module_file or expand("trainer.model", self.model or "")
+
+    @property
+    def intra_op(self) -> Optional[int]:
+        """Threads inside one TensorFlow op, by either name."""
+        return self.threads.intra_op or self.intra_op_threads
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a task's environment says before TensorFlow is imported, which reads most of it only then."""
+        gpu = self.gpu
+        values = {
+            # A session's own setting comes too late for the pool of threads that the process shares.
+            "TF_NUM_INTRAOP_THREADS": self.intra_op,
+            "TF_NUM_INTEROP_THREADS": self.threads.inter_op,
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true" if gpu.memory_growth else None,
+            "TF_GPU_ALLOCATOR": gpu.allocator,
+            "TF_GPU_THREAD_MODE": gpu.thread_mode,
+            "TF_ENABLE_ONEDNN_OPTS": None if self.onednn is None else int(self.onednn),
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
 
     @property
     def loss_options(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class DryRun:
         job_path = os.path.join(logs, "job.json")
         Job("{}", "{}", {}, folder, settings.to_dict()).save(job_path)
         task = TaskSpec(DRY_RUN, 0, 1, supervisor_pid=os.getpid())
-        self._process = TaskProcess(job_path, task, folder, loaded.declaration.trainer.intra_op_threads)
+        self._process = TaskProcess(job_path, task, folder, loaded.declaration.trainer.environment)
         self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None

@@ -78,6 +78,8 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
         ("trainer.start_timeout=9", False),
         ("trainer.log_every_steps=9", False),
         ("trainer.intra_op_threads=1", False),
+        ("trainer.threads.inter_op=1", False),
+        ("trainer.onednn=false", False),
         ("trainer.keep_checkpoint_max=9", False),
         ("trainer.distribution.max_restarts=9", False),
         ("trainer.distribution.network=host", False),
@@ -100,8 +102,7 @@ def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
     overrides = ("trainer.stall_timeout=77", "trainer.intra_op_threads=3", "trainer.distribution.network=host")
     one, other = build(tmp_path, *overrides), build(tmp_path)
     told = [
-        (each.stall_timeout, each.trainer.intra_op_threads, each.distribution.network)
-        for each in map(settings, (one, other))
+        (each.stall_timeout, each.trainer.intra_op, each.distribution.network) for each in map(settings, (one, other))
     ]
     assert told == [(77, 3, "host"), (600, None, "private")]
     assert settings(one).trainer.stall_timeout == 77

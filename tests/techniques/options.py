@@ -20,6 +20,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "clipping": {"optimizer": {"clip_norm": 1.0}},
     "warmup": {"optimizer": {"warmup_steps": 1}},
     "scaling": {"optimizer": {"scaling": "linear"}},
+    "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
+    "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},
     "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
@@ -40,7 +41,7 @@ class TaskProcess:
         job_path: The job's file.
         task_spec: What the task is told.
         temporary: Folder for its temporary files.
-        intra_op_threads: Declared; None leaves it to the task.
+        environment: Variables that are declared; they come before the task's own.
         network: Descriptors of the private network's namespaces.
     """
 
@@ -49,7 +50,7 @@ class TaskProcess:
         job_path: str,
         task_spec: TaskSpec,
         temporary: str,
-        intra_op_threads: Optional[int] = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
         network: Sequence[int] = (),
     ) -> None:
         self.files = TaskFiles(os.path.dirname(job_path), task_spec.name, task_spec.attempt)
@@ -65,7 +66,7 @@ class TaskProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**_environment(intra_op_threads or task_spec.threads), **variables(temporary)},
+                env={**_inherited(task_spec.threads), **environment, **variables(temporary)},
                 pass_fds=tuple(network),
                 # Ctrl-C is for the supervisor, which then ends its tasks.
                 start_new_session=True,
@@ -143,13 +144,12 @@ class TaskProcess:
         self._process.wait()
 
 
-def _environment(threads: Optional[int]) -> dict[str, str]:
-    """The parent's, with what the parent can import, and the threads."""
+def _inherited(threads: Optional[int]) -> dict[str, str]:
+    """The parent's environment, with what the parent can import, and the threads."""
     paths = [path or os.getcwd() for path in sys.path]
     # A task is told its own.
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     if threads:
-        # A session's own setting comes too late for the pool of threads that the process shares.
         inherited["TF_NUM_INTRAOP_THREADS"] = str(threads)
     return {
         **inherited,

@@ -83,7 +83,7 @@ class Supervisor:
         self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
         section = self._section = self._settings.trainer
-        self._threads = section.intra_op_threads if section else None
+        self._environment = section.environment if section else {}
         # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(
@@ -312,7 +312,7 @@ class Supervisor:
     def _start(self, task_spec: TaskSpec) -> TaskProcess:
         task_spec = dataclasses.replace(task_spec, supervisor_pid=os.getpid(), stop_file=self._stop_file)
         network = () if task_spec.type == EXPORTER else self._network
-        return TaskProcess(self._job_path, task_spec, self._temporary, self._threads, network)
+        return TaskProcess(self._job_path, task_spec, self._temporary, self._environment, network)
 
     def _next_attempt(self) -> int:
         self._attempt += 1

@@ -62,10 +62,12 @@ def main(argv: list[str]) -> int:
         from tfx_estimator.components.trainer.task import light_imports
 
         light_imports.apply()
-        from tfx_estimator.components.trainer.task import paths
+        from tfx_estimator.components.trainer.task import paths, runtime
         from tfx_estimator.components.trainer.task.context import TaskContext
 
         context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
+        if section := context.settings.trainer:
+            runtime.apply(section)
         if task.type == DRY_RUN:
             from tfx_estimator.components.trainer.dry_run import trial
 

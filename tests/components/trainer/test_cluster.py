@@ -29,8 +29,12 @@ MWMS = {"strategy": "multi_worker_mirrored"}
 RUN_FN = """
 import json, os
 import tensorflow as tf
+from tensorflow.python.framework import test_util
 
 def run_fn(fn_args):
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    allocator = os.environ["TF_GPU_ALLOCATOR"]
+    print(f"this run_fn finds {threads} threads, oneDNN {test_util.IsMklEnabled()}, {allocator}")
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     tf.io.gfile.makedirs(fn_args.serving_model_dir)
     module = tf.Module()
@@ -80,7 +84,8 @@ def _trying_to_connect(root: Path) -> Iterator[_Tries]:
 @pytest.mark.timeout(200)
 def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(training, settings):
     with _trying_to_connect(training.root) as tries:
-        model, model_run = training.run(settings({"distribution": {"train": MWMS, "evaluator": True}}))
+        runtime = {"threads": {"inter_op": 3}, "onednn": False, "gpu": {"thread_mode": "gpu_private"}}
+        model, model_run = training.run(settings({**runtime, "distribution": {"train": MWMS, "evaluator": True}}))
     assert len(tries.ports) == 2
     # The servers listened: the tasks trained with each other.
     assert tries.reached == (set() if tries.private else tries.ports)
@@ -92,19 +97,26 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(traini
     assert not list(folder.glob("tmp_worker_*"))
     tasks = {path.name.split(".")[0] for path in (folder / "logs").glob("*.log")}
     assert tasks == {"chief-0", "worker-0", "evaluator-0"}
+    for log in (folder / "logs").glob("*.log"):
+        said = [line for line in log.read_text().splitlines() if line.startswith("runtime: ")]
+        assert said[:2] == ["runtime: ops at the same time: 3", "runtime: oneDNN: off"]
+        assert said[2].startswith("runtime: GPUs: ")
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(200)
-def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, tmp_path):
+def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, settings, tmp_path):
     import tensorflow as tf
-
-    from tfx_estimator.components.trainer.settings import Settings
 
     module_file = tmp_path / "own_module.py"
     module_file.write_text(RUN_FN)
-    settings = Settings(distribution_section={"train": {**MWMS, "workers": 3}})
-    model, model_run = training.run(settings, module_file=str(module_file))
+    runtime = {"threads": {"intra_op": 2}, "onednn": False, "gpu": {"allocator": "cuda_malloc_async"}}
+    distribution = {"train": {**MWMS, "workers": 3}}
+    declared = settings({**runtime, "module_file": str(module_file), "distribution": distribution})
+    model, model_run = training.run(declared, module_file=str(module_file))
+    logs = list((Path(model_run.uri) / "logs").glob("*.log"))
+    assert len(logs) == 3
+    assert all("this run_fn finds 2 threads, oneDNN False, cuda_malloc_async\n" in log.read_text() for log in logs)
     served = tf.saved_model.load(str(model / "Format-Serving")).signatures["serving_default"]()
     assert served["task"].numpy() == b"chief"
     assert not list(Path(model_run.uri).glob("tmp_worker_*"))

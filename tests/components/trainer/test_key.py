@@ -65,7 +65,9 @@ OPERATIONAL = {
 OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "protocol", "replica_check", "supervisor")
 )
-OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "start", "user_code")}
+OPERATIONAL_TASK = {
+    f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")
+}
 
 
 @pytest.fixture(scope="module")

@@ -452,11 +452,29 @@ def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(
     assert properties("def run_fn(fn_args): return 1\n") != once
 
 
-def test_a_task_gets_the_declared_threads_and_no_cluster_of_somebody_elses(monkeypatch):
-    from tfx_estimator.components.trainer.supervisor.process import _environment
+def test_a_task_gets_no_cluster_of_somebody_elses(monkeypatch):
+    from tfx_estimator.components.trainer.supervisor.process import _inherited
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    assert "TF_CONFIG" not in _environment(None)
-    assert "TF_NUM_INTRAOP_THREADS" not in _environment(None)
-    assert _environment(3)["TF_NUM_INTRAOP_THREADS"] == "3"
+    assert "TF_CONFIG" not in _inherited(None)
+    assert "TF_NUM_INTRAOP_THREADS" not in _inherited(None)
+    assert _inherited(3)["TF_NUM_INTRAOP_THREADS"] == "3"
+
+
+def test_what_is_declared_of_the_machine_is_in_the_environment_and_nothing_else_is():
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    assert TrainerSection().environment == {}
+    gpu = {"memory_growth": True, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}
+    section = TrainerSection(threads={"intra_op": 2, "inter_op": 3}, gpu=gpu, onednn=False)
+    assert section.environment == {
+        "TF_NUM_INTRAOP_THREADS": "2",
+        "TF_NUM_INTEROP_THREADS": "3",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "TF_GPU_ALLOCATOR": "cuda_malloc_async",
+        "TF_GPU_THREAD_MODE": "gpu_private",
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+    }
+    assert TrainerSection(intra_op_threads=4).environment == {"TF_NUM_INTRAOP_THREADS": "4"}
+    assert TrainerSection(onednn=True).environment == {"TF_ENABLE_ONEDNN_OPTS": "1"}

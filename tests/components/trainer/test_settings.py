@@ -23,6 +23,9 @@ OPERATIONAL = {
     "trainer.log_every_steps",
     "trainer.steps_per_execution",
     "trainer.intra_op_threads",
+    "trainer.threads",
+    "trainer.gpu",
+    "trainer.onednn",
     "trainer.start_timeout",
     "trainer.stall_timeout",
     "trainer.distribution.max_restarts",
@@ -90,7 +93,13 @@ def test_settings_travel_whole_in_two_properties():
 
 @pytest.mark.parametrize("name", sorted(OPERATIONAL))
 def test_an_operational_value_changes_the_blanked_property_alone(name):
-    values = {"network": "host", "tpu": "other"}
+    values: dict[str, Any] = {
+        "network": "host",
+        "tpu": "other",
+        "threads": {"inter_op": 3},
+        "gpu": {"memory_limit_mb": 100},
+        "onednn": False,
+    }
     parts, key = name.split(".")[1:-1], name.rpartition(".")[2]
     trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 7}
     changed = section = json.loads(json.dumps(trainer))

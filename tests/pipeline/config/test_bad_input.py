@@ -116,6 +116,23 @@ REPLACED = [
     ("train_steps: 500", "train_steps: 500\n  optimizer: {warmup_steps: 500}", ["warm-up does not end", "less than"]),
     (
         "train_steps: 500",
+        "train_steps: 500\n  intra_op_threads: 2\n  threads: {intra_op: 1}",
+        ["mine.yaml:8  trainer.intra_op_threads: 2", "trainer.threads.intra_op is the same", "one of the two"],
+    ),
+    ("train_steps: 500", "train_steps: 500\n  intra_op_threads: many", ["mine.yaml:8  trainer.threads.intra_op: many"]),
+    (
+        "train_steps: 500",
+        "train_steps: 500\n  threads: {inter_op: 2}\n  distribution: {train: parameter_server}",
+        ["threads.inter_op: 2", "would wait for each other for ever", "3 or more"],
+    ),
+    (
+        "train_steps: 500",
+        "train_steps: 500\n  gpu: {memory_growth: true, memory_limit_mb: 100}",
+        ["gpu.memory_limit_mb: 100", "cannot grow up to it", "remove one of them"],
+    ),
+    ("train_steps: 500", "train_steps: 500\n  gpu: {allocator: bfc}", ["unknown value", "cuda_malloc_async"]),
+    (
+        "train_steps: 500",
         "train_steps: 500\n  optimizer: {scaling: linear}\n  distribution: {train: parameter_server}",
         ["optimizer.scaling: linear", "no replicas of parameter_server are in sync", "none, or a strategy"],
     ),
