@@ -7,13 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
 from tfx_estimator.model_fn.schedules import learning_rate
-from tfx_estimator.model_fn.update import global_loss, update
+from tfx_estimator.model_fn.update import global_loss, gradients_of, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 Network = Callable[[int], tf.keras.Model]
@@ -29,29 +30,30 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
         [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
         `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
-        declared section, as a dict); `label_smoothing` and `class_weights` (by label), where they are declared; and
-        `label_names`, where the classes' names are to be served.
+        declared section, as a dict); `label_smoothing`, `class_weights` (by label) and `gradient_accumulation` (parts
+        of a batch), where they are declared; and `label_names`, where the classes' names are to be served.
     """
 
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
-        training = mode == tf.estimator.ModeKeys.TRAIN
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
         model = network(params["num_classes"])
-        inputs = inputs_of(model, features)
-        with dropout_keys(told_apart(features), params["seed"]):
-            outputs = model(inputs, training=training)
-        require_scores(outputs, params["num_classes"])
-        logits = as_float(outputs)
+        if mode == tf.estimator.ModeKeys.TRAIN:
+            return _train(model, features, labels, params)
+        logits = _logits(model, inputs_of(model, features), params)
         if mode == tf.estimator.ModeKeys.PREDICT:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
-        if training:
-            return _train(model, inputs, logits, labels, params)
         return _evaluate(logits, labels)
 
     return model_fn
+
+
+def _logits(model: tf.keras.Model, inputs: Any, params: dict[str, Any], training: bool = False) -> tf.Tensor:
+    outputs = model(inputs, training=training)
+    require_scores(outputs, params["num_classes"])
+    return as_float(outputs)
 
 
 def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
@@ -81,26 +83,35 @@ def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.T
 
 
 def _train(
-    model: tf.keras.Model,
-    inputs: Any,
-    logits: tf.Tensor,
-    labels: tf.Tensor,
-    params: dict[str, Any],
+    model: tf.keras.Model, features: dict[str, tf.Tensor], labels: tf.Tensor, params: dict[str, Any]
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     rate = learning_rate(section, params["train_steps"], step, replicas)
     options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
-    per_example = classification_loss(labels, logits, **options)
-    penalties = [*model.losses, *weight_decay(model, section.weight_decay)]
-    loss = global_loss(per_example, params["global_batch_size"], penalties)
-    averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
-    train_op = update(loss, model.trainable_variables, make_optimizer(section, rate, step), step, before=averages)
-    hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), tf.float32)
-    tf.compat.v1.summary.scalar("train_accuracy", tf.reduce_mean(hits))
+    of_earlier_parts: list[tf.Tensor] = []
+
+    def compute(part: Part) -> Computed:
+        inputs = inputs_of(model, part.features)
+        with dropout_keys(told_apart(part.features), params["seed"]):
+            logits = _logits(model, inputs, params, training=True)
+        per_example = classification_loss(part.labels, logits, **options)
+        # Keras lists those of each call.
+        own = [each for each in model.losses if not any(each is earlier for earlier in of_earlier_parts)]
+        of_earlier_parts.extend(own)
+        penalties = part_penalties(part, own, weight_decay(model, section.weight_decay))
+        loss = global_loss(per_example, params["global_batch_size"], penalties)
+        hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
+        averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
+        return Computed(loss, tf.reduce_sum(hits), gradients_of(loss, model.trainable_variables), averages)
+
+    whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
+    optimizer = make_optimizer(section, rate, step)
+    train_op = update(whole.gradients, model.trainable_variables, optimizer, step, before=whole.updates)
+    tf.compat.v1.summary.scalar("train_accuracy", whole.hits / tf.cast(tf.size(labels), whole.hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
-    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
+    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=whole.loss, train_op=train_op)
 
 
 def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
 from tfx_estimator.model_fn.classifier import predictions, weight_decay
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
@@ -67,20 +68,24 @@ class KerasClassifier(tf.keras.Model):
         Returns:
             `loss` and `accuracy` of the global batch.
         """
-        features, labels = data
         section = self._section
-        with tf.GradientTape() as tape:
-            with dropout_keys(told_apart(features), section.seed, self.optimizer.iterations):
-                logits = self(features, training=True)
-            losses = classification_loss(labels, logits, **section.loss_options)
-            penalties = [*self.network.losses, *weight_decay(self.network, section.optimizer.weight_decay)]
-            loss = global_loss(losses, section.global_batch_size, penalties)
-        variables = self.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), loss.dtype)
-        self.optimizer.apply_gradients(zip(gradients, variables))
+
+        def compute(part: Part) -> Computed:
+            with tf.GradientTape() as tape:
+                with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
+                    logits = self(part.features, training=True)
+                losses = classification_loss(part.labels, logits, **section.loss_options)
+                decay = weight_decay(self.network, section.optimizer.weight_decay)
+                penalties = part_penalties(part, self.network.losses, decay)
+                loss = global_loss(losses, section.global_batch_size, penalties)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
+            return Computed(loss, tf.reduce_sum(hits), gradients)
+
+        whole = in_turn(compute, *data, section.gradient_accumulation)
+        self.optimizer.apply_gradients(zip(whole.gradients, self.trainable_variables))
         # In one message.
-        reported = tf.stack([loss, tf.reduce_sum(hits) / section.global_batch_size])
+        reported = tf.stack([whole.loss, whole.hits / section.global_batch_size])
         context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync > 1:
             reported = context.all_reduce(tf.distribute.ReduceOp.SUM, reported)

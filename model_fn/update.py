@@ -9,6 +9,7 @@ Source: https://www.tensorflow.org/tutorials/distribute/custom_training#define_t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -30,8 +31,22 @@ def global_loss(per_example: tf.Tensor, global_batch_size: int, penalties: Seque
     return loss
 
 
+def gradients_of(loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Any]:
+    """Differentiates a loss in an Estimator's graph.
+
+    Args:
+        loss: Of `global_loss`.
+        variables: What is trained.
+
+    Returns:
+        A gradient for each variable; None where the loss does not depend on it.
+    """
+    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
+    return tf.gradients(loss, variables, gate_gradients=True)
+
+
 def update(
-    loss: tf.Tensor,
+    gradients: Sequence[Any],
     variables: Sequence[tf.Variable],
     optimizer: tf.compat.v1.train.Optimizer,
     step: tf.Variable,
@@ -40,7 +55,7 @@ def update(
     """Makes the op that trains one step.
 
     Args:
-        loss: Of `global_loss`.
+        gradients: Of this replica, one a variable.
         variables: What is trained.
         optimizer: Sums the gradients over the replicas, and applies them.
         step: The global step, int64 scalar; it grows by 1.
@@ -49,7 +64,5 @@ def update(
     Returns:
         The op.
     """
-    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
-    gradients = tf.gradients(loss, variables, gate_gradients=True)
     with tf.control_dependencies(before):
         return optimizer.apply_gradients(list(zip(gradients, variables)), global_step=step)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.augment_checks import check_augment
 from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
@@ -45,6 +46,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_class_weights(declaration),
         *check_augment(declaration),
         *check_distribution(declaration),
+        *check_accumulation(declaration, search_paths),
         *check_parameter_servers(declaration),
         *check_runtime(declaration),
         *check_best(declaration),

@@ -193,6 +193,19 @@ def _batch(which: str, key: str, batch: int, section: Strategy) -> Iterator[Prob
     )
 
 
+def replica_batch(declaration: Declaration) -> Optional[int]:
+    """Returns how many examples of a step's batch each replica trains with; None where that is not known here.
+
+    Args:
+        declaration: Typed values.
+    """
+    section = declaration.trainer.distribution.train
+    if _is_open(section) or _wrong_devices("trainer.distribution.train", section):
+        return None
+    workers, devices = _replicas(section)
+    return declaration.trainer.global_batch_size // (workers * devices)
+
+
 def _replicas(section: Strategy) -> tuple[int, int]:
     """The workers that share a batch, and the declared devices of each that do."""
     # An asynchronous worker takes a whole batch. How many cores a TPU has is not known here.

@@ -55,6 +55,10 @@ class TrainerSection(Section):
     eval_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
         default=500, description="examples per evaluation batch, over all replicas"
     )
+    gradient_accumulation: conint(ge=1, le=1000) = Field(  # type: ignore[valid-type]
+        default=1,
+        description="parts of each replica's batch that are computed one after the other, to need less memory",
+    )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
     label_smoothing: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
         default=0.0, description="part of the target that all classes share, in the built-in training loss"

@@ -52,6 +52,7 @@ _TRAINER_KEYS = (
     "optimizer",
     "label_smoothing",
     "class_weights",
+    "gradient_accumulation",
     "augment",
     "keep_best",
     "early_stopping",

@@ -147,15 +147,16 @@ class Trainings:
         return Trained(read_losses(folder), read_weights(folder), model, run)
 
 
-def train_apart(module: str, folder: Path) -> None:
+def train_apart(module: str, folder: Path, *arguments: str) -> None:
     """Runs a module of this package, which trains, in a fresh process of one thread an op.
 
     Args:
         module: Its name.
         folder: For what it saves.
+        *arguments: Further ones.
     """
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.equivalence.{module}", str(folder)],
+        [sys.executable, "-m", f"tests.equivalence.{module}", str(folder), *arguments],
         cwd=ROOT,
         env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,

@@ -66,7 +66,11 @@ def data(batch: int) -> tf.data.Dataset:
 
 
 def with_estimator(
-    recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], folder: str, network: str = "regularised"
+    recipe: dict[str, Any],
+    built: Optional[tf.distribute.Strategy],
+    folder: str,
+    network: str = "regularised",
+    **options: str,
 ) -> list[np.ndarray]:
     """Trains by the built-in model_fn.
 
@@ -75,6 +79,7 @@ def with_estimator(
         built: The strategy.
         folder: For checkpoints.
         network: See `in_float64`.
+        **options: Of the network.
 
     Returns:
         The weights, by the order of their names.
@@ -86,14 +91,14 @@ def with_estimator(
 
     params = {"num_classes": 2, "train_steps": STEPS, "global_batch_size": BATCH, "seed": 3, **recipe}
     config = tf.estimator.RunConfig(folder, tf_random_seed=3, train_distribute=built)
-    model_fn = make_model_fn(functools.partial(in_float64, network=network))
+    model_fn = make_model_fn(functools.partial(in_float64, network=network, **options))
     tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
     weights = read_weights(folder)
     return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in ("kernel", "bias")]
 
 
 def with_keras(
-    recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], network: str = "regularised"
+    recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], network: str = "regularised", **options: str
 ) -> list[np.ndarray]:
     """Trains by the steps of the Keras paths.
 
@@ -101,6 +106,7 @@ def with_keras(
         recipe: Of RECIPES.
         built: The strategy.
         network: See `in_float64`.
+        **options: Of the network.
 
     Returns:
         As `with_estimator`.
@@ -109,7 +115,7 @@ def with_keras(
     tf.keras.utils.set_random_seed(3)
     section = TrainerSection(train_steps=STEPS, global_batch_size=BATCH, seed=3, **recipe)
     with strategy.scope():
-        model = in_float64(2, network=network)
+        model = in_float64(2, network=network, **options)
         model.build((None, *SHAPE))
         classifier = KerasClassifier(model, section)
         classifier.compile(optimizer=make_keras_optimizer(section.optimizer, STEPS))

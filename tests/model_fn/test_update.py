@@ -24,7 +24,7 @@ def test_the_loss_of_a_part_is_its_share_of_the_global_one():
 def test_a_step_does_what_comes_before_it_and_counts():
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.update import update
+    from tfx_estimator.model_fn.update import gradients_of, update
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.compat.v1.train.create_global_step()
@@ -33,7 +33,8 @@ def test_a_step_does_what_comes_before_it_and_counts():
             tf.compat.v1.get_variable("a", initializer=0.0),
         )
         optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
-        train = update(weight * weight, [weight], optimizer, step, before=[tf.compat.v1.assign(average, weight)])
+        gradients = gradients_of(weight * weight, [weight])
+        train = update(gradients, [weight], optimizer, step, before=[tf.compat.v1.assign(average, weight)])
         session.run(tf.compat.v1.global_variables_initializer())
         for _ in range(2):
             session.run(train)

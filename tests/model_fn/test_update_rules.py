@@ -85,7 +85,7 @@ def in_graph(section: Optimizer) -> list[np.ndarray]:
 
     from tfx_estimator.model_fn.optimizers import make_optimizer
     from tfx_estimator.model_fn.schedules import learning_rate
-    from tfx_estimator.model_fn.update import update
+    from tfx_estimator.model_fn.update import gradients_of, update
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.compat.v1.train.create_global_step()
@@ -94,7 +94,7 @@ def in_graph(section: Optimizer) -> list[np.ndarray]:
         ]
         inputs, targets = (tf.gather(tf.constant(values), step) for values in (INPUTS, TARGETS))
         optimizer = make_optimizer(section, learning_rate(section, STEPS, step), step)
-        train = update(loss_of(weights, inputs, targets), weights, optimizer, step)
+        train = update(gradients_of(loss_of(weights, inputs, targets), weights), weights, optimizer, step)
         session.run(tf.compat.v1.global_variables_initializer())
         for _ in range(STEPS):
             session.run(train)

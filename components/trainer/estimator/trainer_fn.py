@@ -16,6 +16,7 @@ from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
+from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -60,15 +61,18 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     # Params of a model_fn of the user's, to tell him what it does not take; and whatever else is to be told.
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
+        refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
         recorded = {SPEC_KEY: (params := RecordedParams(params))}
         # An Estimator refuses params for a model_fn that does not take them.
         takes_params = "params" in inspect.signature(function).parameters
         estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
     elif (compiled := compiled_model.find_compiled(function, settings, declared.transformed_spec)) is not None:
+        refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
         estimator = compiled_model.make_estimator(compiled, settings, config)
         recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
     else:
         model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
+        params["gradient_accumulation"] = section.gradient_accumulation
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
         recorded = {OPTIMIZER_KEY: section.optimizer}
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)

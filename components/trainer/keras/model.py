@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
+from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
@@ -63,6 +64,7 @@ class ModelMaker:
         outputs = build(network, self.spec)
         if is_compiled(network):
             check_compiled(network, section.model or "")
+            refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
             return CompiledClassifier(network, section, self.num_classes)
         require_scores(outputs, self.num_classes)
         return KerasClassifier(network, section)

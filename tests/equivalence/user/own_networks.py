@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -77,9 +78,15 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
         if not training or config.get("task", {}).get("type") != "worker":
             return inputs
-        looked = tf.numpy_function(self._look, [tf.compat.v1.train.get_global_step()], tf.int64)
+        step = tf.compat.v1.train.get_global_step()
+        looked = tf.numpy_function(self._look, [self._calls() if step is None else step], tf.int64)
         with tf.control_dependencies([looked]):
             return tf.identity(inputs)
+
+    def _calls(self) -> tf.Tensor:
+        """On the Keras paths, which have no global step."""
+        counter = itertools.count()
+        return tf.numpy_function(lambda: np.int64(next(counter)), [], tf.int64)
 
     def _look(self, step: np.int64) -> np.int64:
         if step >= self._at and not self._marker.exists():
@@ -93,7 +100,7 @@ def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
 
     Args:
         num_classes: Number of logits.
-        kill_at: Global step.
+        kill_at: Global step; on the Keras paths calls of the network in training, by each part of a batch.
         marker: File that tells that it did.
 
     Returns:
@@ -101,4 +108,44 @@ def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
     """
     model = networks.mnist_cnn(num_classes)
     model.add(_KillWorkerOnce(kill_at, Path(marker)))
+    return model
+
+
+class _Count(tf.keras.layers.Layer):
+    """Passes its inputs on, and has the chief write what the network received until each step, in bytes."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(name="count")
+        self._file = file
+        self._counts: dict[int, int] = {}
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        if not training or config.get("task", {}).get("type") != "chief":
+            return inputs
+        # There is no global step here on the Keras paths.
+        counted = tf.numpy_function(self._count, [], tf.int64)
+        with tf.control_dependencies([counted]):
+            return tf.identity(inputs)
+
+    def _count(self) -> np.int64:
+        lines = Path("/proc/net/dev").read_text().splitlines()
+        received = next(int(line.split()[1]) for line in lines if line.strip().startswith("lo:"))
+        self._counts[len(self._counts)] = received
+        self._file.write_text(json.dumps(self._counts))
+        return np.int64(received)
+
+
+def counted(num_classes: int, file: str) -> tf.keras.Model:
+    """`mnist_cnn`, whose chief counts what crosses the network, at each call in training.
+
+    Args:
+        num_classes: Number of logits.
+        file: JSON of the bytes, by the number of the call.
+
+    Returns:
+        An unbuilt model.
+    """
+    model = networks.mnist_cnn(num_classes)
+    model.add(_Count(Path(file)))
     return model

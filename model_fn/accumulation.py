@@ -1,0 +1,140 @@
+"""Gradient accumulation: the gradients of an update from parts of its batch, one after the other, in less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+Features = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a replica's batch.
+
+    Args:
+        features: Of its examples, [part, ...].
+        labels: int64, [part].
+        share: What part of the batch it is, scalar; None is all of it.
+        first: Does no other come before it.
+    """
+
+    features: Features
+    labels: tf.Tensor
+    share: Optional[Union[float, tf.Tensor]] = None
+    first: bool = True
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a part contributes to the update, or all parts together.
+
+    Args:
+        loss: Its part of the global loss, scalar.
+        hits: How many of its examples are classified rightly, scalar of the loss's dtype.
+        gradients: Of the loss, one a variable; None where it does not depend on it.
+        updates: Ops that belong to the step, such as moving averages of batch normalisation, in an Estimator's graph.
+    """
+
+    loss: tf.Tensor
+    hits: tf.Tensor
+    gradients: Sequence[Any]
+    updates: Sequence[tf.Operation] = field(default=())
+
+
+def in_turn(compute: Callable[[Part], Computed], features: Features, labels: tf.Tensor, parts: int) -> Computed:
+    """Computes a batch in parts of equal size, to within one example, and adds up what they contribute.
+
+    A part begins when the one before it is done, so that the memory of one part's activations is enough for all. There
+    is no variable in which the gradients are gathered: under central_storage it would be silently wrong.
+
+    Args:
+        compute: Computes a part.
+        features: Of the replica's batch, each [batch, ...].
+        labels: int64, [batch].
+        parts: How many; one is the batch itself.
+
+    Returns:
+        The sums.
+    """
+    if parts == 1:
+        return compute(Part(features, labels))
+    size = labels.shape[0] or tf.shape(labels)[0]
+    total, done = None, []
+    for number in range(parts):
+        begin, end = size * number // parts, size * (number + 1) // parts
+        with tf.control_dependencies(done):
+            part = Part(
+                {name: each[begin:end] for name, each in features.items()},
+                labels[begin:end],
+                (end - begin) / size,
+                first=not number,
+            )
+            total = _add(total, compute(part))
+        done = [total.loss, total.hits, *(each for each in total.gradients if each is not None), *total.updates]
+    return total
+
+
+def part_penalties(
+    part: Part, of_the_call: Sequence[tf.Tensor], of_the_weights: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Returns a part's penalties: those of all parts are together those of the whole batch.
+
+    Args:
+        part: The part.
+        of_the_call: What Keras lists after the network was called: of weights, or means over the part's examples.
+        of_the_weights: What depends on no example.
+
+    Returns:
+        Scalars.
+    """
+    if part.share is None:
+        return [*of_the_call, *of_the_weights]
+    shares = [each * tf.cast(part.share, each.dtype) for each in of_the_call]
+    return [*shares, *of_the_weights] if part.first else shares
+
+
+def refuse_accumulation(parts: int, target: str, brings: str) -> None:
+    """Refuses parts where the step is not ours.
+
+    Args:
+        parts: As declared.
+        target: `trainer.model`.
+        brings: What it is instead of a network.
+
+    Raises:
+        UserCodeError: A batch is to have several parts.
+    """
+    if parts > 1:
+        raise UserCodeError(
+            f"trainer.gradient_accumulation: {parts}, and {target!r} {brings}: its batches would stay whole",
+            expected="a function that returns a network, not compiled: loss and optimizer are then the declaration's",
+            todo="remove trainer.gradient_accumulation, or name such a function by trainer.model",
+        )
+
+
+def _add(total: Optional[Computed], more: Computed) -> Computed:
+    if total is None:
+        # Rows that a part does not touch may be of another's.
+        return Computed(more.loss, more.hits, [_dense(each) for each in more.gradients], more.updates)
+    return Computed(
+        total.loss + more.loss,
+        total.hits + more.hits,
+        [_sum(one, _dense(other)) for one, other in zip(total.gradients, more.gradients)],
+        more.updates,
+    )
+
+
+def _dense(gradient: Any) -> Any:
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

@@ -1,0 +1,61 @@
+"""Checks of `trainer.gradient_accumulation`: who would cut the batch, and whether it can be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.strategy_checks import replica_batch
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+
+_PATH = "trainer.gradient_accumulation"
+
+
+def check_accumulation(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """Checks that the built-in step trains, and that each part of a batch has an example.
+
+    Args:
+        declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Yields:
+        The problems.
+    """
+    trainer = declaration.trainer
+    parts = trainer.gradient_accumulation
+    if parts == 1:
+        return
+    if trainer.module_file is not None:
+        yield Problem(
+            _PATH,
+            "a module file computes its gradients itself: its batches would stay whole",
+            "1 with trainer.module_file; or a trainer.model whose loss and optimizer are the declaration's",
+            "remove it, and accumulate in the module file's own step; or name the network by trainer.model",
+            value=str(parts),
+            depends=("trainer.module_file",),
+        )
+        return
+    arguments = find_arguments(expand("trainer.model", trainer.model), search_paths) if trainer.model else None
+    if arguments is not None and is_model_fn(argument_names(arguments)):
+        yield Problem(
+            _PATH,
+            f"{trainer.model} is a whole Estimator model_fn, which computes its gradients itself",
+            "1 with a model_fn; or a trainer.model that returns a tf.keras.Model",
+            "remove it, and accumulate in the model_fn; or name the function that makes the network",
+            value=str(parts),
+            depends=("trainer.model",),
+        )
+    train = "trainer.distribution.train"
+    batch = replica_batch(declaration)
+    if batch is not None and parts > batch:
+        yield Problem(
+            _PATH,
+            f"each replica has {batch} of the {trainer.global_batch_size} examples of a step: "
+            f"{parts} parts are more than these",
+            f"at most {batch}",
+            "lower it, or raise trainer.global_batch_size, which is the batch of an update",
+            value=str(parts),
+            depends=("trainer.global_batch_size", f"{train}.strategy", f"{train}.workers"),
+        )

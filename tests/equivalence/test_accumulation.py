@@ -1,0 +1,128 @@
+"""`trainer.gradient_accumulation` changes the memory of a step, and not what it trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.test_strategies import MIRRORED, STEPS, as_shipped
+from tests.equivalence.train_accumulation import TRAINED
+
+pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
+
+# Absolute: of float64, where Adam divides by small numbers; and of float32.
+FLOAT64 = {"sgd": 1e-12, "adam": 1e-9}
+FLOAT32 = 1e-6
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory):
+    """The weights that came of a training, all of them done in one fresh process."""
+    folder = tmp_path_factory.mktemp("accumulation")
+    train_apart("train_accumulation", folder)
+
+    def read(name: str) -> np.ndarray:
+        values = np.load(folder / f"{name}.npz")
+        return np.concatenate([values[key].ravel() for key in values.files])
+
+    return read
+
+
+@pytest.mark.parametrize(("case", "path", "strategy"), [(case, *where) for case in FLOAT64 for where in TRAINED[case]])
+def test_weights_are_those_of_whole_batches(weights, case, path, strategy):
+    np.testing.assert_allclose(weights(f"{case}.{path}.{strategy}"), weights(case), rtol=0, atol=FLOAT64[case])
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_normalisation_by_the_statistics_of_parts_is_the_same_on_every_path(weights, strategy):
+    estimator, keras = (weights(f"norm.{path}.{strategy}") for path in ("estimator", "keras"))
+    np.testing.assert_allclose(keras, estimator, rtol=0, atol=1e-12)
+    assert np.abs(keras - weights("norm")).max() > 1e-4
+
+
+def in_parts(path: str, train: dict[str, Any], parts: int = 3) -> dict[str, Any]:
+    """The declared trainer of `mnist_cnn`, in parts."""
+    return {**as_shipped(train), "path": path, "gradient_accumulation": parts}
+
+
+@pytest.mark.parametrize(
+    ("path", "train"),
+    [
+        ("keras", MULTI_WORKER),
+        *(
+            pytest.param(path, train, marks=pytest.mark.long)
+            for path in ("estimator", "keras", "keras_custom_loop")
+            for train in (ONE_DEVICE, MIRRORED, MULTI_WORKER)
+            if (path, train) != ("keras", MULTI_WORKER)
+        ),
+    ],
+)
+def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train):
+    whole, parts = trainings.run(as_shipped(ONE_DEVICE), in_parts(path, train))
+    assert whole.steps == parts.steps == list(range(1, STEPS + 1))
+    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
+    # By their order: a path's own names differ in the scope.
+    found, expected = (_weights(each.weights) for each in (parts, whole))
+    assert largest_difference(expected, found) <= FLOAT32
+
+
+def _weights(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    ends = ("kernel", "bias")
+    return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_a_killed_worker_changes_no_later_step(trainings, tmp_path, path):
+    declared = in_parts(path, MULTI_WORKER, parts=3)
+    marker = tmp_path / "marker"
+    killed = {
+        **declared,
+        "model": "own_networks:killed_once",
+        "params": {"kill_at": 27 if path == "estimator" else 27 * 3, "marker": str(marker)},
+        "save_checkpoints_steps": 20,
+        "distribution": {**declared["distribution"], "max_restarts": 1},
+    }
+    before, after = trainings.run(declared, killed)
+    assert marker.exists()
+    assert after.metric("restarts") == 1
+    assert after.metric("last_step") == STEPS
+    assert largest_difference(_weights(before.weights), _weights(after.weights)) <= FLOAT32
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_gradients_cross_the_wire_once_an_update(trainings, tmp_path, path):
+    def declared(parts: int) -> dict[str, Any]:
+        file = tmp_path / f"{parts}.json"
+        return {**in_parts(path, MULTI_WORKER, parts), "model": "own_networks:counted", "params": {"file": str(file)}}
+
+    trainings.run(declared(1), declared(4))
+    whole, parts = (count * _bytes_a_call(tmp_path / f"{count}.json") for count in (1, 4))
+    # 347,146 weights of 4 bytes, in each of two directions.
+    assert whole > 2 * 347_146 * 4
+    assert parts < 1.1 * whole
+
+
+def _bytes_a_call(file: Path) -> float:
+    counts = {int(call): count for call, count in json.loads(file.read_text()).items()}
+    first, last = min(counts), max(counts)
+    return (counts[last] - counts[first]) / (last - first)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_parts_need_less_memory(tmp_path, path):
+    peaks = {}
+    for parts in (1, 8):
+        file = tmp_path / f"{parts}.json"
+        train_apart("measure_memory", file, path, str(parts))
+        peaks[parts] = json.loads(file.read_text())
+    # 4,096 examples of cifar_cnn.
+    assert peaks[8] < peaks[1] / 3, peaks
