@@ -65,19 +65,22 @@ def in_turn(compute: Callable[[Part], Computed], features: Features, labels: tf.
     if parts == 1:
         return compute(Part(features, labels))
     size = labels.shape[0] or tf.shape(labels)[0]
-    total, done = None, []
+    total: Optional[Computed] = None
     for number in range(parts):
         begin, end = size * number // parts, size * (number + 1) // parts
-        with tf.control_dependencies(done):
-            part = Part(
-                {name: each[begin:end] for name, each in features.items()},
-                labels[begin:end],
-                (end - begin) / size,
-                first=not number,
-            )
-            total = _add(total, compute(part))
-        done = [total.loss, total.hits, *(each for each in total.gradients if each is not None), *total.updates]
+        with tf.control_dependencies(_operations(total)):
+            cut = {name: each[begin:end] for name, each in features.items()}
+            share = (end - begin) / size
+            total = _add(total, compute(Part(cut, labels[begin:end], share, first=not number)))
+    assert total is not None
     return total
+
+
+def _operations(computed: Optional[Computed]) -> list[Any]:
+    """What is done when a part is."""
+    if computed is None:
+        return []
+    return [computed.loss, computed.hits, *(g for g in computed.gradients if g is not None), *computed.updates]
 
 
 def part_penalties(

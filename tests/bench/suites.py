@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from tests.bench.cluster import SIDES, measure_side
 from tests.bench.keras_worker import CASES, KERAS_PATHS
 from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
 from tests.bench.report import Ratio
@@ -129,6 +131,32 @@ def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     return ratios, everything
 
 
+def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Two processes of one core each against one, on CIFAR-10: as they are, and with gradients of four parts.
+
+    Beside them two trainings that know nothing of each other: more than these no two processes can.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    setting.tell("preparing the inputs of the preset cifar10")
+    inputs = run_worker("prepare_cluster", folder=setting.folder, data_dir=setting.data_dir)
+    inputs.pop("process")
+    sides = [(name, functools.partial(measure_side, side, inputs, setting.data_dir)) for name, side in SIDES.items()]
+    results = alternate(sides, setting.rounds, setting.tell)
+    # As `bench strategies` compares: without what other processes took of the cores.
+    rate = {side: median(values, "undisturbed") for side, values in results.items()}
+    what = "two processes: examples/s, one process, CIFAR-10, {}"
+    return [
+        _more(what.format("two independent trainings"), rate["one"], rate["independent"], 1.95),
+        _more(what.format("multi_worker_mirrored"), rate["one"], rate["two"], 1.5),
+        _more(what.format("gradient_accumulation: 4"), rate["one"], rate["accumulated"], 1.8),
+    ], results
+
+
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Our input_fn, decoding and Transform graph included, against the tutorial's.
 
@@ -207,6 +235,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,
     "keras_input": keras_input,
+    "two_processes": two_processes,
 }
 
 

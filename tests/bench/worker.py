@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
-from tests.bench import keras_worker
+from tests.bench import cluster, keras_worker
 from tests.bench.measure import Clock
 
 
@@ -290,6 +290,8 @@ TASKS = {
     "prepare": prepare,
     "write_floats": write_floats,
     "run_pipeline": run_pipeline,
+    "prepare_cluster": cluster.prepare,
+    "train_cluster": cluster.train,
 }
 SLICED = {"read": read, "train": train, "train_keras": keras_worker.train}
 

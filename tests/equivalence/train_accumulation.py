@@ -1,4 +1,4 @@
-"""Trains with whole batches and in parts, in one process: `python -m tests.equivalence.train_accumulation FOLDER`.
+"""Trains with whole batches and in parts, in one process: `python -m tests.equivalence.train_accumulation FOLDER CASE`.
 
 In a process of its own, since logical devices must be set up before TensorFlow's first op.
 """
@@ -18,45 +18,49 @@ from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
-PARTS = {"sgd": 3, "adam": 4, "norm": 2}
+PARTS = {"sgd": 3, "more sgd": 3, "adam": 4, "norm": 2}
 # Entries of `params`, and options of the network.
-CASES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "sgd": (
-        {
-            "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
-            "class_weights": [1.0, 3.0],
-            "label_smoothing": 0.1,
-        },
-        {"dropout": "stateless"},
-    ),
+# Entries of `params`, and options of the network.
+_SGD: tuple[dict[str, Any], dict[str, str]] = (
+    {
+        "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
+        "class_weights": [1.0, 3.0],
+        "label_smoothing": 0.1,
+    },
+    {"dropout": "stateless"},
+)
+CASES = {
+    "sgd": _SGD,
+    "more sgd": _SGD,
     "adam": ({"optimizer": {"name": "adam", "learning_rate": 0.003}}, {}),
     "norm": ({"optimizer": {"name": "sgd", "learning_rate": 0.05}}, {"norm": "synchronized"}),
 }
 # Path and strategy of the trainings in parts; the whole batches are trained by an Estimator on one device.
 TRAINED = {
-    "sgd": [(path, strategy) for path in ("estimator", "keras") for strategy in SECTIONS],
+    "sgd": [("estimator", "mirrored"), ("keras", "central_storage"), ("keras", "one_device")],
+    "more sgd": [("keras", "mirrored"), ("estimator", "central_storage"), ("estimator", "one_device")],
     "adam": [("estimator", "one_device"), ("keras", "mirrored")],
     "norm": [("estimator", "one_device"), ("keras", "one_device"), ("estimator", "mirrored"), ("keras", "mirrored")],
 }
 
 
-def main(folder: str) -> None:
-    """Trains all, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
+def main(folder: str, case: str) -> None:
+    """Trains a case, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
     tensorflow_fixes.apply()
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
-    for case, (recipe, network) in CASES.items():
-        np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))
-        in_parts = {**recipe, "gradient_accumulation": PARTS[case]}
-        for path, strategy in TRAINED[case]:
-            name = f"{case}.{path}.{strategy}"
-            if path == "estimator":
-                weights = with_estimator(in_parts, built[strategy], f"{folder}/{name}", **network)
-            else:
-                weights = with_keras(in_parts, built[strategy], **network)
-            np.savez(Path(folder) / f"{name}.npz", *weights)
+    recipe, network = CASES[case]
+    np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))
+    in_parts = {**recipe, "gradient_accumulation": PARTS[case]}
+    for path, strategy in TRAINED[case]:
+        name = f"{case}.{path}.{strategy}"
+        if path == "estimator":
+            weights = with_estimator(in_parts, built[strategy], f"{folder}/{name}", **network)
+        else:
+            weights = with_keras(in_parts, built[strategy], **network)
+        np.savez(Path(folder) / f"{name}.npz", *weights)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

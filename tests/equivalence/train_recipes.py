@@ -56,6 +56,8 @@ SCALED: dict[str, Any] = {
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
+# Ends of the names of what is trained.
+WEIGHTS = ("kernel", "bias", "gamma", "beta")
 
 
 def data(batch: int) -> tf.data.Dataset:
@@ -94,7 +96,7 @@ def with_estimator(
     model_fn = make_model_fn(functools.partial(in_float64, network=network, **options))
     tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
     weights = read_weights(folder)
-    return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in ("kernel", "bias")]
+    return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in WEIGHTS]
 
 
 def with_keras(

@@ -22,6 +22,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "scaling": {"optimizer": {"scaling": "linear"}},
     "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
+    "gradient_accumulation": {"gradient_accumulation": 4},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},
     "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},

@@ -1,0 +1,146 @@
+"""Two processes of one core each against one: the measurements themselves are those of `bench strategies`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from tests.bench.measure import Worker, run_worker
+
+# Seconds of each on a machine of today.
+_EXAMPLES, _WARMUP = 38_400, 6_400
+# As the preset.
+_BATCH, _PARTS = 128, 4
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of what is compared.
+
+    Args:
+        strategy: Of `bench strategies`.
+        count: Of its workers.
+        alone: How many such trainings there are at once, each on a core of its own.
+        trainer: Entries of `trainer`.
+    """
+
+    strategy: str = "one_core"
+    count: int = 1
+    alone: int = 1
+    trainer: dict[str, Any] = field(default_factory=lambda: {"global_batch_size": _BATCH})
+
+
+SIDES = {
+    "one": Side(),
+    "independent": Side(alone=2),
+    "two": Side("multi_worker_mirrored", 2),
+    "accumulated": Side(
+        "multi_worker_mirrored", 2, trainer={"global_batch_size": _PARTS * _BATCH, "gradient_accumulation": _PARTS}
+    ),
+}
+
+
+def measure_side(side: Side, inputs: dict[str, Any], data_dir: Optional[str]) -> dict[str, Any]:
+    """Trains `cifar_cnn` on the path `keras`.
+
+    Args:
+        side: How.
+        inputs: What `prepare` returned.
+        data_dir: TFDS data_dir.
+
+    Returns:
+        CPU seconds, wall seconds and examples; examples/s; and the same as if other processes had taken nothing.
+    """
+    options = {
+        "strategy": side.strategy,
+        "count": side.count,
+        "trainer": side.trainer,
+        "inputs": inputs,
+        "data_dir": data_dir,
+    }
+    if side.alone == 1:
+        return run_worker("train_cluster", core=None, **options)
+    cores = sorted(os.sched_getaffinity(0))[: side.alone]
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker("train_cluster", core=core, **options)) for core in cores]
+        found = [worker.hear() for worker in workers]
+        for worker in workers:
+            worker.wait()
+    summed = ("cpu", "examples", "rate", "undisturbed")
+    return {"wall": max(each["wall"] for each in found), **{key: sum(each[key] for each in found) for key in summed}}
+
+
+def prepare(folder: str, data_dir: Optional[str]) -> dict[str, Any]:
+    """Runs the preset's pipeline up to the Trainer; what is there already comes from TFX's cache.
+
+    Args:
+        folder: Of the run.
+        data_dir: TFDS data_dir.
+
+    Returns:
+        Fields of TrainerInputs.
+    """
+    from tfx_estimator.pipeline.bench.inputs import prepare_inputs
+    from tfx_estimator.pipeline.folders import PipelineFolders
+    from tfx_estimator.pipeline.runners.local import Listener
+
+    loaded = _load(data_dir, {"global_batch_size": _BATCH})
+    folders = PipelineFolders(folder, loaded.declaration.name)
+    os.makedirs(folders.home, exist_ok=True)
+    inputs = prepare_inputs(loaded, folders, Listener())
+    return {"artifacts": inputs.artifacts, "exec_properties": inputs.exec_properties}
+
+
+def train(
+    strategy: str,
+    count: int,
+    trainer: dict[str, Any],
+    inputs: dict[str, Any],
+    data_dir: Optional[str],
+    core: Optional[int],
+) -> dict[str, Any]:
+    """Trains once: see `measure_side`.
+
+    Args:
+        strategy: Of Side.
+        count: Of Side.
+        trainer: Of Side.
+        inputs: What `prepare` returned.
+        data_dir: TFDS data_dir.
+        core: The only one; None is as `bench strategies` chooses.
+
+    Returns:
+        As `measure_side`.
+    """
+    from tfx_estimator.pipeline.bench.inputs import TrainerInputs
+    from tfx_estimator.pipeline.bench.measure import measure
+    from tfx_estimator.pipeline.bench.plan import Plan, Run
+    from tfx_estimator.pipeline.bench.strategies import Contender
+
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    declaration = _load(data_dir, trainer).declaration
+    batch = declaration.trainer.global_batch_size
+    contender = Contender(strategy, count)
+    plan = Plan((contender,), _EXAMPLES // batch, _WARMUP // batch, 1, input_share=False)
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-bench-") as folder:
+        found = measure(Run(contender, 1), plan, TrainerInputs(**inputs), declaration, folder)
+    assert found is not None
+    return {
+        "cpu": found.cpu,
+        "wall": found.wall,
+        "examples": found.examples,
+        "rate": found.examples_per_second,
+        "undisturbed": found.undisturbed_examples_per_second,
+    }
+
+
+def _load(data_dir: Optional[str], trainer: dict[str, Any]) -> Any:
+    from tfx_estimator.pipeline.config import load
+
+    values = {"path": "keras", "model": "cifar_cnn", "intra_op_threads": 1, **trainer}
+    overrides = [f"trainer.{key}={value}" for key, value in values.items()]
+    return load("cifar10", [*overrides, *([f"data.data_dir={data_dir}"] if data_dir else [])])
