@@ -15,11 +15,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.job import COSTS, Job
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
@@ -75,10 +75,12 @@ class Tried:
     Args:
         parts: What was tried, one after another.
         seconds: Wall time, from the process's start.
+        found: What an estimate found.
     """
 
     parts: tuple[str, ...]
     seconds: float
+    found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{'; '.join(self.parts)} ({self.seconds:.1f} s)"
@@ -92,21 +94,24 @@ class DryRun:
         logs: Folder for the process's log.
         folder: For what it makes.
         log_stays: Whether that log is there afterwards, so that messages may name it.
+        path: Of the job: empty tries the code, COSTS only builds a step and tells what it costs.
     """
 
-    def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool) -> None:
+    def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool, path: str = "") -> None:
         trainer = loaded.declaration.trainer
         self._timeout = min(max(_QUIET_SECONDS, min(trainer.start_timeout, trainer.stall_timeout)), _MOST_SECONDS)
         sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
         settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
         os.makedirs(logs, exist_ok=True)
         job_path = os.path.join(logs, "job.json")
-        Job("{}", "{}", {}, folder, settings.to_dict()).save(job_path)
+        Job("{}", "{}", {}, folder, settings.to_dict(), path).save(job_path)
         task = TaskSpec(DRY_RUN, 0, 1, supervisor_pid=os.getpid())
         self._process = TaskProcess(job_path, task, folder, loaded.declaration.trainer.environment)
         self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None
+        self._name = "the estimate" if path == COSTS else "the dry run"
+        self._found: dict[str, Any] = {}
         self._moved = self._process.started
 
     def wait(self) -> Tried:
@@ -141,7 +146,7 @@ class DryRun:
                 todo=f"mend what ends the process{self._or_see}",
             )
         # The first is the data set's.
-        return Tried(tuple(self._parts[1:]), self._done)
+        return Tried(tuple(self._parts[1:]), self._done, self._found)
 
     def end(self) -> None:
         """Ends the process, and whatever it started."""
@@ -173,10 +178,11 @@ class DryRun:
             if event["event"] is Event.TRYING:
                 self._parts.append(event["text"])
             elif event["event"] is Event.TRIED:
+                self._found = event.get("found", {})
                 self._done = time.monotonic() - self._process.started
 
     def _title(self) -> str:
-        return f"the dry run ({self._parts[-1] if self._parts else 'its start'})"
+        return f"{self._name} ({self._parts[-1] if self._parts else 'its start'})"
 
     def _raised(self, said: dict[str, Any]) -> errors.TfxEstimatorError:
         """The process's own error."""
@@ -193,12 +199,13 @@ class DryRun:
 
 
 @contextlib.contextmanager
-def begin(loaded: Loaded, logs: Optional[str] = None) -> Iterator[DryRun]:
+def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterator[DryRun]:
     """Starts a dry run; it ends with the context.
 
     Args:
         loaded: The validated declaration.
         logs: Folder for its log; None keeps none.
+        path: As of `DryRun`.
 
     Yields:
         The dry run.
@@ -206,7 +213,7 @@ def begin(loaded: Loaded, logs: Optional[str] = None) -> Iterator[DryRun]:
     with scratch.made() as home:
         folder = tempfile.mkdtemp(dir=home)
         try:
-            trial = DryRun(loaded, logs or os.path.join(folder, "logs"), folder, log_stays=logs is not None)
+            trial = DryRun(loaded, logs or os.path.join(folder, "logs"), folder, log_stays=logs is not None, path=path)
             try:
                 yield trial
             finally:

@@ -19,6 +19,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
 
@@ -47,17 +48,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
-    params: dict[str, Any] = {
-        "num_classes": len(settings.label_names),
-        "label_names": list(settings.label_names),
-        "image_shape": settings.image_shape,
-        "train_steps": section.train_steps,
-        "global_batch_size": section.global_batch_size,
-        "optimizer": section.optimizer.resolved(),
-        **section.loss_options,
-        "seed": section.seed,
-        **section.params,
-    }
+    params = params_of(section, settings)
     # Params of a model_fn of the user's, to tell him what it does not take; and whatever else is to be told.
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
@@ -86,6 +77,26 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         ),
         "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
         **recorded,
+    }
+
+
+def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
+    """Returns the params of a model_fn.
+
+    Args:
+        section: The declared trainer.
+        settings: Of the Trainer.
+    """
+    return {
+        "num_classes": len(settings.label_names),
+        "label_names": list(settings.label_names),
+        "image_shape": settings.image_shape,
+        "train_steps": section.train_steps,
+        "global_batch_size": section.global_batch_size,
+        "optimizer": section.optimizer.resolved(),
+        **section.loss_options,
+        "seed": section.seed,
+        **section.params,
     }
 
 

@@ -33,8 +33,9 @@ class Event(str, enum.Enum):
     EXPORTING = "exporting"
     EXPORTED = "exported"
     TRYING = "trying"  # text: what a dry run does next
-    TRIED = "tried"
+    TRIED = "tried"  # of an estimate, found: what it found
     NOTICED = "noticed"  # text: what the user should know
+    PROFILED = "profiled"  # text: the summary of a profile
     STOPPED = "stopped"  # by request, at a checkpoint
 
     @property

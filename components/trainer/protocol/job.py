@@ -13,6 +13,8 @@ from tfx_estimator.pipeline.files import write_json
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 # The same on the Keras paths; TFX's Trainer must be given some function.
 BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.KerasPath"
+# Path of a dry run's job that only builds a step, and tells what it costs.
+COSTS = "costs"
 
 
 @dataclasses.dataclass(frozen=True)

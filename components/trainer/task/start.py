@@ -12,7 +12,7 @@ from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
-from tfx_estimator.components.trainer.protocol.job import Job, TaskFiles
+from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.pipeline.ending.keeper import keep
@@ -69,9 +69,9 @@ def main(argv: list[str]) -> int:
         if section := context.settings.trainer:
             runtime.apply(section)
         if task.type == DRY_RUN:
-            from tfx_estimator.components.trainer.dry_run import trial
+            from tfx_estimator.components.trainer.dry_run import costs, trial
 
-            trial.run(context)
+            (costs if context.job.path == COSTS else trial).run(context)
         else:
             paths.path_of(context.job).run(context)
     except StoppedByRequestError:

@@ -1,0 +1,239 @@
+"""The task of an estimate: builds one training step with the declared batch, and never runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.usage import kilobytes
+from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.errors import DataError, UserCodeError
+
+# What a schedule is told of a length that is not known yet.
+_STEPS = 1000
+# Of made-up images for the user's preprocessing_fn.
+_EXAMPLES = 16
+# Of a record's features beside the pixels, and of its place in memory.
+_RECORD_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What one replica's part of a step costs.
+
+    Args:
+        parameters: Numbers that are trained.
+        weight_bytes: Of all variables of the model, those that are not trained among them.
+        trained_bytes: Of those that are trained: as much are their gradients.
+        slot_bytes: Of the optimizer's variables.
+        batch: Examples of the replica.
+        peak_bytes: The most that a step holds at once beside the variables: its batch, activations, gradients.
+        forward_flops: Floating-point operations of the batch's loss.
+        step_flops: Those of the whole step.
+        example_bytes: Of one example as the model is fed with it.
+        resident_bytes: Of the training files that are kept in memory; None if the data set is not there yet.
+        runtime_bytes: Of the process before it trains: interpreter, TensorFlow, TFX.
+        unseen: Kinds of operations whose costs are not seen.
+    """
+
+    parameters: int
+    weight_bytes: int
+    trained_bytes: int
+    slot_bytes: int
+    batch: int
+    peak_bytes: int
+    forward_flops: int
+    step_flops: int
+    example_bytes: int
+    resident_bytes: Optional[int]
+    runtime_bytes: int
+    unseen: tuple[str, ...] = ()
+
+
+def run(context: TaskContext) -> None:
+    """Builds the step, and reports what it costs.
+
+    Args:
+        context: Its job's settings hold the declaration.
+
+    Raises:
+        UserCodeError: The code does not keep its contract.
+        DataError: The data set cannot be opened.
+    """
+    declaration = Declaration.parse_obj(context.settings.declaration)
+
+    def begin(what: str) -> None:
+        context.progress.write(Event.TRYING, text=what)
+
+    begin("opening the data set")
+    from tfx_estimator.data.sources import open_source
+
+    source = open_source(declaration.data)
+    begin("the import of TensorFlow and TFX")
+    # What training imports is in a training's memory.
+    from tfx_estimator.components.trainer.estimator import path as _estimator  # noqa: F401
+    from tfx_estimator.components.trainer.keras import path as _keras  # noqa: F401
+
+    begin(f"{declaration.transform.preprocessing_fn or declaration.transform.module_file or 'standardize'}")
+    spec = _spec(declaration, source.info, os.path.join(context.job.training_dir, "inputs"))
+    begin(f"a step of {declaration.trainer.model}, which is built and not run")
+    settings = dataclasses.replace(
+        context.settings, image_shape=source.info.image_shape, label_names=source.info.label_names, declared=()
+    )
+    costs = find_costs(declaration, settings, spec)
+    costs = dataclasses.replace(costs, resident_bytes=_resident(declaration, source))
+    # Numbers of numpy are among them.
+    values = dataclasses.asdict(costs)
+    found = {name: int(value) if hasattr(value, "__int__") else value for name, value in values.items()}
+    context.progress.write(Event.TRIED, found=found)
+
+
+def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
+    """Builds one replica's step.
+
+    Args:
+        declaration: What is declared.
+        settings: Of the Trainer: the classes, and the shape of the images.
+        spec: Of the transformed features, the label among them.
+
+    Returns:
+        What it costs; what is kept of the data is not known here.
+
+    Raises:
+        UserCodeError: The code does not keep its contract.
+    """
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+    from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+    from tfx_estimator.data.features import LABEL
+
+    section = settings.trainer
+    assert section is not None
+    # Of a replica, all of which are built alike.
+    batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
+    section = section.copy(update={"train_steps": section.train_steps or _STEPS})
+    features = {
+        name: tf.TensorSpec([batch, *each.shape], each.dtype)
+        for name, each in spec.items()
+        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
+    }
+    labels = tf.TensorSpec([batch], tf.int64)
+    if section.path == ESTIMATOR and is_model_fn(function := find_function(section.model or "")):
+        built = _model_fn_step(function, settings, section, features, labels)
+    else:
+        # The Estimator's own step has the same operations.
+        built = _keras_step(settings, section, spec, features, labels)
+    trained, others, slots, loss, outputs = built
+    forward, step = graph_costs.needed([loss], after=False), graph_costs.needed(outputs)
+    # Variables of a graph hold no values before a session does.
+    own = _bytes([*trained, *others, *slots]) if loss.graph.building_function else 0
+    return Costs(
+        parameters=sum(each.shape.num_elements() or 0 for each in trained),
+        weight_bytes=_bytes([*trained, *others]),
+        trained_bytes=_bytes(trained),
+        slot_bytes=_bytes(slots),
+        batch=batch,
+        peak_bytes=graph_costs.peak_bytes(step),
+        forward_flops=graph_costs.flops(forward),
+        step_flops=graph_costs.flops(step),
+        example_bytes=sum((each.shape.num_elements() or 0) * each.dtype.size // batch for each in features.values()),
+        resident_bytes=None,
+        runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),
+        unseen=tuple(graph_costs.opaque(step)),
+    )
+
+
+def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:
+    """Trained, other and the optimizer's variables; the loss, and all that a step does."""
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
+
+    model = ModelMaker(section, len(settings.label_names), spec).make_compiled(2)
+    function = tf.function(model.train_step).get_concrete_function((features, labels))
+    graph = function.graph
+    variables = model.optimizer.variables
+    slots = list(variables() if callable(variables) else variables)
+    # A loss is what a step returns first by that name, whatever else it returns.
+    loss = graph.structured_outputs["loss"]
+    outputs = [*graph.outputs, *graph.control_outputs]
+    return model.trainable_variables, model.non_trainable_variables, slots, loss, outputs
+
+
+def _model_fn_step(function: Any, settings: Settings, section: Any, features: Any, labels: Any) -> tuple[Any, ...]:
+    """The same of a whole model_fn."""
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.estimator.trainer_fn import params_of
+
+    with tf.Graph().as_default() as graph:
+        step = tf.compat.v1.train.get_or_create_global_step()
+        fed = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in features.items()}
+        arguments: dict[str, Any] = {
+            "labels": tf.compat.v1.placeholder(labels.dtype, labels.shape),
+            "mode": tf.estimator.ModeKeys.TRAIN,
+            "params": params_of(section, settings),
+            "config": tf.estimator.RunConfig(),
+        }
+        takes = inspect.signature(function).parameters
+        spec = function(fed, **{name: value for name, value in arguments.items() if name in takes})
+        if getattr(spec, "train_op", None) is None or getattr(spec, "loss", None) is None:
+            raise UserCodeError(
+                f"trainer.model: {section.model!r} returned no EstimatorSpec with a loss and a train_op for training",
+                expected="tf.estimator.EstimatorSpec(mode, loss=…, train_op=…)",
+                todo="return them from the model_fn",
+            )
+        trained = tf.compat.v1.trainable_variables()
+        names = {each.name.rpartition(":")[0] for each in trained}
+        rest = [each for each in tf.compat.v1.global_variables() if each.name not in {v.name for v in trained}]
+        rest = [each for each in rest if each is not step]
+        # A slot is named after its variable.
+        slots = [each for each in rest if any(f"{name}/" in f"{each.name}/" for name in names)]
+        others = [each for each in rest if not any(each is slot for slot in slots)]
+        hooked = graph.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+        return trained, others, slots, spec.loss, [spec.loss, spec.train_op, *hooked]
+
+
+def _bytes(variables: Any) -> int:
+    return sum((each.shape.num_elements() or 0) * each.dtype.size for each in variables)
+
+
+def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[str, Any]:
+    """Of the transformed features; of a preprocessing_fn of the user's, what it makes of a few made-up images."""
+    import tensorflow as tf
+
+    from tfx_estimator.data.features import IMAGE, LABEL
+
+    transform = declaration.transform
+    if transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
+        image = tf.io.FixedLenFeature(list(info.image_shape), tf.float32)
+        return {IMAGE: image, LABEL: tf.io.FixedLenFeature([], tf.int64)}
+    import tensorflow_transform as tft
+
+    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+
+    if transform.module_file:
+        sys.path.append(os.path.dirname(transform.module_file))
+    artifacts = make_inputs(folder, info, transform, _EXAMPLES)
+    return tft.TFTransformOutput(artifacts["transform_graph"][0].uri).transformed_feature_spec()
+
+
+def _resident(declaration: Declaration, source: ImageSource) -> Optional[int]:
+    """Bytes of the training files that stay in memory."""
+    with contextlib.suppress(DataError):
+        if source.is_prepared:
+            count = sum(map(len, source.resolve(declaration.data.splits.train)))
+            size = count * (source.info.image_bytes + _RECORD_BYTES)
+            return size if size <= declaration.trainer.resident_megabytes << 20 else 0
+    return None

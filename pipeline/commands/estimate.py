@@ -1,0 +1,53 @@
+"""`tfx-estimator estimate`: what a declaration's training costs, without training."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.text import one_line
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.config import Loaded
+    from tfx_estimator.pipeline.estimate.estimate import Estimate
+
+HELP = "tell what training costs, without training: parameters, FLOPs, memory, bytes over the wire"
+_EPILOG = """\
+One step is built with the declared batch, and not run; no data are read, and no cluster is started.
+
+  tfx-estimator estimate cifar10 --set trainer.global_batch_size=4096
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    add_declaration(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, in bytes and counts")
+    parser.epilog = _EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Builds the step in a process of its own, and prints what it costs."""
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.estimate.estimate import check_estimable
+    from tfx_estimator.pipeline.estimate.table import lines
+
+    loaded = load(args.source, args.overrides)
+    check_estimable(loaded.declaration)
+    found = _estimate(loaded)
+    say(json.dumps(found.to_dict(), indent=2, allow_nan=False) if args.json else "\n".join(lines(found)))
+    for warning in loaded.warnings:
+        say(f"warning: {one_line(warning)}", to_stderr=True)
+    return 0
+
+
+def _estimate(loaded: Loaded) -> Estimate:
+    from tfx_estimator.components.trainer.protocol.job import COSTS
+    from tfx_estimator.pipeline.estimate.estimate import put_together
+    from tfx_estimator.pipeline.run import dry_run
+
+    with dry_run.begin(loaded, path=COSTS) as trial:
+        return put_together(loaded.declaration, trial.wait().found)

@@ -1,0 +1,1 @@
+"""Tells what a declaration's training costs, before anything is trained."""

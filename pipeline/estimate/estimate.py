@@ -1,0 +1,178 @@
+"""Puts together what a training costs: of a replica, of a process, and between processes; imports no TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.estimate.wire import Wire, wire_of
+
+# Batches that the input makes ready beside the one that is trained: see `data.input_fn`.
+_PREFETCHED = 2
+# What running a graph adds to having built it: threads, and the kernels' own code and constants. Measured.
+_RUNNING_BYTES = 45 << 20
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes.
+
+    Args:
+        weights: Of the model's variables.
+        gradients: Of those that are trained.
+        slots: Of the optimizer.
+        activations: What a step holds beside those at its peak: its batch, what layers put out, copies of oneDNN.
+        input: Batches that are made ready.
+        data: Training files that are kept in memory; None where the data set is not there yet.
+        runtime: Of a process before it trains.
+        replicas: In one process.
+        held_by_servers: Are slots, and the weights, on parameter servers.
+    """
+
+    weights: int
+    gradients: int
+    slots: int
+    activations: int
+    input: int
+    data: Optional[int]
+    runtime: int
+    replicas: int
+    held_by_servers: bool
+
+    @property
+    def replica(self) -> int:
+        """Of one replica."""
+        slots = 0 if self.held_by_servers else self.slots
+        return self.weights + self.gradients + slots + self.activations + self.input
+
+    @property
+    def process(self) -> int:
+        """Of one process that trains."""
+        return self.runtime + (self.data or 0) + self.replicas * self.replica
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training costs.
+
+    Args:
+        name: Of the declaration.
+        model: That is trained.
+        strategy: Its name.
+        replicas: Parts that a global batch is split into.
+        batch: Examples of a replica's step.
+        parameters: Numbers that are trained.
+        forward_flops: Floating-point operations for the loss of one example; a multiplication and its addition are two.
+        step_flops: Those of a training step, for one example.
+        memory: Of a replica and its process.
+        wire: What a step sends.
+        unseen: Kinds of operations whose costs are not seen.
+    """
+
+    name: str
+    model: str
+    strategy: str
+    replicas: int
+    batch: int
+    parameters: int
+    forward_flops: float
+    step_flops: float
+    memory: Memory
+    wire: Wire
+    unseen: tuple[str, ...] = ()
+
+    def notes(self) -> list[str]:
+        """Returns what the reader must know before trusting the numbers."""
+        notes = []
+        if self.unseen:
+            kinds = ", ".join(self.unseen)
+            notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
+        if self.memory.data is None:
+            notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
+        return notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold."""
+        memory, wire = self.memory, self.wire
+        parts = ("weights", "gradients", "slots", "activations", "input", "data", "runtime")
+        return {
+            "name": self.name,
+            "model": self.model,
+            "strategy": self.strategy,
+            "replicas": self.replicas,
+            "batch_per_replica": self.batch,
+            "parameters": self.parameters,
+            "flops_per_example": {"forward": self.forward_flops, "training": self.step_flops},
+            "memory": {
+                **{name: getattr(memory, name) for name in parts},
+                "replica": memory.replica,
+                "replicas_in_process": memory.replicas,
+                "process": memory.process,
+            },
+            "bytes_per_step": {
+                "sent_by_worker": wire.sent,
+                "total": wire.total,
+                "between_devices": wire.between_devices,
+                "how": wire.how,
+            },
+            "notes": self.notes(),
+        }
+
+
+def check_estimable(declaration: Declaration) -> None:
+    """Refuses what nothing can be said of.
+
+    Args:
+        declaration: The user's.
+
+    Raises:
+        DeclarationError: A module file makes its own model and input.
+    """
+    if file := declaration.trainer.module_file:
+        raise DeclarationError(
+            f"trainer.module_file: {file}: its functions make their own model, input and batches, out of artifacts of "
+            "a pipeline: before one has run, nothing can be said of what they cost",
+            expected="trainer.model: a built-in network, or a function of yours",
+            todo="name the model; or measure it: tfx-estimator bench strategies, `peak memory`",
+        )
+
+
+def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate:
+    """Makes the estimate of a declaration.
+
+    Args:
+        declaration: What is declared.
+        found: What the task found, by the names of `components.trainer.dry_run.costs.Costs`.
+    """
+    trainer = declaration.trainer
+    train: TrainStrategy = trainer.distribution.train
+    gradients, batch = found["trained_bytes"], found["batch"]
+    memory = Memory(
+        weights=found["weight_bytes"],
+        gradients=gradients,
+        slots=found["slot_bytes"],
+        # Some of the gradients are among what is alive at the peak.
+        activations=max(found["peak_bytes"] - gradients, 0),
+        input=_PREFETCHED * batch * found["example_bytes"],
+        data=found["resident_bytes"],
+        runtime=found["runtime_bytes"] + _RUNNING_BYTES,
+        replicas=train.devices.count,
+        held_by_servers=train.asynchronous,
+    )
+    return Estimate(
+        name=declaration.name,
+        model=trainer.model or "",
+        strategy=train.strategy,
+        replicas=train.replicas,
+        batch=batch,
+        parameters=found["parameters"],
+        forward_flops=found["forward_flops"] / batch,
+        step_flops=found["step_flops"] / batch,
+        memory=memory,
+        wire=wire_of(train, found["weight_bytes"], gradients),
+        unseen=tuple(found["unseen"]),
+    )

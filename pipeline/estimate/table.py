@@ -1,0 +1,70 @@
+"""Shows an estimate as lines of text."""
+
+from __future__ import annotations
+
+from tfx_estimator.pipeline.estimate.estimate import Estimate
+from tfx_estimator.pipeline.text import one_line
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+_STEP = 1024
+_THOUSANDS = ("", "k", "M", "G", "T", "P")
+
+
+def lines(found: Estimate) -> list[str]:
+    """Returns the lines that are printed.
+
+    Args:
+        found: The estimate.
+    """
+    memory, wire = found.memory, found.wire
+    spread = f"{found.replicas} replicas" if found.replicas > 1 else "1 replica"
+    kept = "unknown" if memory.data is None else size(memory.data)
+    slots = size(memory.slots) + (", on the parameter servers" if memory.held_by_servers else "")
+    rows = [
+        ("model", f"{found.model}, {found.strategy}, {spread} with batches of {found.batch:,}"),
+        ("parameters", f"{found.parameters:,}"),
+        ("FLOPs per example", f"{count(found.forward_flops)} forward, {count(found.step_flops)} in training"),
+        ("", ""),
+        ("memory of a replica", size(memory.replica)),
+        ("  weights", size(memory.weights)),
+        ("  gradients", size(memory.gradients)),
+        ("  optimizer's slots", slots),
+        ("  activations", size(memory.activations)),
+        ("  input", size(memory.input)),
+        ("memory of a process", f"{size(memory.process)}, with {memory.replicas} of them"),
+        ("  Python, TensorFlow, TFX", size(memory.runtime)),
+        ("  data kept in memory", kept),
+        ("", ""),
+        ("sent in a step", f"{size(wire.sent)} by each worker, {size(wire.total)} in all: {wire.how}"),
+    ]
+    if wire.between_devices:
+        rows.append(("between devices", f"{size(wire.between_devices)} a step"))
+    width = max(len(title) for title, _ in rows)
+    shown = [f"{title:<{width}}  {one_line(text)}".rstrip() for title, text in rows]
+    return [*shown, *(f"note: {one_line(note)}" for note in found.notes())]
+
+
+def size(number: float) -> str:
+    """Writes bytes as a person does: `1.3 MB`.
+
+    Args:
+        number: Bytes.
+    """
+    for unit in _UNITS[:-1]:
+        if number < _STEP:
+            return f"{number:,.0f} {unit}" if unit == _UNITS[0] or number >= 10 else f"{number:,.1f} {unit}"
+        number /= _STEP
+    return f"{number:,.1f} {_UNITS[-1]}"
+
+
+def count(number: float) -> str:
+    """Writes a large number as a person does: `2.3 M`.
+
+    Args:
+        number: A count.
+    """
+    for unit in _THOUSANDS[:-1]:
+        if number < 1000:
+            return f"{number:,.3g} {unit}".rstrip()
+        number /= 1000
+    return f"{number:,.3g} {_THOUSANDS[-1]}"

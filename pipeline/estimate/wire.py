@@ -1,0 +1,54 @@
+"""What a training step sends, for each strategy; imports no TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What is sent in one step.
+
+    Args:
+        sent: Bytes that one process that trains sends to others, or takes from them if that is more.
+        total: The same of all processes together, parameter servers included, each byte counted once.
+        between_devices: Bytes between the devices of one process.
+        how: What is sent, in words.
+    """
+
+    sent: int = 0
+    total: int = 0
+    between_devices: int = 0
+    how: str = "nothing: there is one device"
+
+
+def wire_of(train: TrainStrategy, weights: int, gradients: int) -> Wire:
+    """Counts the bytes of one step.
+
+    Args:
+        train: The declared strategy, its counts known.
+        weights: Bytes of the variables.
+        gradients: Bytes of the gradients, as they are sent.
+
+    Returns:
+        What is sent. A ring of n sends 2 (n - 1) / n of the gradients from each of its members.
+    """
+    devices = train.devices.count
+    local = 2 * (devices - 1) * gradients
+    if train.asynchronous:
+        workers = train.worker_count
+        each = weights + gradients
+        return Wire(weights, workers * each, 0, "each worker pulls the weights, and pushes its gradients")
+    if train.is_collective:
+        workers = train.worker_count
+        total = 2 * (workers - 1) * gradients
+        ring = "a ring all-reduce of the gradients: 2 (n - 1) / n of them from each worker"
+        return Wire(total // workers, total, workers * local, ring)
+    if devices > 1 and train.strategy == "central_storage":
+        how = "each device reads the weights from the host, and sends it its gradients"
+        return Wire(0, 0, devices * (weights + gradients), how)
+    if devices > 1:
+        return Wire(0, 0, local, "gradients to one device and their sum back, or a ring of as many bytes")
+    return Wire()

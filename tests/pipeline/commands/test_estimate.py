@@ -1,0 +1,142 @@
+"""`tfx-estimator estimate`: against numbers by hand, and against what real trainings take."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.components.trainer.conftest import declaration, digits, settings, training
+from tfx_estimator.__main__ import main
+
+__all__ = ["declaration", "digits", "settings", "training"]
+
+pytestmark = pytest.mark.timeout(280)
+
+# Of mnist_cnn on images of 28x28x1: the kernels, the biases.
+CONVOLUTION, DENSE, LOGITS = 3 * 3 * 1 * 32, 13 * 13 * 32 * 64, 64 * 10
+PARAMETERS = CONVOLUTION + 32 + DENSE + 64 + LOGITS + 10
+# A multiplication and its addition are two.
+MULTIPLICATIONS = 26 * 26 * CONVOLUTION + DENSE + LOGITS
+# The gradients of the kernels, and those of what the two dense layers are fed with; not those of the images.
+BACKWARD = 26 * 26 * CONVOLUTION + 2 * (DENSE + LOGITS)
+NETWORK = """
+import tensorflow as tf
+
+
+def network(num_classes):
+    return tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
+
+
+def compiled(num_classes):
+    model = network(num_classes)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=tf.keras.optimizers.Adam(), loss=loss)
+    return model
+
+
+def model_fn(features, labels, mode, params):
+    logits = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), params["num_classes"])
+    head = tf.estimator.MultiClassHead(params["num_classes"])
+    step = tf.compat.v1.train.get_global_step()
+    minimize = lambda loss: tf.compat.v1.train.AdamOptimizer(0.01).minimize(loss, step)
+    return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=minimize)
+"""
+
+
+def estimate(capsys: pytest.CaptureFixture, source: str, **values: str) -> dict:
+    """What `estimate --json` prints."""
+    options = [part for key, value in values.items() for part in ("--set", f"trainer.{key.replace('__', '.')}={value}")]
+    code = main(["estimate", source, "--json", *options])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys, training, settings):
+    # Large, so that what is estimated outweighs what a process takes anyway.
+    batch = 4096
+    trainer = {"path": "keras", "global_batch_size": batch, "train_steps": 4}
+    found = estimate(capsys, "digits", model="mnist_cnn", **{key: str(value) for key, value in trainer.items()})
+    assert found["parameters"] == PARAMETERS == 347_146
+    assert found["flops_per_example"]["forward"] == pytest.approx(2 * MULTIPLICATIONS, rel=0.05)
+    assert found["flops_per_example"]["training"] == pytest.approx(2 * (MULTIPLICATIONS + BACKWARD), rel=0.05)
+    memory = found["memory"]
+    assert memory["weights"] == memory["gradients"] == 4 * PARAMETERS
+    # Each convolution's output and its gradient, at least.
+    assert memory["activations"] > 2 * 4 * batch * 26 * 26 * 32
+    assert found["bytes_per_step"]["total"] == 0
+    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
+    assert memory["process"] == pytest.approx(measured, rel=0.2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize(("model", "shape"), [("cifar_cnn", (32, 32, 3)), ("mnist_cnn", (28, 28, 1))])
+@pytest.mark.parametrize("batch", [2048, 6144])
+def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, model, shape, batch):
+    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+    from tfx_estimator.data.sources import SourceInfo
+    from tfx_estimator.pipeline.config.transform import TransformSection
+
+    trainer = {"path": path, "model": model, "global_batch_size": batch, "train_steps": 4}
+    dataset = "cifar10" if shape[2] == 3 else "digits"
+    found = estimate(capsys, dataset, **{key: str(value) for key, value in trainer.items()})
+    info = SourceInfo("made-up", "", shape, tuple("0123456789"))
+    training.inputs = make_inputs(str(tmp_path / "inputs"), info, TransformSection(), 512)
+    made = settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1})
+    measured = _measure(training, dataclasses.replace(made, image_shape=shape))
+    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+
+
+def _measure(training, settings) -> float:
+    """The largest memory of the task that trains, in bytes, before it evaluates."""
+    from tfx_estimator.components.trainer.settings import built_in_function
+
+    _, run = training.run(settings, steps=4, **built_in_function(settings.trainer))
+    reports = [
+        json.loads(line)
+        for file in Path(run.uri).rglob("chief-0*.progress.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    return max(each["peak_rss"] for each in reports if "peak_rss" in each)
+
+
+def test_a_users_network_a_compiled_model_and_a_whole_model_fn(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_models.py").write_text(NETWORK)
+    parameters = 28 * 28 * 10 + 10
+    two = {"distribution__train": "multi_worker_mirrored:2", "global_batch_size": "64"}
+    network = estimate(capsys, "digits", model="own_models:network", optimizer="{name: sgd}", **two)
+    model_fn = estimate(capsys, "digits", model="own_models:model_fn", **two)
+    for found in (network, model_fn):
+        assert found["parameters"] == parameters
+        assert (found["replicas"], found["batch_per_replica"]) == (2, 32)
+        assert found["flops_per_example"]["forward"] == pytest.approx(2 * parameters, rel=0.05)
+        assert found["bytes_per_step"]["sent_by_worker"] == 4 * parameters
+    # SGD remembers nothing of a variable; Adam two numbers of each.
+    assert network["memory"]["slots"] < 100
+    assert model_fn["memory"]["slots"] == pytest.approx(2 * 4 * parameters, abs=100)
+
+
+@pytest.mark.long
+def test_a_compiled_model_has_its_own_optimizer(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_models.py").write_text(NETWORK)
+    for path in ("keras", "estimator"):
+        found = estimate(capsys, "digits", model="own_models:compiled", path=path)
+        assert found["parameters"] == 28 * 28 * 10 + 10
+        assert found["memory"]["slots"] == pytest.approx(2 * 4 * found["parameters"], abs=100)
+
+
+@pytest.mark.unit
+def test_of_a_module_file_nothing_can_be_said(tmp_path, capsys):
+    module = tmp_path / "module.py"
+    module.write_text("def run_fn(fn_args):\n    pass\n")
+    options = ["--set", "trainer.model=null", "--set", f"trainer.module_file={module}"]
+    assert main(["estimate", "digits", *options]) == 2
+    said = capsys.readouterr().err
+    assert "before one has run, nothing can be said" in said
+    assert "peak memory" in said
