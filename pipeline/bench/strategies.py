@@ -96,6 +96,7 @@ class Contender:
             save_checkpoints_steps=_NEVER,
             keep_best=None,
             early_stopping=None,
+            profile=None,
         )
         trainer["path"] = self.path or trainer["path"]
         return Declaration.parse_obj(values)

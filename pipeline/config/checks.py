@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.profile_checks import check_profile
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
@@ -50,6 +51,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_parameter_servers(declaration),
         *check_runtime(declaration),
         *check_best(declaration),
+        *check_profile(declaration),
         *_run_fn(declaration, search_paths),
         *_evaluator(declaration),
         *_pusher(declaration),

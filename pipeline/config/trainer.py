@@ -13,6 +13,7 @@ from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, Kee
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads
 from tfx_estimator.pipeline.config.section import Section
 
@@ -120,6 +121,11 @@ class TrainerSection(Section):
     )
     deterministic: bool = Field(
         default=False, description="two runs end with equal bits; ops that cannot say so fail, and reading is slower"
+    )
+    profile: Optional[Profile] = Field(
+        default=None,
+        description="steps that are profiled, for TensorBoard and as a summary; null is none",
+        operational=True,
     )
     start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
         default=300.0, description="seconds until the first sign of progress", operational=True

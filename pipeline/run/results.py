@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
+from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
@@ -35,6 +37,8 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
         results.exported = model_run.get_string_custom_property("exported") or None
         results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
         results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
+        found = glob.glob(os.path.join(glob.escape(model_run.uri), PROFILES, "*", PROFILE_TEXT))
+        results.profiles = {os.path.basename(os.path.dirname(path)): os.path.dirname(path) for path in sorted(found)}
         history = model_run.get_string_custom_property("history")
         known = {warned.text for warned in results.warnings}
         # A training that was done before, or that goes on, is not checked again.

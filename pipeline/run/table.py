@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.profile import PROFILE_TEXT
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.text import duration, one_line
 
@@ -35,6 +36,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         facts["exported"] = [results.exported]
     if results.restarts:
         facts["restarts"] = results.restarts
+    if results.profiles:
+        facts["profile"] = [line for folder in results.profiles.values() for line in _profile(folder)]
     if results.accuracy is not None:
         loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
         of_test = " of test" if results.evaluated_split == "test" else ""
@@ -59,6 +62,15 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     for title, lines in facts.items():
         for index, line in enumerate(lines):
             console.print(f"{'' if index else title:<{COLUMN}} {one_line(line)}")
+
+
+def _profile(folder: str) -> list[str]:
+    """The summary of a task's profile, and where it is."""
+    try:
+        with open(os.path.join(folder, PROFILE_TEXT), encoding="utf-8") as file:
+            return [*file.read().splitlines(), f"  {folder}"]
+    except OSError:
+        return [f"{folder} (deleted since)"]
 
 
 def _training(facts: dict[str, float], asynchronous: bool) -> str:

@@ -27,6 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "class_weights": {"class_weights": {"3": 2.0}},
     "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},
     "early_stopping": {"early_stopping": "average_loss", "save_checkpoints_steps": 1},
+    "profile": {"profile": {"start_step": 1, "steps": 1}},
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
 }

@@ -24,7 +24,13 @@ from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressH
 from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_hooks
-from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, NoEvaluationHook, StopHook
+from tfx_estimator.components.trainer.estimator.task_hooks import (
+    FailFastHook,
+    NoEvaluationHook,
+    ProfileHook,
+    StopHook,
+)
+from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
@@ -210,6 +216,8 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         train_hooks += [hook] if hook else []
     if synchronous:
         train_hooks.append(FailFastHook())
+    if profiler := Profiler.of(settings.trainer, context.job.training_dir, task, progress):
+        train_hooks.append(ProfileHook(profiler))
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
     decides = deciding(context, eval_spec) if task.evaluates else None
     if decides:

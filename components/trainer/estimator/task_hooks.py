@@ -8,6 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
 
@@ -75,6 +76,36 @@ class StopHook(tf.estimator.SessionRunHook):
         if self._stop_at is not None and self._step >= self._stop_at:
             self.stopped = True
             run_context.request_stop()
+
+
+class ProfileHook(tf.estimator.SessionRunHook):
+    """Profiles the declared steps; of asynchronous workers, each counts its own from where it began.
+
+    Args:
+        profiler: Begins and ends.
+    """
+
+    def __init__(self, profiler: Profiler) -> None:
+        self._profiler = profiler
+        self._step = 0
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        self._tensor = training_util._get_or_create_global_step_read()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Notes the step that training starts from."""
+        self._step = int(session.run(self._tensor))
+        self._profiler.at(self._step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts the step."""
+        self._step += 1
+        self._profiler.at(self._step)
+
+    def end(self, session: Any) -> None:
+        """Ends a profile that training has not filled."""
+        self._profiler.at(self._step, is_last=True)
 
 
 class NoEvaluationHook(tf.estimator.SessionRunHook):

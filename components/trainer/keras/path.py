@@ -25,6 +25,7 @@ from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, step_of
 from tfx_estimator.components.trainer.keras.serving import export_model
 from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
@@ -182,7 +183,8 @@ class _Task:
         decides, stop_file = self._decides, self._task.stop_file
         ends = decides.ends if decides else None
         common = section, saver, curves, self._progress, stop_file, at_once
-        watch = Watch(*common, Agreement(used), meter, ends, fixed=self._is_served)
+        profiler = Profiler.of(section, self._folder, self._task, self._progress)
+        watch = Watch(*common, Agreement(used), meter, ends, fixed=self._is_served, profiler=profiler)
         step = saver.restore()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.

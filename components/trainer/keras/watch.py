@@ -32,6 +32,17 @@ class Agrees(Protocol):
         """Returns the means over all tasks."""
 
 
+class Profiles(Protocol):
+    """What profiles some steps: see `profiling.profiler.Profiler`."""
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """The global steps at which an execution is to end."""
+
+    def at(self, step: int, is_last: bool = False) -> None:
+        """Begins or ends at a global step."""
+
+
 class Watch:
     """Decides how many steps the next execution has, and does what is due after it.
 
@@ -51,6 +62,7 @@ class Watch:
         meter: Of `tfx-estimator bench`.
         ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
         fixed: Have all executions `at_once` steps, but where something is due.
+        profiler: Of the declared steps.
     """
 
     def __init__(
@@ -65,6 +77,7 @@ class Watch:
         meter: Optional[Meter] = None,
         ends: Optional[Callable[[], bool]] = None,
         fixed: bool = False,
+        profiler: Optional[Profiles] = None,
     ) -> None:
         self.total = section.train_steps or 0
         self._checkpoint_steps = section.checkpoint_steps
@@ -78,6 +91,7 @@ class Watch:
         self._meter = meter
         self._ends = ends or (lambda: False)
         self._fixed = fixed
+        self._profiler = profiler
         self._reported = 0.0
         self._began = 0.0
         # Since the tasks agreed last, and how many steps after it they do again; it doubles at most, as the first step
@@ -106,6 +120,7 @@ class Watch:
             self._curves.started(step)
         if not self.ended:
             self._agree()
+        self._profile()
 
     @property
     def ended(self) -> bool:
@@ -115,7 +130,8 @@ class Watch:
     def next_steps(self) -> int:
         """Returns the number of steps of the next execution, which begins now."""
         self._began = time.monotonic()
-        due = (each - self.step % each for each in (self._checkpoint_steps, self._report_steps))
+        due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
+        due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
         most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
 
@@ -137,6 +153,7 @@ class Watch:
             raise not_a_number(f"the loss of step {self.step}")
         if self._meter is not None:
             self._meter.done(self.step)
+        self._profile()
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now
             self._progress.write(Event.STEP, step=self.step, loss=values["loss"])
@@ -150,6 +167,10 @@ class Watch:
                 self._curves.saved(self.step)
             # The checkpoint of one that is asked to stop is evaluated when training goes on.
             self.over = not self.stopped and self._ends()
+
+    def _profile(self) -> None:
+        if self._profiler is not None:
+            self._profiler.at(self.step, is_last=self.ended)
 
     def _agree(self) -> None:
         stop_at = asked_to_stop(self._stop_file)

@@ -80,6 +80,8 @@ class Report:
         elif kind is Event.ENDED_EARLY:
             self._ended_early = event
             message = f"stopped early {event['text']}"
+        elif kind is Event.PROFILED:
+            message = event["text"]
         elif kind in _UNTOLD:
             return
         else:

@@ -1,0 +1,1 @@
+"""Profiles some steps of a task, on every path."""

@@ -1,0 +1,138 @@
+"""Sums up a profile without TensorBoard: where the time of the steps went, and which operations were the dearest.
+
+Source: https://www.tensorflow.org/guide/profiler; the file is an `XSpace` of `tsl/profiler/protobuf/xplane.proto`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_HOST = "/host:CPU"
+# As TensorFlow writes an operation: its name in the graph, and its kind.
+_OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
+# Threads of tf.data, and kinds of operations that only an input has.
+_INPUT_THREAD = "tf_data"
+_INPUT_KINDS = re.compile(r"Iterator|Dataset|Parse|Decode")
+_WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
+_COMMUNICATION = re.compile(r"Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv")
+_OUTER = re.compile(r"^(while/body/_\d+/)+")
+_PICOS = 1e12
+_DEAREST = 10
+_LEAST_TO_TELL = 0.2
+
+_Spans = list[tuple[int, int]]
+
+
+def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
+    """Sums up a profile.
+
+    Args:
+        space: The XSpace.
+        steps: That were done meanwhile.
+        cluster: Is the task one of several that train together.
+
+    Returns:
+        `steps`, `seconds`; `shares` of that time, which add up to 1: `compute`, `input` (no operation ran, and the step
+        waited for its batch), `communication` (the same for other devices and tasks) and `other` (the rest: Python, the
+        runtime, and whatever else is waited for); `dearest`, operations with `name`, `kind`, `count`, `seconds` of all
+        threads, and `share` of all operations' seconds; `advice`, lines.
+    """
+    compute: _Spans = []
+    waits: _Spans = []
+    sends: _Spans = []
+    whole: _Spans = []
+    cost: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+    for plane in space.planes:
+        if not plane.name.startswith("/host") and not plane.name.startswith("/device"):
+            continue
+        names = {number: each.name for number, each in plane.event_metadata.items()}
+        for line in plane.lines:
+            is_input = line.name.startswith(_INPUT_THREAD)
+            base = line.timestamp_ns * 1000
+            for event in line.events:
+                name = names[event.metadata_id]
+                span = (base + event.offset_ps, base + event.offset_ps + event.duration_ps)
+                whole.append(span)
+                if _WAITS_FOR_INPUT.search(name):
+                    waits.append(span)
+                elif _COMMUNICATION.search(name):
+                    sends.append(span)
+                elif not is_input and (found := _OPERATION.match(name)) and not _INPUT_KINDS.search(found["kind"]):
+                    compute.append(span)
+                    entry = cost[_OUTER.sub("", found["name"]), found["kind"]]
+                    entry[0] += 1
+                    entry[1] += event.duration_ps / _PICOS
+    seconds = (max(end for _, end in whole) - min(start for start, _ in whole)) / _PICOS if whole else 0.0
+    shares = _shares(seconds, compute, waits, sends)
+    total = sum(each[1] for each in cost.values()) or 1.0
+    dearest = [
+        {"name": name, "kind": kind, "count": count, "seconds": spent, "share": spent / total}
+        for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_DEAREST]
+    ]
+    found = {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest}
+    return {**found, "advice": _advice(shares, cluster)}
+
+
+def to_text(task: str, summary: dict[str, Any]) -> str:
+    """Writes a summary for a person.
+
+    Args:
+        task: The task's name.
+        summary: Of `summarise`.
+
+    Returns:
+        Lines of text.
+    """
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in summary["shares"].items())
+    lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}"]
+    for each in summary["dearest"]:
+        spent = f"{each['share']:>5.0%} {1000 * each['seconds']:>10,.1f} ms {each['count']:>7,}x"
+        lines.append(f"  {spent}  {each['kind']}  {each['name']}")
+    return "\n".join([*lines, *(f"  {line}" for line in summary["advice"])])
+
+
+def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> dict[str, float]:
+    """Each moment counts once: for an operation that runs, else for what is waited for."""
+    if not seconds:
+        return {"compute": 0.0, "input": 0.0, "communication": 0.0, "other": 1.0}
+    busy = _length(compute)
+    with_sends = _length([*compute, *sends])
+    with_all = _length([*compute, *sends, *waits])
+    parts = (busy, with_all - with_sends, with_sends - busy, max(seconds - with_all, 0.0))
+    return dict(zip(("compute", "input", "communication", "other"), (each / seconds for each in parts)))
+
+
+def _length(spans: Iterable[tuple[int, int]]) -> float:
+    """Seconds that at least one of the spans covers."""
+    covered, end = 0, None
+    for start, stop in sorted(spans):
+        if end is None or start >= end:
+            covered, end = covered + stop - start, stop
+        elif stop > end:
+            covered, end = covered + stop - end, stop
+    return covered / _PICOS
+
+
+def _advice(shares: dict[str, float], cluster: bool) -> Sequence[str]:
+    advice = []
+    if shares["input"] > _LEAST_TO_TELL:
+        advice.append(
+            "Steps wait for their input: let trainer.resident_megabytes hold the training files, and do less in the "
+            "preprocessing_fn and in trainer.augment."
+        )
+    if cluster and shares["communication"] + shares["other"] > _LEAST_TO_TELL:
+        advice.append(
+            "Steps wait for other tasks: a larger trainer.global_batch_size sends the gradients less often; see "
+            "docs/techniques.md, and try with `tfx-estimator bench strategies`."
+        )
+    elif shares["other"] > _LEAST_TO_TELL:
+        advice.append(
+            "Much of the time no operation runs: steps are short. A larger trainer.global_batch_size, or on the Keras "
+            "paths trainer.steps_per_execution, gives each more to do."
+        )
+    if not advice:
+        advice.append("Most of the time is computed: what pays is a cheaper network, or more cores or devices.")
+    return advice

@@ -1,0 +1,42 @@
+"""Checks of `trainer.profile`: steps that nobody does, and a training that nobody can look into, are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
+
+_PATH = "trainer.profile"
+
+
+def check_profile(declaration: Declaration) -> Iterator[Problem]:
+    """Checks the section.
+
+    Args:
+        declaration: Typed values.
+
+    Yields:
+        The problems.
+    """
+    trainer = declaration.trainer
+    if trainer.profile is None:
+        return
+    if trainer.module_file and (functions_of(trainer.module_file) or ("",))[0] == RUN_FN:
+        yield Problem(
+            _PATH,
+            "a run_fn does its steps by itself, and nobody else knows when they begin",
+            "null; or a trainer_fn",
+            "remove it, and call tf.profiler.experimental.start and stop inside the run_fn",
+            depends=("trainer.module_file",),
+        )
+    if trainer.train_steps and trainer.profile.start_step >= trainer.train_steps:
+        yield Problem(
+            f"{_PATH}.start_step",
+            "training ends before the profile begins",
+            f"less than trainer.train_steps, {trainer.train_steps}",
+            "lower it, or train longer",
+            value=str(trainer.profile.start_step),
+            depends=("trainer.train_steps",),
+        )

@@ -1,0 +1,64 @@
+"""A real profile of a real training, on each path, and in a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.components.trainer.conftest import declaration, digits, settings, training
+
+__all__ = ["declaration", "digits", "settings", "training"]
+
+pytestmark = pytest.mark.timeout(240)
+
+PROFILE = {"start_step": 4, "steps": 6}
+
+
+def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
+    """The summaries of the tasks of a training of 20 steps."""
+    from tfx_estimator.components.trainer.settings import built_in_function
+
+    made = settings({"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, **trainer})
+    _, run = training.run(made, steps=20, **built_in_function(made.trainer))
+    found = {}
+    for folder in sorted(Path(run.uri, "profile").iterdir()):
+        assert list(folder.glob("plugins/profile/*/*.xplane.pb"))
+        found[folder.name] = json.loads((folder / "summary.json").read_text())
+        assert f"profile of {folder.name}: " in (folder / "summary.txt").read_text()
+    assert sorted(found) == sorted(tasks)
+    return found
+
+
+def _check(summary: dict) -> None:
+    assert summary["steps"] == 6
+    assert sum(summary["shares"].values()) == pytest.approx(1.0)
+    assert summary["shares"]["compute"] > 0
+    assert 0 < len(summary["dearest"]) <= 10
+    # The convolution and the dense layers, forward and backward.
+    assert any("MatMul" in each["kind"] or "Conv2D" in each["kind"] for each in summary["dearest"][:3])
+    assert summary["advice"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "keras",
+        pytest.param("estimator", marks=pytest.mark.long),
+        pytest.param("keras_custom_loop", marks=pytest.mark.long),
+    ],
+)
+def test_the_declared_steps_are_profiled(training, settings, path):
+    _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_each_task_of_a_cluster_has_its_own(training, settings, path):
+    distribution = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
+    for summary in _profiled(
+        training, settings, ["chief-0", "worker-0"], path=path, distribution=distribution
+    ).values():
+        _check(summary)
