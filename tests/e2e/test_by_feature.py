@@ -10,7 +10,10 @@ from tests.examples import EXAMPLES, copy_example
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 
 # What the results say of a technique.
-SAID = {"scaling": "learning rate 0.04 (0.02 times 2 replicas)"}
+SAID = {
+    "scaling": "learning rate 0.04 (0.02 times 2 replicas)",
+    "profile": "profile of chief-0: 20 steps in ",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (EXAMPLES / "by_feature").glob("*.yaml")))

@@ -72,8 +72,8 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
         {"name": name, "kind": kind, "count": count, "seconds": spent, "share": spent / total}
         for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_DEAREST]
     ]
-    found = {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest}
-    return {**found, "advice": _advice(shares, cluster)}
+    advice = _advice(shares, cluster)
+    return {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest, "advice": advice}
 
 
 def to_text(task: str, summary: dict[str, Any]) -> str:
