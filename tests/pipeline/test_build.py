@@ -80,6 +80,7 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
         ("trainer.intra_op_threads=1", False),
         ("trainer.threads.inter_op=1", False),
         ("trainer.onednn=false", False),
+        ("trainer.profile={steps: 5}", False),
         ("trainer.keep_checkpoint_max=9", False),
         ("trainer.distribution.max_restarts=9", False),
         ("trainer.distribution.network=host", False),

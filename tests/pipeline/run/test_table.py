@@ -86,3 +86,14 @@ def test_where_training_stopped_and_which_step_is_the_model_is_told_where_it_was
     assert f"stopped early {early}\n" in text
     assert f"exported      {exported}\n" in text
     assert "exported" not in shown(Summary("own.yaml"))
+
+
+def test_the_summary_of_each_profile_is_printed_with_its_folder(tmp_path):
+    folder = tmp_path / "chief-0"
+    folder.mkdir()
+    (folder / "summary.txt").write_text("profile of chief-0: 20 steps in 0.5 s\n   50%  MatMul\n")
+    gone = str(tmp_path / "worker-0")
+    text = shown(Summary("own.yaml", profiles={"chief-0": str(folder), "worker-0": gone}))
+    assert "profile       profile of chief-0: 20 steps in 0.5 s\n" in text
+    assert f"  {folder}\n" in text
+    assert f"{gone} (deleted since)\n" in text
