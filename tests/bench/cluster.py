@@ -141,6 +141,6 @@ def train(
 def _load(data_dir: Optional[str], trainer: dict[str, Any]) -> Any:
     from tfx_estimator.pipeline.config import load
 
-    values = {"path": "keras", "model": "cifar_cnn", "intra_op_threads": 1, **trainer}
+    values = {"path": "keras", "model": "cifar_cnn", "threads.intra_op": 1, **trainer}
     overrides = [f"trainer.{key}={value}" for key, value in values.items()]
     return load("cifar10", [*overrides, *([f"data.data_dir={data_dir}"] if data_dir else [])])

@@ -159,3 +159,19 @@ def test_a_network_without_a_score_for_each_class_is_told_on_every_path(tf, monk
         features = {"image": tf.compat.v1.placeholder(tf.float32, [None, 4, 4, 1])}
         with pytest.raises(UserCodeError, match=said):
             model_fn(features, None, predict, {"num_classes": 3, "seed": 1})
+
+
+def test_a_compiled_model_is_refused_in_parts(tf, monkeypatch):
+    from tfx_estimator.components.trainer.keras import model
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    def compiled(num_classes):
+        network = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
+        network.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return network
+
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    monkeypatch.setattr(model, "find_function", lambda _: compiled)
+    section = TrainerSection(model="own:compiled", train_steps=1, gradient_accumulation=2)
+    with pytest.raises(UserCodeError, match="'own:compiled' returns a compiled model: its batches would stay whole"):
+        model.ModelMaker(section, 3, spec).make()

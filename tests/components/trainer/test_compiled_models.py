@@ -181,3 +181,10 @@ def test_what_a_path_cannot_train_is_refused(train, model, told, path):
     with pytest.raises(TfxEstimatorError) as caught:
         train(model, path=path)
     assert told in str(caught.value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_its_batches_are_not_cut_into_parts(train, path):
+    with pytest.raises(TfxEstimatorError, match="returns a compiled model: its batches would stay whole"):
+        train("functional", path=path, gradient_accumulation=2)
