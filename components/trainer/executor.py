@@ -30,8 +30,11 @@ from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.user_source.functions import may_compile
+from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 
 logger = get_logger("trainer")
 
@@ -121,7 +124,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
         return
     logger.info(f"{said}: training goes on from there, to {steps}")
     section = settings.trainer
-    if section and section.module_file is None and not may_be_model_fn(section.model or ""):
+    if section and section.module_file is None and not _brings_its_rate(section.model or ""):
         if section.optimizer.ends_with_training:
             said = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
             logger.warning(
@@ -130,6 +133,13 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
             )
     else:
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")
+
+
+def _brings_its_rate(target: str) -> bool:
+    """Tells a whole model_fn or a compiled Keras model, as far as the text tells, from a network."""
+    own = expand("trainer.model", target)
+    module = find_module(own.partition(":")[0])
+    return may_be_model_fn(target) or (module is not None and not is_project(module) and may_compile(own))
 
 
 @contextlib.contextmanager

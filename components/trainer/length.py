@@ -12,6 +12,7 @@ from tfx.types import standard_component_specs
 
 from tfx_estimator.components.tfds_example_gen.properties import num_examples
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.trainer import MAX_STEPS
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.log import get_logger
@@ -70,6 +71,8 @@ def with_steps(
             todo="lower trainer.early_stopping.min_steps, or train longer",
         )
     logger.info(said)
+    if late := stops_too_late(section.copy(update={"train_steps": steps})):
+        logger.warning(late)
     trainer = {**settings.declaration["trainer"], "train_steps": steps, "train_epochs": None}
     declaration = {**settings.declaration, "trainer": trainer}
     train_args = {**json.loads(exec_properties[standard_component_specs.TRAIN_ARGS_KEY]), "num_steps": steps}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Optional
 
 from tfx_estimator.pipeline.config.best import EarlyStopping
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _EVALUATOR, _STRATEGY = "trainer.distribution.evaluator", "trainer.distribution.train.strategy"
@@ -75,3 +78,28 @@ def check_best(declaration: Declaration) -> Iterator[Problem]:
                 value=str(section.min_steps),
                 depends=("trainer.train_steps",),
             )
+
+
+def stops_too_late(trainer: TrainerSection) -> Optional[str]:
+    """Says that early stopping has too few evaluations to end a training before its last step.
+
+    Args:
+        trainer: Typed values.
+
+    Returns:
+        None where it may end one, or is not declared, or the steps are not known.
+    """
+    rule, steps = trainer.early_stopping, trainer.train_steps
+    if rule is None or not steps:
+        return None
+    every = trainer.checkpoint_steps
+    # Those that count: at each checkpoint, and the last step.
+    count = math.ceil(steps / every) - max(math.ceil(rule.min_steps / every) - 1, 0)
+    # The first that counts is an improvement.
+    if rule.patience + 1 < count:
+        return None
+    evaluations = "1 evaluation counts" if count == 1 else f"at most {count:,} evaluations count"
+    return (
+        f"trainer.early_stopping.patience, {rule.patience:,}, is too much to end training early: {evaluations}, one at "
+        f"each {every:,} steps (trainer.save_checkpoints_steps)"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.v1 import BaseModel, ValidationError
 
 from tfx_estimator.pipeline.config import read, renamed, render, short_forms
+from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -255,6 +256,8 @@ def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths
         found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
     if OF_KERAS in declared and declaration.trainer.path == "estimator":
         found.append(f"{origins[OF_KERAS]}  {OF_KERAS} has no effect: it is of the Keras paths")
+    if late := stops_too_late(declaration.trainer):
+        found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""The arguments of a user's function: read as text, never imported."""
+"""The arguments of a user's function, and what it may return: read as text, never imported."""
 
 from __future__ import annotations
 
@@ -58,6 +58,24 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
     if len(found) != 1 or found[0].decorator_list or name in defined_names(tree).others:
         return None
     return found[0]
+
+
+def may_compile(target: str, search_paths: Sequence[str] = ()) -> bool:
+    """Tells whether the module of `package.module:function` calls some object's `compile`, as that of a Keras model.
+
+    Args:
+        target: The function.
+        search_paths: Folders that are searched before `sys.path`.
+    """
+    module = find_module(target.partition(":")[0], search_paths)
+    tree = _parse(module) if module is not None else None
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    return any(
+        isinstance(called, ast.Attribute)
+        and called.attr == "compile"
+        and not (isinstance(called.value, ast.Name) and called.value.id == "re")
+        for called in calls
+    )
 
 
 def _parse(module: Module) -> ast.Module | None:

@@ -165,23 +165,22 @@ def train_apart(module: str, folder: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def read_losses(folder: str) -> list[tuple[int, float]]:
-    """Reads the losses of all steps from TensorBoard's events.
+def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
+    """Reads the losses of all steps, or another curve, from TensorBoard's events.
 
     Args:
         folder: Of the events.
+        names: Of the curve.
 
     Returns:
-        Step and loss, as they were written.
+        Step and value, as they were written.
     """
     import tensorflow as tf
 
     # Their names begin with the time.
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "events.out.tfevents.*")))
     events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
-    return [
-        (event.step, value.simple_value) for event in events for value in event.summary.value if value.tag in LOSSES
-    ]
+    return [(event.step, value.simple_value) for event in events for value in event.summary.value if value.tag in names]
 
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses
 from tests.equivalence.test_strategies import STEPS, as_shipped, in_float64
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
@@ -42,6 +42,9 @@ def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=loss)
     # So that weights that stood still are not equal as well.
     assert len(set(losses[0])) > STEPS // 2
+    rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (estimator, keras)]
+    assert rates[1] == pytest.approx(rates[0], rel=1e-6)
+    assert sorted(rates[0]) == estimator.steps
     expected = without_scope(estimator)
     found = {name: value for name, value in keras.weights.items() if name in expected}
     assert sorted(found) == sorted(expected)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -12,12 +13,14 @@ class Curves:
 
     Args:
         folder: Of the event files.
+        rate: The learning rate of a step, counted from 1; None where it is not known.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, rate: Callable[[int], Optional[float]] = lambda step: None) -> None:
         # Refused outside of a graph, of which nothing is written.
         with tf.Graph().as_default():
             self._writer = tf.compat.v1.summary.FileWriter(folder)
+        self._rate = rate
 
     def started(self, step: int) -> None:
         """Marks that training starts, or goes on.
@@ -45,6 +48,8 @@ class Curves:
         summary = tf.compat.v1.Summary()
         for name, value in values.items():
             summary.value.add(tag=name, simple_value=value)
+        if (rate := self._rate(step)) is not None:
+            summary.value.add(tag="learning_rate", simple_value=rate)
         self._writer.add_summary(summary, step)
 
     def flush(self) -> None:
@@ -54,3 +59,26 @@ class Curves:
     def _mark(self, status: int, step: int) -> None:
         self._writer.add_session_log(tf.compat.v1.SessionLog(status=status), step)
         self._writer.flush()
+
+
+def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
+    """Returns the learning rate by which a step changed the weights.
+
+    Args:
+        optimizer: The declared one, or any of Keras's, in the scope of the strategy or not.
+        step: Counted from 1, as an Estimator's summaries are.
+
+    Returns:
+        None of an optimizer that has none.
+    """
+    # Of mixed precision.
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    # `learning_rate` of Keras's newer ones is the value of now.
+    rate = getattr(optimizer, "_learning_rate", None)
+    rate = getattr(optimizer, "learning_rate", None) if rate is None else rate
+    if rate is None:
+        return None
+    done = tf.constant(step - 1, tf.int64)
+    value = float(rate(done) if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule) else rate)
+    # `decay`, of the older ones.
+    return value / (1.0 + float(getattr(optimizer, "_initial_decay", 0.0)) * (step - 1))

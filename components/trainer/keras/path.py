@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers, served
 from tfx_estimator.components.trainer.keras.agreement import Agreement
-from tfx_estimator.components.trainer.keras.curves import Curves
+from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.deciding import Deciding
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation
 from tfx_estimator.components.trainer.keras.measuring import Meter
@@ -175,7 +176,8 @@ class _Task:
         elif self._task.type == CHIEF and section.optimizer.scaling != "none":
             self._progress.write(Event.SCALED, text=section.optimizer.word_scaled(used.num_replicas_in_sync))
         saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
-        curves = Curves(self._folder) if self._task.type == CHIEF else None
+        rate = functools.partial(learning_rate_of, model.optimizer)
+        curves = Curves(self._folder, rate) if self._task.type == CHIEF else None
         share = 1 if self._is_served else self._context.distribution.train.worker_count
         examples = section.global_batch_size / share
         meter = Meter.of_environment(self._task, examples)

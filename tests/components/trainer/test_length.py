@@ -76,3 +76,13 @@ def test_what_cannot_be_told_in_steps_is_refused(resolve, count, trainer, text):
     assert text in caught.value.what
     assert "train_epochs" in caught.value.what
     assert caught.value.todo
+
+
+def test_a_patience_that_ends_no_training_is_told_as_soon_as_the_steps_are_known(resolve, caplog):
+    caplog.set_level("WARNING", "absl.tfx_estimator")
+    rule = {"global_batch_size": 128, "save_checkpoints_steps": 10, "early_stopping": {"patience": 2}}
+    resolve(1280, train_epochs=3, **rule)
+    assert "patience, 2, is too much to end training early: at most 3 evaluations count" in caplog.text
+    caplog.clear()
+    resolve(1280, train_epochs=4, **rule)
+    assert "patience" not in caplog.text

@@ -313,15 +313,24 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
                 "a learning rate that your code makes of the number of steps is cut at step 4",
             ],
         ),
+        (
+            4,
+            {"model": "compiled_models:functional"},
+            [
+                "training goes on from there",
+                "a learning rate that your code makes of the number of steps is cut at step 4",
+            ],
+        ),
         (24, {}, ["has come to step 24, which is beyond the 20 that are wanted now: training starts at step 0"]),
     ],
 )
-def test_it_is_said_what_training_goes_on_with(tmp_path, caplog, step, trainer, told):
+def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):
     from tfx_estimator.components.trainer.executor import _prepare as prepare
     from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config import Declaration
 
+    monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
     caplog.set_level("INFO", "absl.tfx_estimator")
     _train(_prepare(tmp_path, 1, 10, **trainer)[0], step)
     folder = _of_steps(tmp_path, 20, **trainer)

@@ -71,6 +71,26 @@ def test_what_is_refused(problems, good, declared, said):
     assert problem.startswith(("mine.yaml:8  trainer.keep_best", "mine.yaml:8  trainer.early_stopping"))
 
 
+@pytest.mark.parametrize(
+    ("rule", "counted"),
+    [
+        ("{patience: 8}", None),
+        ("{patience: 9}", "at most 10 evaluations count, one at each 100 steps"),
+        ("{patience: 7, min_steps: 101}", None),
+        ("{patience: 7, min_steps: 201}", "at most 8 evaluations count"),
+        ("{patience: 1, min_steps: 901}", "1 evaluation counts"),
+    ],
+)
+def test_a_patience_that_ends_no_training_is_told(write, good, rule, counted):
+    write(f"{good}  early_stopping: {rule}\n")
+    steps = ["trainer.train_steps=950", "trainer.save_checkpoints_steps=100"]
+    warnings = load("mine.yaml", steps).warnings
+    assert len(warnings) == bool(counted)
+    for warning in warnings:
+        assert warning.startswith("mine.yaml:8  trainer.early_stopping.patience, ")
+        assert counted in warning
+
+
 def test_a_metric_of_the_user_s_own_model_needs_a_mode_where_its_name_does_not_tell(write, good, problems):
     write("def net(num_classes): ...\n", "mine.py")
     own = good.replace("mnist_cnn", "mine:net")

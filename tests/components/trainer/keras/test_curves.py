@@ -1,0 +1,60 @@
+"""The learning rate that a Keras path writes for TensorBoard."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+pytestmark = pytest.mark.unit
+
+
+def declared(keras):
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+
+    return make_keras_optimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
+
+
+@pytest.mark.parametrize(
+    ("make", "rates"),
+    [
+        (declared, [0.2, 0.4, 0.4, 0.35]),
+        (lambda keras: keras.SGD(0.5), [0.5] * 4),
+        (lambda keras: keras.SGD(keras.schedules.PolynomialDecay(0.4, 4, 0.0)), [0.4, 0.3, 0.2, 0.1]),
+        (lambda keras: keras.legacy.SGD(keras.schedules.PolynomialDecay(0.4, 4, 0.0)), [0.4, 0.3, 0.2, 0.1]),
+        (lambda keras: keras.legacy.SGD(0.6, decay=1.0), [0.6, 0.3, 0.2, 0.15]),
+        (lambda keras: keras.legacy.Adadelta(), [0.001] * 4),
+    ],
+)
+def test_it_is_that_of_the_step(make, rates):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
+
+    optimizer = make(tf.keras.optimizers)
+    assert [learning_rate_of(optimizer, step) for step in (1, 2, 3, 4)] == pytest.approx(rates)
+
+
+def test_an_optimizer_of_mixed_precision_has_that_of_the_one_inside():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
+
+    inner = tf.keras.optimizers.SGD(0.25)
+    assert learning_rate_of(tf.keras.mixed_precision.LossScaleOptimizer(inner), 3) == 0.25
+
+
+def test_an_optimizer_without_one_has_no_curve(tmp_path):
+    import tensorflow as tf
+
+    from tests.equivalence.conftest import read_losses
+    from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
+
+    optimizers = [object(), tf.keras.optimizers.SGD(0.5)]
+    for number, optimizer in enumerate(optimizers):
+        folder = str(tmp_path / str(number))
+        curves = Curves(folder, lambda step, optimizer=optimizer: learning_rate_of(optimizer, step))
+        curves.write(7, {"loss": 0.5})
+        curves.flush()
+        assert read_losses(folder) == [(7, 0.5)]
+        assert read_losses(folder, ("learning_rate",)) == [(7, 0.5)] * number
