@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
+from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
@@ -30,8 +31,9 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
         [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
         `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
-        declared section, as a dict); `label_smoothing`, `class_weights` (by label) and `gradient_accumulation` (parts
-        of a batch), where they are declared; and `label_names`, where the classes' names are to be served.
+        declared section, as a dict); `label_smoothing`, `class_weights` (by label), `gradient_accumulation` (parts of a
+        batch) and `gradient_compression`, where they are declared; and `label_names`, where the classes' names are to
+        be served.
     """
 
     def model_fn(
@@ -107,7 +109,7 @@ def _train(
         return Computed(loss, tf.reduce_sum(hits), gradients_of(loss, model.trainable_variables), averages)
 
     whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
-    optimizer = make_optimizer(section, rate, step)
+    optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE))
     train_op = update(whole.gradients, model.trainable_variables, optimizer, step, before=whole.updates)
     tf.compat.v1.summary.scalar("train_accuracy", whole.hits / tf.cast(tf.size(labels), whole.hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _ONE_HOT = ("categorical_crossentropy", "CategoricalCrossentropy")
 
 
-def check_compiled(model: tf.keras.Model, target: str) -> None:
+def check_compiled(model: tf.keras.Model, target: str, distribution: Distribution) -> None:
     """Refuses what would fail after the training, or have no effect.
 
     Args:
         model: Compiled, and built.
         target: `trainer.model`.
+        distribution: As declared.
 
     Raises:
-        UserCodeError: It has no loss, or one of other labels, or an optimizer that keeps averages of the weights.
+        UserCodeError: It has no loss, or one of other labels, or an optimizer that keeps averages of the weights; or
+            what is declared is of the built-in training step.
     """
     loss = model.loss
     if not loss:
@@ -33,6 +36,8 @@ def check_compiled(model: tf.keras.Model, target: str) -> None:
             expected="a loss of labels that are numbers, int64 [batch]",
             todo="compile it with sparse_categorical_crossentropy",
         )
+    if distribution.train.gradient_compression != "none":
+        refuse_option(target, "trainer.distribution.train.gradient_compression")
     if getattr(model.optimizer, "use_ema", False):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "
@@ -40,3 +45,21 @@ def check_compiled(model: tf.keras.Model, target: str) -> None:
             expected="an optimizer without use_ema",
             todo="leave it out",
         )
+
+
+def refuse_option(target: str, option: str) -> None:
+    """Refuses what is of the built-in training step.
+
+    Args:
+        target: `trainer.model`.
+        option: Dotted path in the declaration.
+
+    Raises:
+        UserCodeError: Always.
+    """
+    raise UserCodeError(
+        f"trainer.model: {target!r} returns a compiled model, which is trained by its own optimizer: {option} could "
+        "not be given to it",
+        expected=f"no {option.rpartition('.')[2]}, or a model that is not compiled",
+        todo="remove it, or return the network without compile: the built-in step then trains it",
+    )

@@ -66,9 +66,12 @@ class KerasClassifier(tf.keras.Model):
             data: Features and labels of this replica; labels are int64 [batch].
 
         Returns:
-            `loss` and `accuracy` of the global batch.
+            `loss` and `accuracy` of the global batch; of the replica's part of it with `sync_every`.
         """
         section = self._section
+        context = tf.distribute.get_replica_context()
+        # By itself, a replica trains by the mean over its own examples.
+        alone = section.sync_every is not None
 
         def compute(part: Part) -> Computed:
             with tf.GradientTape() as tape:
@@ -78,15 +81,20 @@ class KerasClassifier(tf.keras.Model):
                 decay = weight_decay(self.network, section.optimizer.weight_decay)
                 penalties = part_penalties(part, self.network.losses, decay)
                 loss = global_loss(losses, section.global_batch_size, penalties)
+                if alone:
+                    loss *= context.num_replicas_in_sync
             gradients = tape.gradient(loss, self.trainable_variables)
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
             return Computed(loss, tf.reduce_sum(hits), gradients)
 
         whole = in_turn(compute, *data, section.gradient_accumulation)
-        self.optimizer.apply_gradients(zip(whole.gradients, self.trainable_variables))
+        pairs, accuracy = zip(whole.gradients, self.trainable_variables), whole.hits / section.global_batch_size
+        if alone:
+            self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+            return {LOSS: whole.loss, ACCURACY: accuracy * context.num_replicas_in_sync}
+        self.optimizer.apply_gradients(pairs)
         # In one message.
-        reported = tf.stack([whole.loss, whole.hits / section.global_batch_size])
-        context = tf.distribute.get_replica_context()
+        reported = tf.stack([whole.loss, accuracy])
         if context.num_replicas_in_sync > 1:
             reported = context.all_reduce(tf.distribute.ReduceOp.SUM, reported)
         return {LOSS: reported[0], ACCURACY: reported[1]}

@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.model_fn.clipping import clip, global_scale
+from tfx_estimator.model_fn.compression import NONE, compress, restore
 from tfx_estimator.model_fn.schedules import KerasSchedule, learning_rate
 from tfx_estimator.model_fn.update_rules import RULES, Change, Shape, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -15,7 +16,9 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 _Pairs = Sequence[tuple[Any, tf.Variable]]
 
 
-def make_keras_optimizer(section: Optimizer, train_steps: int) -> tf.keras.optimizers.legacy.Optimizer:
+def make_keras_optimizer(
+    section: Optimizer, train_steps: int, compression: str = NONE
+) -> tf.keras.optimizers.legacy.Optimizer:
     """Builds the optimizer, in the scope of the strategy that trains.
 
     Its `apply_gradients` is to be given each replica's own gradients of `model_fn.update.global_loss`: it sums them
@@ -24,11 +27,13 @@ def make_keras_optimizer(section: Optimizer, train_steps: int) -> tf.keras.optim
     Args:
         section: The declared optimizer.
         train_steps: Step at which the schedule ends.
+        compression: Of gradients between replicas: see `compression`.
 
     Returns:
         The optimizer; its `iterations` counts the steps.
     """
-    return DeclaredOptimizer(section, train_steps, tf.distribute.get_strategy().num_replicas_in_sync)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    return DeclaredOptimizer(section, train_steps, replicas, compression)
 
 
 # Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
@@ -40,6 +45,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         section: The declared optimizer, or what `get_config` wrote of it.
         train_steps: Step at which the schedule ends.
         replicas: In sync.
+        compression: Of gradients between replicas: see `compression`.
         name: Of the optimizer.
     """
 
@@ -50,11 +56,13 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         section: Union[Optimizer, dict[str, Any]],
         train_steps: int,
         replicas: int = 1,
+        compression: str = NONE,
         name: Optional[str] = None,
     ) -> None:
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
         self.replicas = replicas
+        self.compression = compression
         self._rule = RULES[self.section.name]
         self._options = self.section.resolved()
         super().__init__(name or self._rule.name)
@@ -63,7 +71,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the optimizer."""
         own = {"section": self.section.dict(), "train_steps": self.train_steps, "replicas": self.replicas}
-        return {**own, "name": self._name}
+        return {**own, "compression": self.compression, "name": self._name}
 
     def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for variable in var_list:
@@ -72,6 +80,13 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
     def _slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
         return self._rule.slots(self._options, tuple(variable.shape.as_list()))
+
+    def _aggregate_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
+        sent = [(compress(gradient, self.compression), variable) for gradient, variable in grads_and_vars]
+        return [
+            (restore(gradient, self.compression, variable.dtype.base_dtype), variable)
+            for gradient, variable in super()._aggregate_gradients(sent)
+        ]
 
     def _transform_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
         # Summed over the replicas by now, and not applied yet. Rows without a gradient have one of 0, as in Keras.

@@ -8,24 +8,28 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.clipping import clip, global_scale
+from tfx_estimator.model_fn.compression import NONE, compress, restore
 from tfx_estimator.model_fn.update_rules import RULES, Change, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 _Pairs = Iterable[tuple[Any, tf.Variable]]
 
 
-def make_optimizer(section: Optimizer, rate: tf.Tensor, step: tf.Tensor) -> tf.compat.v1.train.Optimizer:
+def make_optimizer(
+    section: Optimizer, rate: tf.Tensor, step: tf.Tensor, compression: str = NONE
+) -> tf.compat.v1.train.Optimizer:
     """Builds the optimizer. The classes of v1 are the ones that work in an Estimator under every strategy.
 
     Args:
         section: The declared optimizer.
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
+        compression: Of gradients between replicas: see `compression`.
 
     Returns:
         The optimizer; it sums what it is given over the replicas.
     """
-    return DeclaredOptimizer(section, rate, step)
+    return DeclaredOptimizer(section, rate, step, compression)
 
 
 class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
@@ -35,14 +39,16 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         section: The declared optimizer.
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
+        compression: Of gradients between replicas: see `compression`.
     """
 
-    def __init__(self, section: Optimizer, rate: tf.Tensor, step: tf.Tensor) -> None:
+    def __init__(self, section: Optimizer, rate: tf.Tensor, step: tf.Tensor, compression: str = NONE) -> None:
         self._rule = RULES[section.name]
         super().__init__(use_locking=False, name=self._rule.name)
         self._options = section.resolved()
         self._rate = rate
         self._done = step
+        self._compression = compression
         self._scale: Optional[tf.Tensor] = None
 
     def apply_gradients(
@@ -52,7 +58,8 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
         if not tf.distribute.has_strategy():
             self._scale = global_scale([gradient for gradient, _ in pairs], self._options)
-        return super().apply_gradients(pairs, global_step, name)
+        sent = [(compress(gradient, self._compression), variable) for gradient, variable in pairs]
+        return super().apply_gradients(sent, global_step, name)
 
     def _distributed_apply(
         self,
@@ -70,7 +77,8 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         with tf.init_scope():
             self._create_slots(variables)
         with tf.name_scope(name or self._name):
-            self._scale = global_scale([distribution.experimental_local_results(g)[0] for g in reduced], self._options)
+            local = [distribution.experimental_local_results(gradient)[0] for gradient in reduced]
+            self._scale = global_scale([self._restore(*pair) for pair in zip(local, variables)], self._options)
             updates = [
                 operation
                 for gradient, variable in zip(reduced, variables)
@@ -78,6 +86,9 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
             ]
             with tf.control_dependencies(updates):
                 return extended.update(global_step, lambda counter: counter.assign_add(1, read_value=False))
+
+    def _restore(self, gradient: Any, variable: tf.Variable) -> Any:
+        return restore(gradient, self._compression, variable.dtype.base_dtype)
 
     def _update(self, variable: tf.Variable, gradient: Any) -> tf.Operation:
         return self._resource_apply_dense(tf.convert_to_tensor(gradient), variable)
@@ -92,6 +103,7 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
                 self._get_or_make_slot_with_initializer(variable, first, tf.TensorShape(shape), dtype, slot, name)
 
     def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        grad = self._restore(grad, handle)
         dtype = grad.dtype.base_dtype
         names = self._rule.slots(self._options, tuple(handle.shape.as_list()))
         change = Change(

@@ -98,6 +98,8 @@ class Contender:
             early_stopping=None,
             profile=None,
         )
+        if not (nature.is_cluster and nature.in_step):
+            trainer["sync_every"] = None
         trainer["path"] = self.path or trainer["path"]
         return Declaration.parse_obj(values)
 

@@ -37,7 +37,15 @@ KEYS: dict[str, str] = {
     "1/sqrt(step) either way",
     **{
         f"{_EVAL}.{key}": f"of training only: {_ONE_PROCESS}"
-        for key in ("workers", "ps", "variable_partitioner", "communication", "bytes_per_pack", "timeout_seconds")
+        for key in (
+            "workers",
+            "ps",
+            "variable_partitioner",
+            "communication",
+            "bytes_per_pack",
+            "gradient_compression",
+            "timeout_seconds",
+        )
     },
     f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
 }

@@ -37,6 +37,7 @@ _STAND_INS: dict[Path, Any] = {
     ("data", "dataset"): "stand_in",
     ("trainer",): {"train_steps": 10**6},
     ("trainer", "keep_best", "metric"): "loss",
+    ("trainer", "sync_every", "steps"): 4,
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.strategies import NATURES
+from tfx_estimator.pipeline.config.sync import long_sync
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 _COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
@@ -58,6 +59,7 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
         trainer["augment"] = long_operations(trainer["augment"])
     for key in ("keep_best", "early_stopping"):
         _replace(trainer, key, long_metric, lines, (*_TRAINER, key))
+    _replace(trainer, "sync_every", long_sync, lines, (*_TRAINER, "sync_every"))
     for key in ("train", "eval"):
         path = (*_SECTION, key)
         _replace(section, key, long_strategy, lines, path)

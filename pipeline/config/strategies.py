@@ -34,10 +34,14 @@ class Nature:
 
 NATURES: dict[str, Nature] = {
     "one_device": Nature(),
-    "mirrored": Nature(in_step=True, on_devices=True, options=("cross_device_ops", "num_packs")),
+    "mirrored": Nature(
+        in_step=True, on_devices=True, options=("cross_device_ops", "num_packs", "gradient_compression")
+    ),
     "central_storage": Nature(in_step=True, on_devices=True),
     "multi_worker_mirrored": Nature(
-        in_step=True, is_cluster=True, options=("workers", "communication", "bytes_per_pack", "timeout_seconds")
+        in_step=True,
+        is_cluster=True,
+        options=("workers", "communication", "bytes_per_pack", "gradient_compression", "timeout_seconds"),
     ),
     "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")),
     "tpu": Nature(in_step=True, options=("tpu",)),

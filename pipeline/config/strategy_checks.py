@@ -74,6 +74,28 @@ def check_own_input(distribution: Distribution) -> Iterator[Problem]:
             "remove it; to read files of its own, let the input_fn take `input_context`",
             value=distribution.sharding,
         )
+    yield from check_own_step(distribution, "what trains here adds up its gradients by itself")
+
+
+def check_own_step(distribution: Distribution, reason: str) -> Iterator[Problem]:
+    """Checks what another training step than the built-in one makes of the section.
+
+    Args:
+        distribution: Typed values.
+        reason: Why the step cannot be told.
+
+    Yields:
+        The problems.
+    """
+    if distribution.train.gradient_compression != "none":
+        yield Problem(
+            f"{_PATH}.train.gradient_compression",
+            f"it is for the built-in training step: {reason}",
+            "none; or a network function as trainer.model",
+            "remove it",
+            value=distribution.train.gradient_compression,
+            depends=("trainer.model", "trainer.module_file"),
+        )
 
 
 def _options(path: str, section: Strategy) -> Iterator[Problem]:

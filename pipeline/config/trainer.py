@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
 
 # More is a slip of the finger, and past 2**63 an overflow.
 MAX_STEPS = 1_000_000_000
@@ -98,6 +99,12 @@ class TrainerSection(Section):
         description="end training when a metric improves no more; in short, `average_loss`",
         short_form=METRIC_SCHEMA,
     )
+    sync_every: Optional[SyncEvery] = Field(
+        default=None,
+        description="the workers of `multi_worker_mirrored` train by themselves, and average their weights after so "
+        "many steps; null adds up gradients in each step",
+        short_form=STEPS_SCHEMA,
+    )
     log_every_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None,
         description="steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
@@ -136,6 +143,7 @@ class TrainerSection(Section):
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 
     _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
+    _long_sync = validator("sync_every", pre=True, allow_reuse=True)(long_sync)
     _long_metric = validator("keep_best", "early_stopping", pre=True, allow_reuse=True)(long_metric)
 
     @property

@@ -56,6 +56,7 @@ _TRAINER_KEYS = (
     "augment",
     "keep_best",
     "early_stopping",
+    "sync_every",
     "global_batch_size",
     "eval_batch_size",
     "deterministic",

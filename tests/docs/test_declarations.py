@@ -30,6 +30,7 @@ OPTIONS = {
     "variable_partitioner": "{min_bytes: 4096}",
     "communication": "ring",
     "bytes_per_pack": 1,
+    "gradient_compression": "bf16",
     "timeout_seconds": 30,
     "tpu": "grpc://10.0.0.2:8470",
 }

@@ -128,7 +128,7 @@ def test_momentum_is_that_of_tensorflow_1_to_the_bit():
     from tfx_estimator.model_fn import optimizers
 
     class Plain(tf.compat.v1.train.MomentumOptimizer):
-        def __init__(self, section, rate, step):
+        def __init__(self, section, rate, *others):
             super().__init__(rate, section.resolved()["momentum"])
 
     section = Optimizer(name="momentum", learning_rate=RATE)

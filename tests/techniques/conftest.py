@@ -1,5 +1,28 @@
-"""The digits, and trainings through the executor."""
+"""The digits, trainings through the executor, and two processes that train in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings, training
+from tests.techniques import wire
 
-__all__ = ["declaration", "digits", "settings", "training"]
+__all__ = ["declaration", "digits", "settings", "training", "two_workers"]
+
+SGD = {"optimizer": {"name": "sgd", "learning_rate": 0.1}}
+TRAINERS: dict[str, dict[str, Any]] = {
+    "none": SGD,
+    "fp16": {**SGD, "distribution": {"train": {"gradient_compression": "fp16"}}},
+    "bf16": {**SGD, "distribution": {"train": {"gradient_compression": "bf16"}}},
+    "sync 1": {**SGD, "sync_every": 1},
+    "sync 4": {"sync_every": {"steps": 4, "outer_momentum": 0.5}},
+    "sync 4 restarted": {"sync_every": {"steps": 4, "outer_momentum": 0.5}, "restart": True},
+}
+
+
+@pytest.fixture(scope="session")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What each of two processes says of each of TRAINERS."""
+    return dict(zip(TRAINERS, wire.run(list(TRAINERS.values()), tmp_path_factory.mktemp("wire"))))

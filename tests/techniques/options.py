@@ -13,6 +13,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
     "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
+    "compressed": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "fp16"}}},
+    "sync_every": {"sync_every": 2, "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "augment": {"augment": ["random_flip", {"random_crop": {"padding": 2}}]},
     "batch_norm": {"model": "cifar_resnet9"},
     "adam": {"optimizer": {"name": "adam", "learning_rate": 0.001}},

@@ -144,7 +144,7 @@ class _Head:
 
 
 def _check(model: tf.keras.Model, distribution: Distribution, target: str) -> None:
-    check_compiled(model, target)
+    check_compiled(model, target, distribution)
     keras = "set trainer.path: keras, which trains it as it is"
     if is_subclassed(model):
         raise UserCodeError(

@@ -62,6 +62,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         estimator = compiled_model.make_estimator(compiled, settings, config)
         recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
     else:
+        params["gradient_compression"] = section.distribution.train.gradient_compression
         model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
         params["gradient_accumulation"] = section.gradient_accumulation
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)

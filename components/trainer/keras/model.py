@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
-from tfx_estimator.model_fn.compiled_checks import check_compiled
+from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, is_compiled, require_scores
@@ -63,8 +63,10 @@ class ModelMaker:
         # Built before a checkpoint is read: every variable is there to be restored.
         outputs = build(network, self.spec)
         if is_compiled(network):
-            check_compiled(network, section.model or "")
+            check_compiled(network, section.model or "", section.distribution)
             refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
+            if section.sync_every:
+                refuse_option(section.model or "", "trainer.sync_every")
             return CompiledClassifier(network, section, self.num_classes)
         require_scores(outputs, self.num_classes)
         return KerasClassifier(network, section)
@@ -85,7 +87,8 @@ class ModelMaker:
         if isinstance(model, CompiledClassifier):
             optimizer = model.own.optimizer
         else:
-            optimizer = make_keras_optimizer(self.section.optimizer, self.section.train_steps or 1)
+            compression = self.section.distribution.train.gradient_compression
+            optimizer = make_keras_optimizer(self.section.optimizer, self.section.train_steps or 1, compression)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
         _make_slots(optimizer, model.trainable_variables)
         return model

@@ -33,6 +33,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, 
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
+from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
@@ -170,6 +171,8 @@ class _Task:
         with used.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change.
             model = self._maker().make_compiled(max(section.steps_per_execution, 2))
+            sync = section.sync_every
+            averaging = Averaging(model, used, sync.outer_momentum) if sync else None
         if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
             for text in compiled_notices(model.own, section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
@@ -186,7 +189,8 @@ class _Task:
         ends = decides.ends if decides else None
         common = section, saver, curves, self._progress, stop_file, at_once
         profiler = Profiler.of(section, self._folder, self._task, self._progress)
-        watch = Watch(*common, Agreement(used), meter, ends, fixed=self._is_served, profiler=profiler)
+        agreement, fixed = Agreement(used), self._is_served
+        watch = Watch(*common, agreement, meter, ends, averaging, fixed=fixed, profiler=profiler)
         step = saver.restore()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.

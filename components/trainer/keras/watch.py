@@ -25,6 +25,13 @@ class Saves(Protocol):
         """Saves a checkpoint of a global step."""
 
 
+class Averages(Protocol):
+    """What makes the weights of all tasks equal: see `model_fn.averaging.Averaging`."""
+
+    def run(self) -> None:
+        """Averages."""
+
+
 class Agrees(Protocol):
     """What the tasks of a cluster agree by: see `agreement.Agreement`."""
 
@@ -61,6 +68,8 @@ class Watch:
         agreement: With the other tasks.
         meter: Of `tfx-estimator bench`.
         ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
+        averaging: Of the weights of all tasks, every `section.sync_every` steps and before a checkpoint; None where
+            they are equal anyway.
         fixed: Have all executions `at_once` steps, but where something is due.
         profiler: Of the declared steps.
     """
@@ -76,6 +85,7 @@ class Watch:
         agreement: Agrees,
         meter: Optional[Meter] = None,
         ends: Optional[Callable[[], bool]] = None,
+        averaging: Optional[Averages] = None,
         fixed: bool = False,
         profiler: Optional[Profiles] = None,
     ) -> None:
@@ -90,6 +100,8 @@ class Watch:
         self._agreement = agreement
         self._meter = meter
         self._ends = ends or (lambda: False)
+        self._averaging = averaging
+        self._sync_steps = section.sync_every.steps if section.sync_every else self.total
         self._fixed = fixed
         self._profiler = profiler
         self._reported = 0.0
@@ -130,7 +142,7 @@ class Watch:
     def next_steps(self) -> int:
         """Returns the number of steps of the next execution, which begins now."""
         self._began = time.monotonic()
-        due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
+        due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps, self._sync_steps)]
         due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
         most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
@@ -151,6 +163,9 @@ class Watch:
         self._progress.at(self.step)
         if math.isnan(values["loss"]):
             raise not_a_number(f"the loss of step {self.step}")
+        averages = self._averaging is not None and self.step % self._sync_steps == 0
+        if self._averaging is not None and averages:
+            self._averaging.run()
         if self._meter is not None:
             self._meter.done(self.step)
         self._profile()
@@ -162,6 +177,8 @@ class Watch:
         if self._agree_at <= self.step < self.total:
             self._agree()
         if self.ended or self.step % self._checkpoint_steps == 0:
+            if self._averaging is not None and not averages:
+                self._averaging.run()
             self._saver.save(self.step)
             if self._curves is not None:
                 self._curves.saved(self.step)

@@ -76,6 +76,7 @@ OPTIONS = [
     ("ps", "2", ["parameter_server"]),
     ("communication", "ring", ["multi_worker_mirrored"]),
     ("bytes_per_pack", "1024", ["multi_worker_mirrored"]),
+    ("gradient_compression", "bf16", ["mirrored", "multi_worker_mirrored"]),
     ("timeout_seconds", "5.0", ["multi_worker_mirrored"]),
     ("tpu", "my-tpu", ["tpu"]),
 ]
@@ -267,6 +268,7 @@ BAD = {
             ("ps", "2", "evaluation runs in one process"),
             ("communication", "ring", "evaluation runs in one process"),
             ("bytes_per_pack", "5", "evaluation runs in one process"),
+            ("gradient_compression", "fp16", "evaluation runs in one process"),
             ("timeout_seconds", "5", "evaluation runs in one process"),
             ("tpu", "my-tpu", "this version evaluates on CPU or GPU"),
         )

@@ -78,6 +78,21 @@ def test_executions_grow_to_the_declared_length_and_end_where_something_is_due(m
     assert events[0]["total"] == 105
 
 
+def test_weights_are_averaged_every_few_steps_and_before_each_checkpoint(make, clock):
+    watch, saves = make(save_checkpoints_steps=50, sync_every=8, train_steps=60)
+
+    class Averaging:
+        def run(self):
+            averaged.append((watch.step, len(saves)))
+
+    averaged = []
+    watch._averaging = Averaging()
+    watch.begin(0)
+    assert run(watch, clock, 0.001) == [1, 2, 4, 8, 16, 24, 30, 32, 40, 48, 50, 56, 60]
+    assert averaged == [(8, 0), (16, 0), (24, 0), (32, 0), (40, 0), (48, 0), (50, 0), (56, 1), (60, 1)]
+    assert saves == [50, 60]
+
+
 def test_the_executions_after_a_restart_end_where_something_is_due(make, clock):
     watch, saves = make(save_checkpoints_steps=50)
     watch.begin(50)

@@ -1,0 +1,63 @@
+"""Local SGD: replicas that have trained by themselves get the mean of their weights.
+
+The optimizer's slots are averaged as well: all that a checkpoint holds is then the same in each process, and training
+goes on from it as if it had not stopped.
+
+Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://arxiv.org/abs/1805.09767.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+# Slots of the outer momentum: the weights of the last averaging, and how they move from one to the next.
+_ANCHOR, _VELOCITY = "anchor", "velocity"
+
+
+class Averaging:
+    """Averages a model over all replicas. Made in the strategy's scope, and before a checkpoint is restored.
+
+    Args:
+        model: Compiled with a `keras_optimizers.DeclaredOptimizer`, with all its variables.
+        strategy: That trains.
+        outer_momentum: In heavy-ball form, of the averaged change; 0 is the mean alone.
+
+    Source: Wang et al., SlowMo, 2019, https://arxiv.org/abs/1910.00643.
+    """
+
+    def __init__(self, model: tf.keras.Model, strategy: tf.distribute.Strategy, outer_momentum: float = 0.0) -> None:
+        self._strategy = strategy
+        self._momentum = outer_momentum
+        self._weights = model.trainable_variables
+        self._slots = [each for each in model.optimizer.weights if each.dtype.is_floating]
+        self._outer: list[tuple[tf.Variable, tf.Variable]] = []
+        if outer_momentum:
+            add = model.optimizer.add_slot
+            self._outer = [
+                (add(each, _ANCHOR, lambda shape, dtype, of=each: tf.identity(of)), add(each, _VELOCITY))
+                for each in self._weights
+            ]
+        self._average = tf.function(lambda: strategy.run(self._send))
+
+    def run(self) -> None:
+        """Averages; each process must call this between the same two steps."""
+        self._average()
+
+    def _send(self) -> None:
+        own = [tf.identity(each) for each in (*self._weights, *self._slots)]
+        tf.distribute.get_replica_context().merge_call(self._receive, args=(own,))
+
+    def _receive(self, strategy: tf.distribute.Strategy, own: Sequence[tf.Tensor]) -> None:
+        variables, extended = [*self._weights, *self._slots], strategy.extended
+        means = extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, list(zip(own, variables)))
+        count = len(self._weights) if self._outer else 0
+        for variable, mean, outer in zip(variables, means, self._outer):
+            extended.update(variable, self._move, args=(mean, *outer), group=False)
+        for variable, mean in zip(variables[count:], means[count:]):
+            extended.update(variable, lambda each, value: each.assign(value), args=(mean,), group=False)
+
+    def _move(self, variable: tf.Variable, mean: tf.Tensor, anchor: tf.Variable, velocity: tf.Variable) -> None:
+        moved = velocity.assign(self._momentum * velocity + (mean - anchor))
+        variable.assign(anchor.assign_add(moved))

@@ -1,0 +1,25 @@
+"""`gradient_compression` beside code that adds up its gradients by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+HEAD = "name: mine\ndata:\n  dataset: mnist\ntrainer:\n  train_steps: 500\n"
+TRAIN = "  distribution: {train: {strategy: multi_worker_mirrored, gradient_compression: bf16}}\n"
+OWN = "def model_fn(features, labels, mode, params): ...\ndef trainer_fn(fn_args, schema): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("trained", "reason"),
+    [
+        ("model: own:model_fn", "own:model_fn is a whole model_fn, which makes its own"),
+        ("module_file: own.py", "what trains here adds up its gradients by itself"),
+    ],
+)
+def test_it_is_of_the_built_in_step(problems, tmp_path, trained, reason):
+    (tmp_path / "own.py").write_text(OWN)
+    (problem,) = problems(f"{HEAD}  {trained}\n{TRAIN}")
+    assert "trainer.distribution.train.gradient_compression: bf16" in problem
+    assert f"it is for the built-in training step: {reason}" in problem

@@ -1,0 +1,88 @@
+"""`sync_every`: what the workers' averaged weights are, and what it does to the accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.components.trainer.conftest import Training
+from tests.techniques import wire
+
+WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
+
+
+def _weights(told):
+    return np.frombuffer(bytes.fromhex(told["weights"]), np.float32)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_workers_differ_between_two_averagings_and_are_equal_after_each(two_workers):
+    first, second = two_workers["sync 4"]
+    assert first["differed"]
+    assert second["differed"]
+    assert first["weights"] == second["weights"]
+    # Weights and momentum once in four steps, in place of gradients in each.
+    sent = first["bytes"] / wire.STEPS / first["parameters"] / 2
+    assert sent < 4 * 2 / 4 * 1.3
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_averaging_after_each_step_of_sgd_is_ordinary_training(two_workers):
+    (each, _), (plain, _) = two_workers["sync 1"], two_workers["none"]
+    np.testing.assert_allclose(_weights(each), _weights(plain), atol=1e-6)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(two_workers):
+    assert [each["weights"] for each in two_workers["sync 4 restarted"]] == [
+        each["weights"] for each in two_workers["sync 4"]
+    ]
+
+
+@pytest.mark.unit
+def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.averaging import Averaging
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1, use_bias=False)])
+    model.compile(optimizer=make_keras_optimizer(Optimizer(name="sgd"), 10))
+    (weight,) = model.trainable_variables
+    weight.assign([[1.0]])
+    model.optimizer._create_all_weights([weight])
+    averaging = Averaging(model, tf.distribute.get_strategy(), 0.5)
+    found = []
+    for change in (2.0, 4.0, 0.0):
+        weight.assign_add([[change]])
+        averaging.run()
+        found.append(float(weight.numpy()[0, 0]))
+    # Moves of 2, of 4 and half of 2, and of half of 5.
+    assert found == [3.0, 8.0, 10.5]
+
+
+@pytest.fixture(scope="module")
+def in_step(tmp_path_factory, digits, settings):
+    """Accuracy on the digits of workers that add up gradients in each step."""
+    return _accuracy(Training(tmp_path_factory.mktemp("Trainer"), digits), settings, path="keras")
+
+
+def _accuracy(training, settings, **trainer):
+    # Checkpoints, and the end, between two averagings.
+    trainer = {"train_steps": 202, "save_checkpoints_steps": 101, "distribution": WORKERS, **trainer}
+    _, run = training.run(settings(trainer), steps=202)
+    assert run.get_float_custom_property("last_step") == 202
+    return run.get_float_custom_property("eval_accuracy")
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_the_accuracy_is_that_of_workers_in_step(path, in_step, training, settings):
+    assert in_step > 0.9
+    assert _accuracy(training, settings, path=path, sync_every=4) == pytest.approx(in_step, abs=0.01)

@@ -1,0 +1,156 @@
+"""Two processes that train by the built-in step, in a network that nobody else sends in: `run` starts them.
+
+Each takes the same global batches, half of each, and tells what it had in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.cluster.private_network import PrivateNetwork, enter
+
+WORKERS, BATCH = 2, 32
+WARM, STEPS = 4, 20
+
+
+def run(trainers: list[dict[str, Any]], folder: Path) -> list[list[dict[str, Any]]]:
+    """Trains WARM and then STEPS steps, by one section after another.
+
+    Args:
+        trainers: Entries of the section; with `restart`, from a checkpoint of the chief's after the first WARM.
+        folder: For checkpoints.
+
+    Returns:
+        Of each section, of each worker: `bytes` that the network carried in STEPS steps, `weights` after the last, as
+        hexadecimal text, `loss` of it, the number of `parameters`, and whether the workers' weights `differed` before
+        they were averaged.
+    """
+    with PrivateNetwork() as network:
+        # Nobody else has a port there.
+        cluster = {"worker": [f"localhost:{2001 + index}" for index in range(WORKERS)]}
+        started = []
+        for index in range(WORKERS):
+            config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+            env = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
+            told = json.dumps([network.fds, trainers, str(folder)])
+            command = [sys.executable, "-m", "tests.techniques.wire", told]
+            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=network.fds, **pipes))
+        try:
+            said = [process.communicate(timeout=200) for process in started]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+    for process, (_, errors) in zip(started, said):
+        assert process.returncode == 0, errors[-3000:]
+    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out, _ in said))]
+
+
+def carried() -> int:
+    """Bytes that the loopback interface of this process's network has carried."""
+    lines = Path("/proc/self/net/dev").read_text().splitlines()
+    (loopback,) = [line.partition(":")[2].split() for line in lines if line.strip().startswith("lo:")]
+    return int(loopback[0])
+
+
+def _train_all(trainers: list[dict[str, Any]], folder: str) -> list[dict[str, Any]]:
+    from tfx_estimator.model_fn.strategies import make_keras_strategy
+    from tfx_estimator.pipeline.config.distribution import TrainStrategy
+
+    strategy = make_keras_strategy(TrainStrategy(strategy="multi_worker_mirrored", workers=WORKERS))
+    return [_train(trainer, strategy, os.path.join(folder, str(number))) for number, trainer in enumerate(trainers)]
+
+
+def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any]:
+    import numpy as np
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.agreement import Agreement
+    from tfx_estimator.model_fn.averaging import Averaging
+    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    restart = trainer.pop("restart", False)
+    base = {"model": "mnist_cnn", "train_steps": 1000, "global_batch_size": BATCH}
+    section = TrainerSection.parse_obj({**base, **trainer})
+    sync = section.sync_every
+    index = strategy.cluster_resolver.task_id
+    generator = np.random.default_rng(1)
+    part = slice(index * BATCH // WORKERS, (index + 1) * BATCH // WORKERS)
+    images = generator.normal(size=(8, BATCH, 8, 8, 1)).astype(np.float32)
+    labels = (images.mean(axis=(2, 3, 4)) > 0).astype(np.int64)[:, part]
+    images = images[:, part]
+    agreement = Agreement(strategy)
+
+    def make() -> tuple[tf.keras.Model, Any]:
+        with strategy.scope():
+            tf.keras.utils.set_random_seed(1)
+            layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(512, "relu"), tf.keras.layers.Dense(10)]
+            network = tf.keras.Sequential([tf.keras.Input((8, 8, 1), name="image"), *layers])
+            model = KerasClassifier(network, section)
+            compression = section.distribution.train.gradient_compression
+            model.compile(optimizer=make_keras_optimizer(section.optimizer, 1000, compression))
+            model.optimizer._create_all_weights(model.trainable_variables)
+            return model, Averaging(model, strategy, sync.outer_momentum) if sync else None
+
+    def executor(model: tf.keras.Model) -> Any:
+        @tf.function
+        def execute(steps: tf.Tensor) -> tf.Tensor:
+            loss = 0.0
+            for _ in tf.range(steps):
+                batch = model.optimizer.iterations % 8
+                data = {"image": tf.gather(images, batch)}, tf.gather(labels, batch)
+                loss = strategy.experimental_local_results(strategy.run(model.train_step, args=(data,))["loss"])[0]
+            return loss
+
+        return execute
+
+    def first(model: tf.keras.Model) -> float:
+        return float(model.trainable_variables[0].numpy().sum())
+
+    def go(model: tf.keras.Model, averaging: Any, execute: Any, steps: int) -> tuple[float, bool]:
+        pause, differed, loss = sync.steps if sync else steps, False, 0.0
+        for _ in range(steps // pause):
+            loss = float(execute(tf.constant(pause)))
+            if averaging:
+                own = first(model)
+                differed |= agreement.mean(own)[0] != own
+                averaging.run()
+        return loss, differed
+
+    model, averaging = make()
+    execute = executor(model)
+    go(model, averaging, execute, WARM)
+    if restart:
+        if index == 0:
+            path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(os.path.join(folder, "chief"))
+        agreement.mean(0.0)
+        model, averaging = make()
+        execute = executor(model)
+        path = os.path.join(folder, "chief")
+        tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(path).assert_consumed()
+    before = carried()
+    loss, differed = go(model, averaging, execute, STEPS)
+    return {
+        "bytes": carried() - before,
+        "weights": b"".join(each.numpy().tobytes() for each in model.trainable_variables).hex(),
+        "loss": loss,
+        "parameters": sum(each.shape.num_elements() for each in model.trainable_variables),
+        "differed": differed,
+    }
+
+
+if __name__ == "__main__":
+    _fds, *_rest = json.loads(sys.argv[1])
+    enter(_fds)
+    print(json.dumps(_train_all(*_rest)), flush=True)
+    # The others may still be asking.
+    os._exit(0)
