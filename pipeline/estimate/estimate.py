@@ -173,6 +173,6 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         forward_flops=found["forward_flops"] / batch,
         step_flops=found["step_flops"] / batch,
         memory=memory,
-        wire=wire_of(train, found["weight_bytes"], gradients),
+        wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], trainer.sync_every),
         unseen=tuple(found["unseen"]),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.config.sync import SyncEvery
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,28 @@ class Wire:
     how: str = "nothing: there is one device"
 
 
-def wire_of(train: TrainStrategy, weights: int, gradients: int) -> Wire:
+def wire_of(
+    train: TrainStrategy, weights: int, gradients: int, slots: int = 0, sync: Optional[SyncEvery] = None
+) -> Wire:
     """Counts the bytes of one step.
 
     Args:
         train: The declared strategy, its counts known.
         weights: Bytes of the variables.
-        gradients: Bytes of the gradients, as they are sent.
+        gradients: Bytes of the gradients, before they are compressed.
+        slots: Bytes of the optimizer's slots.
+        sync: The declared averaging of weights, which is then what is sent.
 
     Returns:
         What is sent. A ring of n sends 2 (n - 1) / n of the gradients from each of its members.
     """
-    devices = train.devices.count
+    devices, what = train.devices.count, "the gradients"
+    if train.gradient_compression != "none":
+        gradients //= 2
+    if sync is not None:
+        # As many bytes as the weights that are trained have.
+        gradients = (gradients + slots) // sync.steps
+        what = f"the weights and slots once in {sync.steps} steps"
     local = 2 * (devices - 1) * gradients
     if train.asynchronous:
         workers = train.worker_count
@@ -44,7 +56,7 @@ def wire_of(train: TrainStrategy, weights: int, gradients: int) -> Wire:
     if train.is_collective:
         workers = train.worker_count
         total = 2 * (workers - 1) * gradients
-        ring = "a ring all-reduce of the gradients: 2 (n - 1) / n of them from each worker"
+        ring = f"a ring all-reduce of {what}: 2 (n - 1) / n of them from each worker"
         return Wire(total // workers, total, workers * local, ring)
     if devices > 1 and train.strategy == "central_storage":
         how = "each device reads the weights from the host, and sends it its gradients"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.config.sync import SyncEvery
 from tfx_estimator.pipeline.estimate.wire import wire_of
 
 pytestmark = pytest.mark.unit
@@ -23,6 +24,7 @@ WEIGHTS, GRADIENTS = 1200, 1000
         ({"strategy": "multi_worker_mirrored"}, 1000, 2000, 0),
         ({"strategy": "multi_worker_mirrored", "workers": 4}, 1500, 6000, 0),
         ({"strategy": "multi_worker_mirrored", "workers": 2, "devices": {"gpu": 2}}, 1000, 2000, 4000),
+        ({"strategy": "multi_worker_mirrored", "gradient_compression": "fp16"}, 500, 1000, 0),
         ({"strategy": "multi_worker_mirrored", "workers": 1}, 0, 0, 0),
         ({"strategy": "parameter_server", "workers": 3, "ps": 2}, 1200, 3 * 2200, 0),
     ],
@@ -30,3 +32,10 @@ WEIGHTS, GRADIENTS = 1200, 1000
 def test_bytes_of_a_step(train, sent, total, between):
     found = wire_of(TrainStrategy.parse_obj(train), WEIGHTS, GRADIENTS)
     assert (found.sent, found.total, found.between_devices) == (sent, total, between)
+
+
+def test_averaged_weights_are_sent_in_place_of_gradients_with_the_slots():
+    train = TrainStrategy(strategy="multi_worker_mirrored")
+    found = wire_of(train, WEIGHTS, GRADIENTS, slots=1000, sync=SyncEvery(steps=4))
+    assert (found.sent, found.total) == (500, 1000)
+    assert "once in 4 steps" in found.how
