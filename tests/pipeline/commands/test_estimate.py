@@ -104,31 +104,50 @@ def _measure(training, settings) -> float:
     return max(each["peak_rss"] for each in reports if "peak_rss" in each)
 
 
-def test_a_users_network_a_compiled_model_and_a_whole_model_fn(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def put_together(tmp_path, monkeypatch):
+    """Estimates a declaration of the digits with one of the models above, in this process."""
+    (tmp_path / "own_estimated.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own_models.py").write_text(NETWORK)
+
+    def make(name: str, *overrides: str) -> dict:
+        import tensorflow as tf
+
+        from tfx_estimator.components.trainer.dry_run.costs import find_costs
+        from tfx_estimator.components.trainer.settings import Settings
+        from tfx_estimator.pipeline.config import load
+        from tfx_estimator.pipeline.estimate.estimate import put_together
+
+        loaded = load("digits", [f"trainer.model=own_estimated:{name}", *overrides]).declaration
+        shape = (28, 28, 1)
+        settings = Settings(declaration=loaded.dict(), image_shape=shape, label_names=tuple("0123456789"))
+        spec = {"image": tf.io.FixedLenFeature(shape, tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+        return put_together(loaded, dataclasses.asdict(find_costs(loaded, settings, spec))).to_dict()
+
+    return make
+
+
+@pytest.mark.parametrize(("name", "path"), [("network", "keras"), ("compiled", "keras"), ("model_fn", "estimator")])
+def test_a_users_network_a_compiled_model_and_a_whole_model_fn(put_together, name, path):
+    two = ("trainer.distribution.train=multi_worker_mirrored:2", "trainer.global_batch_size=64")
+    found = put_together(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two)
     parameters = 28 * 28 * 10 + 10
-    two = {"distribution__train": "multi_worker_mirrored:2", "global_batch_size": "64"}
-    network = estimate(capsys, "digits", model="own_models:network", optimizer="{name: sgd}", **two)
-    model_fn = estimate(capsys, "digits", model="own_models:model_fn", **two)
-    for found in (network, model_fn):
-        assert found["parameters"] == parameters
-        assert (found["replicas"], found["batch_per_replica"]) == (2, 32)
-        assert found["flops_per_example"]["forward"] == pytest.approx(2 * parameters, rel=0.05)
-        assert found["bytes_per_step"]["sent_by_worker"] == 4 * parameters
-    # SGD remembers nothing of a variable; Adam two numbers of each.
-    assert network["memory"]["slots"] < 100
-    assert model_fn["memory"]["slots"] == pytest.approx(2 * 4 * parameters, abs=100)
+    assert found["parameters"] == parameters
+    assert (found["replicas"], found["batch_per_replica"]) == (2, 32)
+    assert found["flops_per_example"]["forward"] == pytest.approx(2 * parameters, rel=0.05)
+    assert found["bytes_per_step"]["sent_by_worker"] == 4 * parameters
+    # SGD remembers nothing of a variable; the two others bring Adam, which remembers two numbers of each.
+    adams = 0 if name == "network" else 2
+    assert found["memory"]["slots"] == pytest.approx(adams * 4 * parameters, abs=100)
 
 
-@pytest.mark.long
-def test_a_compiled_model_has_its_own_optimizer(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own_models.py").write_text(NETWORK)
-    for path in ("keras", "estimator"):
-        found = estimate(capsys, "digits", model="own_models:compiled", path=path)
-        assert found["parameters"] == 28 * 28 * 10 + 10
-        assert found["memory"]["slots"] == pytest.approx(2 * 4 * found["parameters"], abs=100)
+def test_the_parts_of_a_batch_take_the_memory_of_one(put_together):
+    options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=1024")
+    whole, parts = (put_together("network", *options, f"trainer.gradient_accumulation={count}") for count in (1, 4))
+    assert parts["flops_per_example"]["forward"] == pytest.approx(whole["flops_per_example"]["forward"], rel=0.05)
+    # The batch itself is there as a whole.
+    assert parts["memory"]["activations"] < 0.4 * whole["memory"]["activations"]
 
 
 @pytest.mark.unit
