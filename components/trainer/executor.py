@@ -17,6 +17,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.balance import with_weights
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.contract import Contract
@@ -58,8 +59,8 @@ class Executor(base_executor.BaseExecutor):
         Raises:
             TrainingError: A task failed or stalled, or there is no whole model at the end.
             UserCodeError: The user's code does not keep its contract.
-            DeclarationError: The epochs are no number of steps; or its run_fn cannot be given the distribution, and the
-                constructor could not know.
+            DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; or its
+                run_fn cannot be given the distribution, and the constructor could not know.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
@@ -70,6 +71,7 @@ class Executor(base_executor.BaseExecutor):
         declared = settings
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_steps(settings, exec_properties, examples)
+        settings = with_weights(settings, examples)
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
         job = Job(
             inputs=artifact_utils.jsonify_artifact_dict(input_dict),

@@ -57,15 +57,18 @@ class Settings:
     def trainer(self) -> Optional[TrainerSection]:
         """The declared `trainer` section, its class weights by label; None in a pipeline of somebody else's.
 
+        Balanced ones are a word until the examples are counted: see `balance.py`.
+
         Raises:
             DeclarationError: The class weights do not fit the classes.
         """
         if self.declaration is None:
             return None
         section = TrainerSection.parse_obj(self.declaration["trainer"])
-        if section.class_weights is None or not self.label_names:
+        weights = section.class_weights
+        if weights is None or isinstance(weights, str) or not self.label_names:
             return section
-        return section.copy(update={"class_weights": weights_by_label(section.class_weights, self.label_names)})
+        return section.copy(update={"class_weights": weights_by_label(weights, self.label_names)})
 
     @property
     def distribution(self) -> Distribution:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.checks import check
+from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -100,6 +101,9 @@ class Contender:
         )
         if not (nature.is_cluster and nature.in_step):
             trainer["sync_every"] = None
+        if trainer["class_weights"] == BALANCED:
+            # No weights cost less by a multiplication.
+            trainer["class_weights"] = None
         trainer["path"] = self.path or trainer["path"]
         return Declaration.parse_obj(values)
 

@@ -16,6 +16,9 @@ from tfx_estimator.pipeline.errors import DeclarationError
 
 Weights = Union[Sequence[float], Mapping[str, float]]
 
+# Stands for a weight for each label, by which each class counts as much as another.
+BALANCED = "balanced"
+
 _PATH = "trainer.class_weights"
 _LARGEST = 1_000_000
 
@@ -47,7 +50,7 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
         The problems.
     """
     weights = declaration.trainer.class_weights
-    if weights is None:
+    if weights is None or isinstance(weights, str):
         return
     numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
     wrong = [number for number in numbers if not 0 <= number <= _LARGEST]

@@ -57,6 +57,8 @@ class Declaration(Section):
             found[f"trainer.optimizer.{rates}"] = f"at most {optimizer.word_scaled(train.replicas)}{devices}"
         if self.trainer.eval_steps is None:
             found["trainer.eval_steps"] = "every example once"
+        if self.trainer.class_weights == "balanced":
+            found["trainer.class_weights"] = "all examples / (classes * examples of the class), once they are counted"
         if self.evaluator.prediction_key is None:
             found["evaluator.prediction_key"] = "the served output that fits"
         if self.pusher.destination is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Optional, get_args, get_origin
+from typing import Any, Literal, Optional, Union, get_args, get_origin
 
 from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
@@ -112,9 +112,10 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Proble
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
-    """The values that a field takes, or each item of its list."""
+    """The words that a field takes, or each item of its list."""
     annotation = _item(annotation)
-    return get_args(annotation) if get_origin(annotation) is Literal else ()
+    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
+    return tuple(word for each in alternatives if get_origin(each) is Literal for word in get_args(each))
 
 
 def _item(annotation: Any) -> Any:

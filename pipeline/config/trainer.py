@@ -65,9 +65,10 @@ class TrainerSection(Section):
     label_smoothing: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
         default=0.0, description="part of the target that all classes share, in the built-in training loss"
     )
-    class_weights: Optional[Union[tuple[float, ...], dict[str, float]]] = Field(
+    class_weights: Optional[Union[Literal["balanced"], tuple[float, ...], dict[str, float]]] = Field(
         default=None,
-        description="factors of the examples' losses in training: one for each label, or {class: factor}, others 1",
+        description="factors of the examples' losses in training: one for each label; or {class: factor}, others 1; "
+        "or `balanced`, by which each class counts as much as another",
     )
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"

@@ -43,7 +43,7 @@ def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float
     # So that weights that stood still are not equal as well.
     assert len(set(losses[0])) > STEPS // 2
     rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (estimator, keras)]
-    assert rates[1] == pytest.approx(rates[0], rel=1e-6)
+    assert rates[1] == pytest.approx(rates[0], rel=0, abs=1e-8)
     assert sorted(rates[0]) == estimator.steps
     expected = without_scope(estimator)
     found = {name: value for name, value in keras.weights.items() if name in expected}

@@ -99,6 +99,25 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, path):
+    declared = {
+        "path": path,
+        "data": "mnist exact",
+        "model": "mnist_cnn",
+        "train_steps": 10,
+        "threads": {"intra_op": 1},
+    }
+    counts = np.bincount(images("mnist exact").train[1], minlength=10)
+    weights = [float(counts.sum()) / (10 * count) for count in counts.tolist()]
+    named, listed, plain = trainings.run(
+        {**declared, "class_weights": "balanced"}, {**declared, "class_weights": weights}, declared
+    )
+    assert largest_difference(named.weights, listed.weights) <= WEIGHTS
+    assert largest_difference(named.weights, plain.weights) > 1e-5
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_two_workers_clip_the_gradient_of_both(trainings, path):
     def declared(train: dict, **optimizer) -> dict:

@@ -16,6 +16,7 @@ from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -65,6 +66,10 @@ def run(context: TaskContext) -> None:
         length = {"train_steps": _STEPS, "train_epochs": None}
         values = {**(settings.declaration or {}), "trainer": {**(settings.declaration or {})["trainer"], **length}}
         settings = dataclasses.replace(settings, declaration=values)
+    if trainer.class_weights == BALANCED:
+        # The made-up examples are few.
+        values = {**(settings.declaration or {})["trainer"], "class_weights": [1.0] * info.num_classes}
+        settings = dataclasses.replace(settings, declaration={**(settings.declaration or {}), "trainer": values})
     settings = dataclasses.replace(
         settings,
         image_shape=info.image_shape,

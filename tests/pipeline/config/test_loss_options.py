@@ -49,6 +49,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
     [
         ("label_smoothing: 1", ["out of range", "less than 1"]),
         ("class_weights: 2", ["class_weights: 2", "a whole number is no list and a whole number is no mapping"]),
+        ("class_weights: balnced", ["did you mean `balanced`?"]),
         ("class_weights: [1, x]", ["item 2: text is no number", "a list, each a number, or a mapping, each value a"]),
         ("class_weights: {'3': x}", ["3: text is no number"]),
         ("class_weights: [1, -1]", ["-1.0 is no weight", "from 0 to 1,000,000"]),
