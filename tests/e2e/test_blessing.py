@@ -36,3 +36,29 @@ def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse
     workdir.run("digits", *quick, "--set", "trainer.train_steps=60", "--set", "data.image_size=[32, 32]")
     assert workdir.summary("digits")["blessed"] is True
     assert len(list((workdir.path / "digits" / "serving").iterdir())) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [("keras", "estimator"), ("estimator", "keras_custom_loop"), ("keras_custom_loop", "keras")],
+)
+def test_each_path_s_model_is_compared_with_the_blessed_one_of_another(workdir, baseline, candidate):
+    quick = ("--set", "evaluator.min_accuracy=0.2", "--set", "trainer.train_steps=200")
+    workdir.run("digits", *quick, "--set", f"trainer.path={baseline}")
+    good = workdir.summary("digits")
+    assert good["blessed"] is True
+    assert good["reasons"] == []
+
+    # As good: the same seed, and the same order of examples.
+    workdir.run("digits", *quick, "--set", f"trainer.path={candidate}")
+    equal = workdir.summary("digits")
+    assert equal["blessed"] is True
+    assert equal["accuracy"] == pytest.approx(good["accuracy"], abs=0.01)
+
+    worse = ("--set", f"trainer.path={candidate}", "--set", "trainer.train_steps=5")
+    workdir.run("digits", *quick, *worse)
+    bad = workdir.summary("digits")
+    assert bad["blessed"] is False
+    change = bad["accuracy"] - equal["accuracy"]
+    assert bad["reasons"] == [f"accuracy changed by {change:+.4f} against the latest blessed model, allowed is -0.0100"]
