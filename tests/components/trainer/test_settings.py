@@ -26,6 +26,7 @@ OPERATIONAL = {
     "trainer.threads",
     "trainer.gpu",
     "trainer.onednn",
+    "trainer.profile",
     "trainer.start_timeout",
     "trainer.stall_timeout",
     "trainer.distribution.max_restarts",
@@ -99,6 +100,7 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
         "threads": {"inter_op": 3},
         "gpu": {"memory_limit_mb": 100},
         "onednn": False,
+        "profile": {"start_step": 2, "steps": 4},
     }
     parts, key = name.split(".")[1:-1], name.rpartition(".")[2]
     trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 7}
