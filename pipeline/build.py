@@ -27,6 +27,7 @@ from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -95,7 +96,7 @@ def create_pipeline(
             label_names=source.info.label_names,
             declared=tuple(declared),
             path="" if trainer.module_file else trainer.path,
-            source=fingerprint_source(declared_code(trainer), search_paths),
+            source="-".join([fingerprint_source(declared_code(trainer), search_paths), *_begins(trainer)]),
         ),
     )
 
@@ -181,6 +182,11 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
         metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],
     )
+
+
+def _begins(trainer: TrainerSection) -> list[str]:
+    """Of the weights that training begins with: wherever they lie, what they are decides the model."""
+    return [trainer.warm_start.fingerprint()] if trainer.warm_start else []
 
 
 def _product(shape: Sequence[int]) -> int:

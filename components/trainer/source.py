@@ -23,12 +23,14 @@ _OWN: dict[str, tuple[str, ...]] = {
         "estimator.evaluation",
         "estimator.patches.replica_fixes",
         "estimator.path",
+        "estimator.warm_start",
         "export",
         "seeds",
         "task.fn_args",
         "user_input.rows",
         "user_input.shared_batches",
         "user_input.short_batches",
+        "warm_start",
     ),
     KERAS: (
         _KERAS := (
@@ -47,6 +49,7 @@ _OWN: dict[str, tuple[str, ...]] = {
             "keras.watch",
             "seeds",
             "task.fn_args",
+            "warm_start",
         )
     ),
     KERAS_LOOP: _KERAS,

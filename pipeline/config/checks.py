@@ -26,6 +26,7 @@ from tfx_estimator.pipeline.config.runtime_checks import check_runtime
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.sync import check_sync
+from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
 
@@ -52,6 +53,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_parameter_servers(declaration),
         *check_runtime(declaration),
         *check_sync(declaration),
+        *check_warm_start(declaration.trainer),
         *check_best(declaration),
         *check_profile(declaration),
         *_run_fn(declaration, search_paths),

@@ -15,6 +15,8 @@ from tfx_estimator.pipeline.text import one_line
 PATHS: tuple[Path, ...] = (
     ("data", "data_dir"),
     ("trainer", "module_file"),
+    ("trainer", "warm_start", "checkpoint"),
+    ("trainer", "warm_start", "model"),
     ("transform", "module_file"),
     ("pusher", "destination"),
 )
@@ -71,15 +73,17 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
     """
     changed = set()
     for path in (*PATHS, ("data", "dataset")):
-        section = values.get(path[0])
-        value = section.get(path[1]) if isinstance(section, dict) else None
+        section: Any = values
+        for key in path[:-1]:
+            section = section.get(key) if isinstance(section, dict) else None
+        value = section.get(path[-1]) if isinstance(section, dict) else None
         if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
             continue
         if path == ("data", "dataset") and not is_path(value):
             continue
         absolute = os.path.normpath(os.path.join(bases.get(path, os.getcwd()), os.path.expanduser(value)))
         if absolute != value:
-            values[path[0]][path[1]] = absolute
+            section[path[-1]] = absolute
             changed.add(path)
     return changed
 

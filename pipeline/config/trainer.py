@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 # More is a slip of the finger, and past 2**63 an overflow.
 MAX_STEPS = 1_000_000_000
@@ -69,6 +70,9 @@ class TrainerSection(Section):
         default=None,
         description="factors of the examples' losses in training: one for each label; or {class: factor}, others 1; "
         "or `balanced`, by which each class counts as much as another",
+    )
+    warm_start: Optional[WarmStart] = Field(
+        default=None, description="weights of another training, with which this one begins"
     )
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"

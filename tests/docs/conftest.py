@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import PAGES, Page
 
+_DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", "runs/digits/serving/1/variables/variables.index")
 MODULE_FILE = "def trainer_fn(fn_args, schema):\n    raise NotImplementedError\n"
 
 
@@ -21,7 +22,7 @@ def page(request: pytest.FixtureRequest) -> Page:
 def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the page's files in it, and the data that it speaks of."""
     page.write_files(tmp_path)
-    for name in ("pets/cat/1.png", "pets/dog/1.png", "labels.csv"):
+    for name in _DATA:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, Optional
@@ -30,6 +31,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import (
     ProfileHook,
     StopHook,
 )
+from tfx_estimator.components.trainer.estimator.warm_start import begin_with
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
@@ -50,6 +52,7 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.components.trainer.user_input.shared_batches import share
+from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -94,6 +97,8 @@ class EstimatorPath:
             # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
             step_timeout=distribution.train.timeout_seconds if synchronous else None,
         )
+        if section := warm_start_of(context):
+            begin_with(spec["estimator"], section, functools.partial(tell, context))
         spec.update(_shared_inputs(spec, distribution, *strategies))
         if task.type == DRY_RUN:
             spec.update(

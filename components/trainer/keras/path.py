@@ -33,9 +33,11 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, 
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
+from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
+from tfx_estimator.model_fn.warm_start import warm_keras
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import ExportError, PipelineError
@@ -192,6 +194,8 @@ class _Task:
         agreement, fixed = Agreement(used), self._is_served
         watch = Watch(*common, agreement, meter, ends, averaging, fixed=fixed, profiler=profiler)
         step = saver.restore()
+        if latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
+            tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
             self._make_evaluation()

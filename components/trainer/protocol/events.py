@@ -22,6 +22,7 @@ class Event(str, enum.Enum):
     STARTED = "started"  # the strategy is made: the cluster is complete
     RUNNING = "running"  # code of the user's that reports nothing of its own
     SCALED = "scaled"  # text: the learning rate that is scaled with the number of replicas
+    WARMED = "warmed"  # text: the weights that training begins with
     STEP = "step"  # step, loss, what `read_usage` tells; the first also the total, if there is one
     TRAINED = "trained"  # this task's part of the training is done
     WAITING = "waiting"  # an evaluator, for checkpoints

@@ -77,6 +77,8 @@ class Report:
         elif kind is Event.SCALED:
             self._scaled = event["text"]
             message = f"learning rate {event['text']}"
+        elif kind is Event.WARMED:
+            message = event["text"]
         elif kind is Event.ENDED_EARLY:
             self._ended_early = event
             message = f"stopped early {event['text']}"

@@ -1,0 +1,47 @@
+"""An Estimator that begins with weights of another training: `tf.estimator.WarmStartSettings`, made in its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.warm_start import Matched, match, of_graph
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+
+class _Deferred(tf.estimator.WarmStartSettings):
+    """Settings that are known once the graph of training is there, in which TensorFlow unpacks them.
+
+    It does where there is no checkpoint yet, and has the variables' initial values be these.
+    """
+
+    section: WarmStart
+    tell: Callable[[Matched], None]
+    own: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.own is not None:
+            # A compiled model of Keras's comes with weights of its own.
+            tf.compat.v1.train.warm_start(*self.own)
+        collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
+        variables = of_graph(*collections)
+        shapes = {name: each.shape.as_list() for name, each in variables.items()}
+        matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
+        self.tell(matched)
+        wanted = [variables[name] for name in matched.keys]
+        return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
+
+
+def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Callable[[Matched], None]) -> None:
+    """Has an Estimator begin with other weights.
+
+    Args:
+        estimator: Anyone's; what it begins with by itself comes first.
+        section: Declared.
+        tell: Is told what the user should know of it.
+    """
+    settings = _Deferred(section.prefix, vars_to_warm_start=".*")
+    settings.section, settings.tell, settings.own = section, tell, estimator._warm_start_settings
+    estimator._warm_start_settings = settings

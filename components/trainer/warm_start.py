@@ -1,0 +1,40 @@
+"""From which weights a task's training begins, and how that is told."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN
+from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.components.trainer.task.fn_args import make_fn_args
+from tfx_estimator.model_fn.warm_start import Matched
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+
+def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
+    """Returns what is declared, or else TFX's `base_model`; a module file finds that in its `fn_args`.
+
+    Args:
+        context: Of the task; one that does not train begins with nothing.
+    """
+    section, task = context.settings.trainer, context.task
+    if section is None or not (task.trains or task.type == DRY_RUN):
+        return None
+    if section.warm_start is not None or section.module_file is not None or task.type == DRY_RUN:
+        return section.warm_start
+    base_model = make_fn_args(context.job).base_model
+    return WarmStart(model=base_model) if base_model else None
+
+
+def tell(context: TaskContext, matched: Matched) -> None:
+    """Reports what training begins with.
+
+    Args:
+        context: Of the task; of several the chief reports.
+        matched: What was found.
+    """
+    if context.task.type == CHIEF:
+        context.progress.write(Event.WARMED, text=matched.said)
+        if matched.left:
+            context.progress.write(Event.NOTICED, text=f"trainer.warm_start left out {matched.left}")

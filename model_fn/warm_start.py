@@ -1,0 +1,129 @@
+"""Weights of another training, for a model of a TF1 graph or of Keras: by the names of variables."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# Averages of normalisation, which no optimizer trains, and which belong to the model.
+_AVERAGES = ("moving_mean", "moving_variance")
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What of a model begins with other weights.
+
+    Args:
+        keys: Where the checkpoint keeps the value of each variable, by the variable's name.
+        said: How many of them there are, and from where.
+        left: Which variables are left out, and why; empty if none are.
+    """
+
+    keys: dict[str, str]
+    said: str
+    left: str
+
+
+def match(prefix: str, shapes: Mapping[str, Sequence[int]], exclude: Sequence[str]) -> Matched:
+    """Finds the weights for a model's variables.
+
+    Args:
+        prefix: Path of the checkpoint: of an Estimator, of Keras, or of a SavedModel.
+        shapes: Of the model's variables, by their names.
+        exclude: Patterns of names that are left out.
+
+    Raises:
+        UserCodeError: There are none.
+    """
+    reader = tf.train.load_checkpoint(prefix)
+    there = reader.get_variable_to_shape_map()
+    keys = {name: name for name in there}
+    if _OBJECTS in there:
+        nodes = TrackableObjectGraph.FromString(reader.get_tensor(_OBJECTS)).nodes
+        keys = {each.full_name: each.checkpoint_key for node in nodes for each in node.attributes if each.full_name}
+    wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude)}
+    aligned = _aligned({name: key for name, key in keys.items() if key in there}, shapes)
+    found = {name: aligned[name] for name in wanted if name in aligned}
+    other = {name: there[key] for name, key in found.items() if list(there[key]) != list(wanted[name])}
+    taken = {name: key for name, key in found.items() if name not in other}
+    if not taken:
+        raise UserCodeError(
+            f"trainer.warm_start: none of the weights in {prefix} is of this model",
+            expected=f"variables of the same names and shapes; the model has {_named(wanted)}",
+            todo=f"see what is there: {_named(keys)}; or remove trainer.warm_start",
+        )
+    left = [f"{name}, which is {list(wanted[name])} here and {list(shape)} there" for name, shape in other.items()]
+    left += [f"{name}, which is not there" for name in wanted if name not in found]
+    left += [f"{name}, by trainer.warm_start.exclude" for name in shapes if name not in wanted]
+    said = f"training begins with {len(taken)} of {len(shapes)} variables from {prefix}"
+    return Matched(taken, said, "; ".join(left))
+
+
+def _is_any(name: str, patterns: Sequence[str]) -> bool:
+    """Does a name, with the model's own in front or without, fit one of the patterns."""
+    return any(fnmatch.fnmatchcase(each, pattern) for pattern in patterns for each in (name, name.partition("/")[2]))
+
+
+def _aligned(keys: Mapping[str, str], shapes: Mapping[str, Any]) -> dict[str, str]:
+    """The checkpoint's keys by names as the model has them.
+
+    An Estimator's graph puts the name of the whole model in front of those of its layers, and Keras does not.
+    """
+    options = [dict(keys)]
+    for scope in sorted({name.partition("/")[0] for name in keys}):
+        inner = f"{scope}/"
+        options.append({name.removeprefix(inner): key for name, key in keys.items() if name.startswith(inner)})
+    for scope in sorted({name.partition("/")[0] for name in shapes}):
+        options.append({f"{scope}/{name}": key for name, key in keys.items()})
+    return max(options, key=lambda option: len(option.keys() & shapes.keys()))
+
+
+def _named(names: Iterable[str]) -> str:
+    ordered = sorted(name for name in names if name)
+    more = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
+    return ", ".join(ordered[:_MOST_NAMES]) + more or "none"
+
+
+def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Matched:
+    """Gives a Keras model the weights; under a strategy all replicas get them.
+
+    Args:
+        model: With all its variables.
+        prefix: As of `match`.
+        exclude: As of `match`.
+
+    Returns:
+        As of `match`.
+    """
+    weights = {variable.name.partition(":")[0]: variable for variable in model.weights}
+    matched = match(prefix, {name: variable.shape.as_list() for name, variable in weights.items()}, exclude)
+    reader = tf.train.load_checkpoint(prefix)
+    for name, key in matched.keys.items():
+        weights[name].assign(reader.get_tensor(key))
+    return matched
+
+
+def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, Any]:
+    """The variables of a model in a TF1 graph, by name: without an optimizer's slots, and without the step.
+
+    Args:
+        variables: All that there are.
+        trainable: Those of them that are trained.
+    """
+    names = {_name(each) for each in trainable}
+    own = [each for each in variables if _name(each) in names or _name(each).rpartition("/")[2] in _AVERAGES]
+    # A mirrored variable is known as one; what its replicas are called else is of no interest.
+    return {_name(each): each for each in own}
+
+
+def _name(variable: Any) -> str:
+    return variable.name.partition(":")[0]
