@@ -12,6 +12,8 @@ from typing import Any, Optional
 import psutil
 
 _POLL_SECONDS = 0.02
+# As an Estimator writes a model, and as the Keras paths do.
+_BEING_EXPORTED = ("training/*/export/*/temp-*", "training/*/export/variables")
 STARTING, TRAINING, EXPORTING = "starting", "training", "exporting"
 
 
@@ -87,7 +89,7 @@ class Fault:
         if self.moment == STARTING:
             return time.time() - process.create_time() > 1.0
         if self.moment == EXPORTING and self.task.startswith(("evaluator", "exporter")):
-            return any(root.glob("training/*/export/*/temp-*"))
+            return any(path for each in _BEING_EXPORTED for path in root.glob(each))
         wanted = self._step if self.moment == TRAINING else self._last_step
         return latest_step(root) >= wanted
 
