@@ -16,6 +16,7 @@ from tfx.proto import trainer_pb2
 from tfx_estimator.components.trainer.contract import Contract, find_contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
 from tfx_estimator.components.trainer.executor import Executor
+from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.components.unkeyed import UnkeyedDriver
@@ -69,11 +70,16 @@ class Trainer(tfx_trainer.Trainer):
             for, and this Trainer's own takes its place. None is the run_fn, if there is one.
         distribution: The section `trainer.distribution` of a declaration: strategies, evaluator, restarts. None trains
             on one device.
+        threads: The section `trainer.threads` of a declaration: `{"intra_op": 1}`. As the next three, no part of the
+            cache key.
+        gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
+        onednn: As `trainer.onednn`: oneDNN's kernels on CPU.
+        profile: The section `trainer.profile`, for a trainer_fn: `{"start_step": 100, "steps": 20}`.
         settings: Deadlines, and the declaration; None takes the defaults.
 
     Raises:
-        DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; or the
-            executor is another one.
+        DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
+            for threads, GPUs, kernels and profile; or the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -98,14 +104,21 @@ class Trainer(tfx_trainer.Trainer):
         custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
+        threads: Optional[Mapping[str, Any]] = None,
+        gpu: Optional[Mapping[str, Any]] = None,
+        onednn: Optional[bool] = None,
+        profile: Optional[Mapping[str, Any]] = None,
         settings: Optional[Settings] = None,
     ) -> None:
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         settings = settings or Settings()
         if distribution is not None:
             settings = _with_distribution(settings, distribution)
+        if runtime := read_runtime({"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}, settings):
+            settings = dataclasses.replace(settings, runtime_section=runtime)
         if settings.declaration is None:
             check_contract(settings.distribution, contract)
+            check_profiled(settings, contract.path)
         source = settings.source or _fingerprint(contract)
         settings = dataclasses.replace(settings, path=settings.path or contract.path, source=source)
         super().__init__(

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-import numbers
 import pathlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Union
 
 from pydantic.v1 import ValidationError
 
 from tfx_estimator.components.trainer.contract import Contract
+from tfx_estimator.components.trainer.in_python import name_kind, plain, refusal
 from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain
-from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
-from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategy_checks import check_own_input, check_strategies
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
 _PATH = ("trainer", "distribution")
+_ARGUMENT = "distribution=…"
 _FORM = '{"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}'
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
-# What a YAML file calls it, and what Python does.
-_IN_PYTHON = (
-    (r"\btrainer\.distribution\.?", ""),
-    (r"--set \S+\.(\w+)=null", r'"\1"'),
-    (r"remove the line", "leave it out"),
-    (r"put its keys in lines of their own, indented", "give a dict"),
-    (r"put it in quotes, as YAML reads it as something else", "give a str"),
-    (r"write it without quotes, in digits", "give a number"),
-    (r"\btrue\b", "True"),
-    (r"\bfalse\b", "False"),
-    (r"\bnull\b", "None"),
-    (r"\ba mapping\b", "a dict"),
-    (r"\bsection\b", "dict"),
-    (r"\btext is no\b", "a str is no"),
-    (r"\bno text\b", "no str"),
-)
 
 
 def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribution:
@@ -60,15 +41,15 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
     else:
         if not isinstance(given, Mapping):
             raise _not_plain(given, "")
-        values = _plain(given, "")
+        values = plain(given, _not_plain)
         try:
             section = Distribution.parse_obj(values)
         except ValidationError as error:
             whole = {_PATH[0]: {_PATH[1]: values}}
             items = ({**item, "loc": (*_PATH, *item["loc"])} for item in error.errors())
-            raise _error([explain(item, whole, lambda path: "") for item in items]) from None
+            raise refusal(_ARGUMENT, [explain(item, whole, lambda path: "") for item in items]) from None
     if problems := [*check_strategies(section), *check_own_input(section)]:
-        raise _error(problems)
+        raise refusal(_ARGUMENT, problems)
     return section
 
 
@@ -95,43 +76,13 @@ def check_contract(distribution: Distribution, contract: Contract) -> None:
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
     if problems := list(check_run_fn(distribution, run_fn, named)):
-        raise _error(problems)
-
-
-def _error(problems: Sequence[Problem]) -> DeclarationError:
-    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-    text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
-    return DeclarationError(f"Trainer(distribution=…) has {count}\n\n{text}")
-
-
-def _in_python(problem: Problem) -> Problem:
-    fields = {name: getattr(problem, name) for name in ("path", "what", "expected", "todo", "value")}
-    for pattern, word in _IN_PYTHON:
-        fields = {name: re.sub(pattern, word, text) for name, text in fields.items()}
-    return dataclasses.replace(problem, **fields)
-
-
-def _plain(value: Any, path: str) -> Any:
-    """As YAML would have it."""
-    if isinstance(value, Section):
-        return value.dict()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, path) for item in value]
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, numbers.Real):  # NumPy's
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise _not_plain(value, path)
+        raise refusal(_ARGUMENT, problems)
 
 
 def _not_plain(value: Any, path: str) -> DeclarationError:
     """For example of a tf.distribute strategy, which could not be handed to a process that is not there yet."""
-    kind = type(value)
-    told = repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
     return DeclarationError(
-        f"Trainer(distribution=…){f': {path}' if path else ''} is {told}",
+        f"Trainer(distribution=…){f': {path}' if path else ''} is {name_kind(value)}",
         expected=f"a dict such as {_FORM}",
         todo="name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu",
     )

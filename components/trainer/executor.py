@@ -26,6 +26,7 @@ from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
+from tfx_estimator.components.trainer.runtime_arguments import check_profiled
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.task import paths
@@ -92,6 +93,7 @@ class Executor(base_executor.BaseExecutor):
             # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
             with target_of(exec_properties) as target:
                 check_contract(settings.distribution, Contract(job.path, target))
+            check_profiled(settings, job.path)
         _prepare(folder, model_run.uri, job, settings)
         _write_declaration(job.training_dir, declared)
         with _logs_folder(job.training_dir) as logs, _worded(settings):

@@ -34,6 +34,7 @@ class Settings:
         stall_timeout: Seconds without any progress.
         declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
+        runtime_section: As `trainer.threads`, `gpu`, `onednn` and `profile`, likewise.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
@@ -47,6 +48,7 @@ class Settings:
     stall_timeout: float = dataclasses.field(default=600.0, metadata=_OPERATIONAL)
     declaration: Optional[dict[str, Any]] = None
     distribution_section: Optional[dict[str, Any]] = None
+    runtime_section: Optional[dict[str, Any]] = dataclasses.field(default=None, metadata=_OPERATIONAL)
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
@@ -76,6 +78,11 @@ class Settings:
         if section := self.trainer:
             return section.distribution
         return Distribution.parse_obj(self.distribution_section or {})
+
+    @property
+    def runtime(self) -> TrainerSection:
+        """Threads, GPUs, kernels and profile: of the declaration, or of the Trainer's own parameters; nothing else."""
+        return self.trainer or TrainerSection.parse_obj(self.runtime_section or {})
 
     def with_distribution(self, distribution: Distribution) -> Settings:
         """Returns the settings with another distribution."""

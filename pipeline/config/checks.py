@@ -51,7 +51,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_distribution(declaration),
         *check_accumulation(declaration, search_paths),
         *check_parameter_servers(declaration),
-        *check_runtime(declaration),
+        *check_runtime(declaration.trainer),
         *check_sync(declaration),
         *check_warm_start(declaration.trainer),
         *check_best(declaration),

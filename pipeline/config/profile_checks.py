@@ -24,13 +24,7 @@ def check_profile(declaration: Declaration) -> Iterator[Problem]:
     if trainer.profile is None:
         return
     if trainer.module_file and (functions_of(trainer.module_file) or ("",))[0] == RUN_FN:
-        yield Problem(
-            _PATH,
-            "a run_fn does its steps by itself, and nobody else knows when they begin",
-            "null; or a trainer_fn",
-            "remove it, and call tf.profiler.experimental.start and stop inside the run_fn",
-            depends=("trainer.module_file",),
-        )
+        yield refuse_run_fn()
     if trainer.train_steps and trainer.profile.start_step >= trainer.train_steps:
         yield Problem(
             f"{_PATH}.start_step",
@@ -40,3 +34,14 @@ def check_profile(declaration: Declaration) -> Iterator[Problem]:
             value=str(trainer.profile.start_step),
             depends=("trainer.train_steps",),
         )
+
+
+def refuse_run_fn() -> Problem:
+    """Says why a run_fn's steps cannot be profiled."""
+    return Problem(
+        _PATH,
+        "a run_fn does its steps by itself, and nobody else knows when they begin",
+        "null; or a trainer_fn",
+        "remove it, and call tf.profiler.experimental.start and stop inside the run_fn",
+        depends=("trainer.module_file",),
+    )

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Of NVIDIA's driver.
 _GPUS = "/proc/driver/nvidia/gpus"
 
 
-def check_runtime(declaration: Declaration) -> Iterator[Problem]:
+def check_runtime(trainer: TrainerSection) -> Iterator[Problem]:
     """Checks the sections.
 
     Args:
-        declaration: Typed values.
+        trainer: Typed values.
 
     Yields:
         The problems.
     """
-    trainer = declaration.trainer
     threads, gpu, train = trainer.threads, trainer.gpu, trainer.distribution.train
     if threads.intra_op is not None and trainer.intra_op_threads is not None:
         yield Problem(

@@ -221,7 +221,7 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         train_hooks += [hook] if hook else []
     if synchronous:
         train_hooks.append(FailFastHook())
-    if profiler := Profiler.of(settings.trainer, context.job.training_dir, task, progress):
+    if profiler := Profiler.of(settings.runtime, context.job.training_dir, task, progress):
         train_hooks.append(ProfileHook(profiler))
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
     decides = deciding(context, eval_spec) if task.evaluates else None

@@ -35,11 +35,9 @@ class Profiler:
         self._ended = False
 
     @classmethod
-    def of(
-        cls, section: Optional[TrainerSection], folder: str, task: TaskSpec, progress: ProgressWriter
-    ) -> Optional[Profiler]:
+    def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
         """Returns what is declared; None if nothing is, or this task does no steps."""
-        declared = section.profile if section else None
+        declared = section.profile
         return cls(declared, folder, task, progress) if declared and task.trains else None
 
     @property

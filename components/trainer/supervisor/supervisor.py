@@ -83,7 +83,7 @@ class Supervisor:
         self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
         section = self._section = self._settings.trainer
-        self._environment = section.environment if section else {}
+        self._environment = self._settings.runtime.environment
         # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(

@@ -66,8 +66,7 @@ def main(argv: list[str]) -> int:
         from tfx_estimator.components.trainer.task.context import TaskContext
 
         context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
-        if section := context.settings.trainer:
-            runtime.apply(section)
+        runtime.apply(context.settings.runtime)
         if task.type == DRY_RUN:
             from tfx_estimator.components.trainer.dry_run import costs, trial
 

@@ -152,7 +152,8 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
 
     module_file = tmp_path / "short_module.py"
     module_file.write_text(SHORT)
-    settings = Settings(distribution_section={"train": MWMS, "evaluator": evaluator})
+    runtime = {"threads": {"inter_op": 3}, "profile": {"start_step": 10, "steps": 5}}
+    settings = Settings(distribution_section={"train": MWMS, "evaluator": evaluator}, runtime_section=runtime)
     model, model_run = training.run(settings, module_file=str(module_file))
     number = model_run.get_float_custom_property
     assert (number("last_step"), number("restarts")) == (45, 0)
@@ -162,6 +163,10 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
         f"model.ckpt-{s}" for s in (0, 20, 40, 45)
     }
     assert not list(Path(model_run.uri).rglob("tmp_worker_*"))
+    for task in ("chief-0", "worker-0"):
+        (log,) = (Path(model_run.uri) / "logs").glob(f"{task}.*.log")
+        assert "runtime: ops at the same time: 3\n" in log.read_text()
+        assert f"profile of {task}: 5 steps in " in (Path(model_run.uri) / "profile" / task / "summary.txt").read_text()
 
 
 @pytest.mark.cluster

@@ -1,0 +1,83 @@
+"""Sections of a declaration as arguments of the Trainer: what they hold, and what is wrong, in Python's words."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.errors import DeclarationError
+
+# What a YAML file calls it, and what Python does.
+_IN_PYTHON = (
+    (r"\btrainer\.distribution\.?", ""),
+    (r"\btrainer\.(?=(threads|gpu|onednn|profile)\b)", ""),
+    (r"--set \S+\.(\w+)=null", r'"\1"'),
+    (r"remove the line", "leave it out"),
+    (r"put its keys in lines of their own, indented", "give a dict"),
+    (r"put it in quotes, as YAML reads it as something else", "give a str"),
+    (r"write it without quotes, in digits", "give a number"),
+    (r"\btrue\b", "True"),
+    (r"\bfalse\b", "False"),
+    (r"\bnull\b", "None"),
+    (r"\ba mapping\b", "a dict"),
+    (r"\bsection\b", "dict"),
+    (r"\btext is no\b", "a str is no"),
+    (r"\bno text\b", "no str"),
+)
+
+# Makes the error of a value that no YAML file could hold, and of its path.
+Refuse = Callable[[Any, str], DeclarationError]
+
+
+def plain(value: Any, refuse: Refuse, path: str = "") -> Any:
+    """Returns what was given as YAML would have it.
+
+    Args:
+        value: Of the caller; sections of this project and NumPy's numbers too.
+        refuse: Makes the error.
+        path: Where in the argument it stands, dotted.
+
+    Raises:
+        DeclarationError: There is something in it that YAML cannot say.
+    """
+    if isinstance(value, Section):
+        return value.dict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, refuse, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, refuse, path) for item in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, numbers.Real):  # NumPy's
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    raise refuse(value, path)
+
+
+def name_kind(value: Any) -> str:
+    """Says what was given in place of a section."""
+    kind = type(value)
+    return repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
+
+
+def refusal(arguments: str, problems: Sequence[Problem]) -> DeclarationError:
+    """Returns the error that lists the problems.
+
+    Args:
+        arguments: The Trainer's, as `distribution=…`.
+        problems: Written for a declaration.
+    """
+    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+    text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
+    return DeclarationError(f"Trainer({arguments}) has {count}\n\n{text}")
+
+
+def _in_python(problem: Problem) -> Problem:
+    fields = {name: getattr(problem, name) for name in ("path", "what", "expected", "todo", "value")}
+    for pattern, word in _IN_PYTHON:
+        fields = {name: re.sub(pattern, word, text) for name, text in fields.items()}
+    return dataclasses.replace(problem, **fields)
