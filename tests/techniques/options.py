@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 # Entries of `trainer` that none of the paths does without.
@@ -48,7 +49,8 @@ def together(*names: str) -> dict[str, Any] | None:
     """
     found: dict[str, Any] = {}
     for name in names:
-        if not _merge(found, OPTIONS[name]):
+        # Whole: what one pair says is no part of the next.
+        if not _merge(found, copy.deepcopy(OPTIONS[name])):
             return None
     return {**BASE, **found}
 
