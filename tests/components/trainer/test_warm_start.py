@@ -71,7 +71,7 @@ def _by_layer(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 @pytest.mark.long
 def test_keras_begins_with_an_estimators_checkpoint_and_an_estimator_with_a_model_of_keras(warm, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "absl.tfx_estimator")
     _, run = warm.first("estimator")
     before = read_weights(run)
     model, other = warm.train(path="keras", optimizer=STILL, warm_start={"checkpoint": run}, distribution=MIRRORED)
@@ -94,7 +94,7 @@ def test_keras_begins_with_an_estimators_checkpoint_and_an_estimator_with_a_mode
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", ["one_device", "multi_worker_mirrored:2", "parameter_server:2"])
 def test_every_path_begins_with_what_every_other_left(warm, path, strategy, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "absl.tfx_estimator")
     for other in PATHS:
         model, run = warm.first(other)
         for start in ({"checkpoint": run}, {"model": str(model)}):
@@ -106,7 +106,7 @@ def test_every_path_begins_with_what_every_other_left(warm, path, strategy, capl
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "absl.tfx_estimator")
     _, run = warm.first("keras")
     start = {"path": path, "seed": 11, "warm_start": {"checkpoint": run}}
     warm.train(**start, optimizer={"schedule": "constant"})
