@@ -61,10 +61,19 @@ def in_turn(compute: Callable[[Part], Computed], features: Features, labels: tf.
 
     Returns:
         The sums.
+
+    Raises:
+        UserCodeError: A part would have no example: averages of normalisation would be no numbers.
     """
     if parts == 1:
         return compute(Part(features, labels))
     size = labels.shape[0] or tf.shape(labels)[0]
+    if isinstance(size, int) and size < parts:
+        raise UserCodeError(
+            f"trainer.gradient_accumulation: each replica has {size} examples of a step, too few for {parts} parts",
+            expected=f"at most {size}",
+            todo="lower it, or raise trainer.global_batch_size, which is the batch of an update",
+        )
     total: Optional[Computed] = None
     for number in range(parts):
         begin, end = size * number // parts, size * (number + 1) // parts

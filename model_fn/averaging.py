@@ -8,6 +8,7 @@ Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -39,23 +40,41 @@ class Averaging:
                 (add(each, _ANCHOR, lambda shape, dtype, of=each: tf.identity(of)), add(each, _VELOCITY))
                 for each in self._weights
             ]
-        self._average = tf.function(lambda: strategy.run(self._send))
+        self._average = {
+            is_due: tf.function(functools.partial(strategy.run, functools.partial(self._send, is_due)))
+            for is_due in (True, False)
+        }
 
-    def run(self) -> None:
-        """Averages; each process must call this between the same two steps."""
-        self._average()
+    def begin(self) -> None:
+        """Has the outer momentum start at the weights as they are now."""
+        for weight, (anchor, _) in zip(self._weights, self._outer):
+            anchor.assign(tf.identity(weight))
 
-    def _send(self) -> None:
+    def run(self, is_due: bool = True) -> None:
+        """Averages; each process must call this between the same two steps.
+
+        Args:
+            is_due: Have all steps between two averagings been done? If not, as at a checkpoint, the outer momentum
+                does not move the weights: its step comes when it is due, whether training was stopped or not.
+        """
+        self._average[is_due]()
+
+    def _send(self, is_due: bool) -> None:
         own = [tf.identity(each) for each in (*self._weights, *self._slots)]
-        tf.distribute.get_replica_context().merge_call(self._receive, args=(own,))
+        receive = functools.partial(self._receive, outer=self._outer if is_due else ())
+        tf.distribute.get_replica_context().merge_call(receive, args=(own,))
 
-    def _receive(self, strategy: tf.distribute.Strategy, own: Sequence[tf.Tensor]) -> None:
+    def _receive(
+        self,
+        strategy: tf.distribute.Strategy,
+        own: Sequence[tf.Tensor],
+        outer: Sequence[tuple[tf.Variable, tf.Variable]],
+    ) -> None:
         variables, extended = [*self._weights, *self._slots], strategy.extended
         means = extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, list(zip(own, variables)))
-        count = len(self._weights) if self._outer else 0
-        for variable, mean, outer in zip(variables, means, self._outer):
-            extended.update(variable, self._move, args=(mean, *outer), group=False)
-        for variable, mean in zip(variables[count:], means[count:]):
+        for variable, mean, slots in zip(variables, means, outer):
+            extended.update(variable, self._move, args=(mean, *slots), group=False)
+        for variable, mean in zip(variables[len(outer) :], means[len(outer) :]):
             extended.update(variable, lambda each, value: each.assign(value), args=(mean,), group=False)
 
     def _move(self, variable: tf.Variable, mean: tf.Tensor, anchor: tf.Variable, velocity: tf.Variable) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.errors import UserCodeError
+
 NONE = "none"
 _DTYPES = {"fp16": tf.float16, "bf16": tf.bfloat16}
 # A power of two is exact. An entry below 2.4e-7 loses precision, one below 1.2e-10 is 0; the sum is within 128.
@@ -53,3 +55,22 @@ def restore(gradient: Any, kind: str, dtype: tf.DType) -> Any:
         return gradient
     gradient = tf.cast(gradient, dtype)
     return gradient / tf.constant(_SCALE, dtype) if kind == "fp16" else gradient
+
+
+def refuse_compression(kind: str, target: str) -> None:
+    """Refuses compression where the gradients are summed by a model_fn of the user's.
+
+    Args:
+        kind: As of `compress`.
+        target: `trainer.model`.
+
+    Raises:
+        UserCodeError: Gradients are to be compressed.
+    """
+    if kind != NONE:
+        raise UserCodeError(
+            f"trainer.distribution.train.gradient_compression: {kind}, and {target!r} is a whole model_fn, which adds "
+            "up its gradients by itself",
+            expected="none; or a network function as trainer.model",
+            todo="remove it",
+        )

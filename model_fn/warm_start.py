@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +18,7 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Averages of normalisation, which no optimizer trains, and which belong to the model.
 _AVERAGES = ("moving_mean", "moving_variance")
 _MOST_NAMES = 8
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,16 @@ class Matched:
     left: str
 
 
-def match(prefix: str, shapes: Mapping[str, Sequence[int]], exclude: Sequence[str]) -> Matched:
+def match(
+    prefix: str, shapes: Mapping[str, Sequence[int]], exclude: Sequence[str], repeated: Mapping[str, int] = _NONE
+) -> Matched:
     """Finds the weights for a model's variables.
 
     Args:
         prefix: Path of the checkpoint: of an Estimator, of Keras, or of a SavedModel.
         shapes: Of the model's variables, by their names.
         exclude: Patterns of names that are left out.
+        repeated: Names that several variables of the model have, which cannot be told apart; and how many.
 
     Raises:
         UserCodeError: There are none.
@@ -49,7 +55,9 @@ def match(prefix: str, shapes: Mapping[str, Sequence[int]], exclude: Sequence[st
     keys = {name: name for name in there}
     if _OBJECTS in there:
         nodes = TrackableObjectGraph.FromString(reader.get_tensor(_OBJECTS)).nodes
-        keys = {each.full_name: each.checkpoint_key for node in nodes for each in node.attributes if each.full_name}
+        named = {(each.full_name, each.checkpoint_key) for node in nodes for each in node.attributes if each.full_name}
+        times = collections.Counter(name for name, _ in named)
+        keys = {name: key for name, key in named if times[name] == 1}
     wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude)}
     aligned = _aligned({name: key for name, key in keys.items() if key in there}, shapes)
     found = {name: aligned[name] for name in wanted if name in aligned}
@@ -63,8 +71,10 @@ def match(prefix: str, shapes: Mapping[str, Sequence[int]], exclude: Sequence[st
         )
     left = [f"{name}, which is {list(wanted[name])} here and {list(shape)} there" for name, shape in other.items()]
     left += [f"{name}, which is not there" for name in wanted if name not in found]
+    left += [f"{name}, as {count} variables of the model are called" for name, count in repeated.items()]
     left += [f"{name}, by trainer.warm_start.exclude" for name in shapes if name not in wanted]
-    said = f"training begins with {len(taken)} of {len(shapes)} variables from {prefix}"
+    count = len(shapes) + sum(repeated.values())
+    said = f"training begins with {len(taken)} of {count} variables from {prefix}"
     return Matched(taken, said, "; ".join(left))
 
 
@@ -104,8 +114,11 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
     Returns:
         As of `match`.
     """
-    weights = {variable.name.partition(":")[0]: variable for variable in model.weights}
-    matched = match(prefix, {name: variable.shape.as_list() for name, variable in weights.items()}, exclude)
+    # Keras names the layers of a model within a model as if they were alone.
+    times = collections.Counter(map(_name, model.weights))
+    weights = {_name(variable): variable for variable in model.weights if times[_name(variable)] == 1}
+    shapes = {name: variable.shape.as_list() for name, variable in weights.items()}
+    matched = match(prefix, shapes, exclude, {name: count for name, count in times.items() if count > 1})
     reader = tf.train.load_checkpoint(prefix)
     for name, key in matched.keys.items():
         weights[name].assign(reader.get_tensor(key))

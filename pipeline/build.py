@@ -185,7 +185,7 @@ def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
 
 
 def _begins(trainer: TrainerSection) -> list[str]:
-    """Of the weights that training begins with: wherever they lie, what they are decides the model."""
+    """Of the weights that training begins with: others in the same place make another model."""
     return [trainer.warm_start.fingerprint()] if trainer.warm_start else []
 
 

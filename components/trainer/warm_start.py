@@ -10,6 +10,7 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.model_fn.warm_start import Matched
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.errors import UserCodeError
 
 
 def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
@@ -17,6 +18,9 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
 
     Args:
         context: Of the task; one that does not train begins with nothing.
+
+    Raises:
+        UserCodeError: The strategy cannot begin so.
     """
     section, task = context.settings.trainer, context.task
     if section is None or not (task.trains or task.type == DRY_RUN):
@@ -24,6 +28,12 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     if section.warm_start is not None or section.module_file is not None or task.type == DRY_RUN:
         return section.warm_start
     base_model = make_fn_args(context.job).base_model
+    if base_model and context.distribution.train.variable_partitioner is not None:
+        raise UserCodeError(
+            "base_model: the weights of variables that are cut into parts are not read",
+            expected="no trainer.distribution.train.variable_partitioner",
+            todo="remove one of the two",
+        )
     return WarmStart(model=base_model) if base_model else None
 
 

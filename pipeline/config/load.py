@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.v1 import BaseModel, ValidationError
 
 from tfx_estimator.pipeline.config import read, renamed, render, short_forms
+from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
@@ -22,7 +23,7 @@ from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem, to_error
-from tfx_estimator.pipeline.config.runtime_checks import note_runtime
+from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -80,7 +81,12 @@ class Loaded:
             DeclarationError: The declaration cannot be trained by so many tasks.
         """
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
-        problems = check_distribution(self.declaration.copy(update={"trainer": trainer}))
+        declaration = self.declaration.copy(update={"trainer": trainer})
+        problems = [
+            *check_distribution(declaration),
+            *check_accumulation(declaration, self.search_paths),
+            *check_runtime(trainer),
+        ]
         if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
             raise to_error(found, self.source)
 

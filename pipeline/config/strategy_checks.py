@@ -131,6 +131,16 @@ def _devices(path: str, section: Strategy) -> Iterator[Problem]:
         yield problem
     elif section.takes("cross_device_ops") and section.cross_device_ops == "nccl" and not section.devices.gpu:
         yield _needs_gpus(path, "cross_device_ops", "reduction_to_one_device")
+    on_nccl = section.takes("cross_device_ops") and section.cross_device_ops == "nccl"
+    if on_nccl and getattr(section, "gradient_compression", "none") == "bf16":
+        yield Problem(
+            f"{path}.gradient_compression",
+            "TensorFlow's NcclAllReduce adds up float16, float32 and float64, and no bfloat16",
+            "fp16, or other cross_device_ops than nccl",
+            f"set it to fp16, or {path}.cross_device_ops to hierarchical_copy",
+            value="bf16",
+            depends=(f"{path}.cross_device_ops",),
+        )
 
 
 def _wrong_devices(path: str, section: Strategy) -> Optional[Problem]:

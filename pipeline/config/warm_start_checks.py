@@ -45,9 +45,6 @@ def check_warm_start(trainer: TrainerSection) -> Iterator[Problem]:
     if trainer.module_file is not None and RUN_FN in (functions_of(trainer.module_file) or ()):
         what = "a run_fn makes its own model, and begins by itself where it wants"
         yield Problem(_PATH, what, "trainer.model, or a trainer_fn", "remove it", depends=("trainer.module_file",))
-    if trainer.sync_every is not None and trainer.sync_every.outer_momentum:
-        what = "the outer momentum of trainer.sync_every starts at the weights that the network draws"
-        yield Problem(_PATH, what, "no outer_momentum", "remove one of them", depends=("trainer.sync_every",))
     if trainer.distribution.train.variable_partitioner is not None:
         what = "the weights of variables that are cut into parts are not read"
         yield Problem(

@@ -57,6 +57,7 @@ _TRAINER_KEYS = (
     "keep_best",
     "early_stopping",
     "sync_every",
+    "warm_start",
     "global_batch_size",
     "eval_batch_size",
     "deterministic",
@@ -267,6 +268,8 @@ class Memory:
             declaration.transform.dict(),
             declaration.data.dict(),
             declaration.evaluator.prediction_key,
+            declaration.trainer.distribution.train.gradient_compression,
+            *([declaration.trainer.warm_start.fingerprint()] if declaration.trainer.warm_start else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -20,7 +20,6 @@ from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
 PARTS = {"sgd": 3, "more sgd": 3, "adam": 4, "norm": 2}
 # Entries of `params`, and options of the network.
-# Entries of `params`, and options of the network.
 _SGD: tuple[dict[str, Any], dict[str, str]] = (
     {
         "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},

@@ -148,3 +148,12 @@ def test_what_is_no_network_is_refused():
     refuse_accumulation(1, "mine:net", "returns a compiled model")
     with pytest.raises(UserCodeError, match="gradient_accumulation: 2, and 'mine:net' returns a compiled model"):
         refuse_accumulation(2, "mine:net", "returns a compiled model")
+
+
+def test_a_batch_of_fewer_examples_than_parts_is_refused():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.accumulation import in_turn
+
+    with pytest.raises(UserCodeError, match="each replica has 2 examples of a step, too few for 4 parts"):
+        in_turn(lambda part: None, {"image": tf.zeros([2, 3])}, tf.zeros([2], tf.int64), 4)

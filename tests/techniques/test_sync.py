@@ -57,12 +57,16 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
     model.optimizer._create_all_weights([weight])
     averaging = Averaging(model, tf.distribute.get_strategy(), 0.5)
     found = []
-    for change in (2.0, 4.0, 0.0):
+    for change, is_due in ((2.0, True), (3.0, False), (1.0, True), (0.0, True)):
         weight.assign_add([[change]])
-        averaging.run()
+        averaging.run(is_due)
         found.append(float(weight.numpy()[0, 0]))
-    # Moves of 2, of 4 and half of 2, and of half of 5.
-    assert found == [3.0, 8.0, 10.5]
+    # Moves of 2, of 3 at a checkpoint, of 1 more and half of 2, and of half of 5.
+    assert found == [3.0, 6.0, 8.0, 10.5]
+    weight.assign([[1.0]])
+    averaging.begin()
+    averaging.run()
+    assert weight.numpy() == [[2.25]]
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,9 @@ def run(context: TaskContext) -> None:
 
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
     inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
-    settings = context.settings.with_distribution(Distribution())
+    # One process; what a model may refuse of the declared distribution stays.
+    kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
+    settings = context.settings.with_distribution(Distribution.parse_obj({"train": kept}))
     if trainer.train_steps is None:
         # Epochs become steps once the examples are counted.
         length = {"train_steps": _STEPS, "train_epochs": None}

@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -53,6 +54,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
         refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
+        refuse_compression(section.distribution.train.gradient_compression, section.model or "")
         recorded = {SPEC_KEY: (params := RecordedParams(params))}
         # An Estimator refuses params for a model_fn that does not take them.
         takes_params = "params" in inspect.signature(function).parameters

@@ -38,7 +38,7 @@ def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Call
     """Has an Estimator begin with other weights.
 
     Args:
-        estimator: Anyone's; what it begins with by itself comes first.
+        estimator: Anyone's; what it begins with by itself is read first, and these weights replace it.
         section: Declared.
         tell: Is told what the user should know of it.
     """

@@ -196,6 +196,8 @@ class _Task:
         step = saver.restore()
         if latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
             tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
+            if averaging:
+                averaging.begin()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
             self._make_evaluation()

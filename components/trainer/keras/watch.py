@@ -28,8 +28,8 @@ class Saves(Protocol):
 class Averages(Protocol):
     """What makes the weights of all tasks equal: see `model_fn.averaging.Averaging`."""
 
-    def run(self) -> None:
-        """Averages."""
+    def run(self, is_due: bool = True) -> None:
+        """Averages, in turn or, for a checkpoint, before it is due."""
 
 
 class Agrees(Protocol):
@@ -111,6 +111,7 @@ class Watch:
         self._steps, self._seconds = 0, 0.0
         self._pause = 0.5
         self._agree_at = 0
+        self._diverged = False
         self.step = 0
         self.stopped = False
         self.over = False
@@ -162,7 +163,10 @@ class Watch:
         self.step += steps
         self._progress.at(self.step)
         if math.isnan(values["loss"]):
-            raise not_a_number(f"the loss of step {self.step}")
+            # Of a task that trains by itself the others do not know: they would wait for it.
+            if self._averaging is None:
+                raise not_a_number(f"the loss of step {self.step}")
+            self._diverged = True
         averages = self._averaging is not None and self.step % self._sync_steps == 0
         if self._averaging is not None and averages:
             self._averaging.run()
@@ -174,11 +178,12 @@ class Watch:
             self._progress.write(Event.STEP, step=self.step, loss=values["loss"])
         if self._curves is not None and self.step % self._report_steps == 0:
             self._curves.write(self.step, values)
-        if self._agree_at <= self.step < self.total:
+        saves = self.step >= self.total or self.step % self._checkpoint_steps == 0
+        if self._agree_at <= self.step < self.total or (saves and self._averaging is not None):
             self._agree()
-        if self.ended or self.step % self._checkpoint_steps == 0:
+        if self.ended or saves:
             if self._averaging is not None and not averages:
-                self._averaging.run()
+                self._averaging.run(is_due=False)
             self._saver.save(self.step)
             if self._curves is not None:
                 self._curves.saved(self.step)
@@ -193,11 +198,14 @@ class Watch:
         stop_at = asked_to_stop(self._stop_file)
         asked = stop_at is not None and self.step >= stop_at
         own = self._seconds / self._steps if self._steps else _EVERY_SECONDS
-        seconds, stops, step = self._agreement.mean(own, float(asked), float(self.step))
+        numbers = own, float(asked), float(self.step), float(self._diverged)
+        seconds, stops, step, diverged = self._agreement.mean(*numbers)
         if step != self.step:
             raise PeerLostError(
                 f"this task goes on from step {self.step}, and others from another one: do all see one training folder?"
             )
+        if diverged:
+            raise not_a_number(f"the loss of a task, up to step {self.step},")
         self.stopped = stops > 0
         self._pause = 1 if self._fixed else max(min(_EVERY_SECONDS / max(seconds, 1e-9), 2 * self._pause), 1)
         self._agree_at = self.step + int(self._pause)

@@ -197,3 +197,26 @@ def test_the_averages_of_a_normalisation_come_too(tmp_path):
     begun = network(0.0)
     warm_keras(begun, prefix, ())
     assert begun.layers[0].moving_mean.numpy().tolist() == [5, 5, 5]
+
+
+def test_variables_of_one_name_are_left_out_and_told(tmp_path):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.warm_start import warm_keras
+
+    def towers(value: float) -> tf.keras.Model:
+        def tower(name: str) -> tf.keras.Model:
+            return tf.keras.Sequential([tf.keras.layers.Dense(2, name="hidden", use_bias=False)], name=name)
+
+        image = tf.keras.Input([3])
+        joined = tower("left")(image) + tower("right")(image)
+        model = tf.keras.Model(image, tf.keras.layers.Dense(2, name="head", use_bias=False)(joined))
+        model.set_weights([weight * 0 + value for weight in model.get_weights()])
+        return model
+
+    prefix = tf.train.Checkpoint(model=towers(5.0)).save(str(tmp_path / "model.ckpt"))
+    begun = towers(0.0)
+    matched = warm_keras(begun, prefix, ())
+    assert [float(weight.numpy()[0, 0]) for weight in begun.weights] == [0, 0, 5]
+    assert matched.said.startswith("training begins with 1 of 3 variables")
+    assert matched.left == "hidden/kernel, as 2 variables of the model are called"

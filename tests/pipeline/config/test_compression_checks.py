@@ -23,3 +23,9 @@ def test_it_is_of_the_built_in_step(problems, tmp_path, trained, reason):
     (problem,) = problems(f"{HEAD}  {trained}\n{TRAIN}")
     assert "trainer.distribution.train.gradient_compression: bf16" in problem
     assert f"it is for the built-in training step: {reason}" in problem
+
+
+def test_nccl_adds_up_no_bfloat16(problems):
+    train = "{strategy: mirrored, devices: {gpu: 2}, cross_device_ops: nccl, gradient_compression: %s}"
+    (problem,) = problems(f"{HEAD}  model: mnist_cnn\n  distribution: {{train: {train % 'bf16'}}}\n")
+    assert "NcclAllReduce adds up float16, float32 and float64, and no bfloat16" in problem

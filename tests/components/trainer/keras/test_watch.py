@@ -82,15 +82,37 @@ def test_weights_are_averaged_every_few_steps_and_before_each_checkpoint(make, c
     watch, saves = make(save_checkpoints_steps=50, sync_every=8, train_steps=60)
 
     class Averaging:
-        def run(self):
+        def run(self, is_due=True):
             averaged.append((watch.step, len(saves)))
+            due.append(is_due)
 
-    averaged = []
+    averaged, due = [], []
     watch._averaging = Averaging()
     watch.begin(0)
     assert run(watch, clock, 0.001) == [1, 2, 4, 8, 16, 24, 30, 32, 40, 48, 50, 56, 60]
     assert averaged == [(8, 0), (16, 0), (24, 0), (32, 0), (40, 0), (48, 0), (50, 0), (56, 1), (60, 1)]
+    assert due == [step % 8 == 0 for step, _ in averaged]
     assert saves == [50, 60]
+
+
+def test_tasks_that_train_by_themselves_end_together_where_one_diverges(make, clock):
+    watch, saves = make(others={3: 1.0}, sync_every={"steps": 8}, save_checkpoints_steps=50)
+    watch._averaging = object()
+    with pytest.raises(TrainingError, match="loss of a task, up to step 0, is not a number"):
+        watch.begin(0)
+    watch, saves = make(sync_every={"steps": 8}, save_checkpoints_steps=5)
+
+    class Averaging:
+        def run(self, is_due=True):
+            pass
+
+    watch._averaging = Averaging()
+    watch.begin(0)
+    watch._agree_at = 100
+    watch.done(1, {"loss": float("nan")})
+    with pytest.raises(TrainingError, match="up to step 5, is not a number"):
+        watch.done(4, {"loss": 1.0})
+    assert saves == []
 
 
 def test_the_executions_after_a_restart_end_where_something_is_due(make, clock):
