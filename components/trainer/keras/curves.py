@@ -79,6 +79,9 @@ def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
     if rate is None:
         return None
     done = tf.constant(step - 1, tf.int64)
-    value = float(rate(done) if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule) else rate)
+    if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(done)
+    # A number, or a variable, which has a copy on each replica.
+    value = float(tf.convert_to_tensor(rate))
     # `decay`, of the older ones.
     return value / (1.0 + float(getattr(optimizer, "_initial_decay", 0.0)) * (step - 1))
