@@ -21,6 +21,7 @@ QUEUES = {
         "tests/model_fn/",
     ),
     "pipelines": ("tests/e2e/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
+    "techniques": ("tests/techniques/",),
 }
 
 

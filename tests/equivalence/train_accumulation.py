@@ -36,8 +36,13 @@ CASES = {
 }
 # Path and strategy of the trainings in parts; the whole batches are trained by an Estimator on one device.
 TRAINED = {
-    "sgd": [("estimator", "mirrored"), ("keras", "central_storage"), ("keras", "one_device")],
-    "more sgd": [("keras", "mirrored"), ("estimator", "central_storage"), ("estimator", "one_device")],
+    "sgd": [("estimator", "mirrored"), ("keras", "one_device")],
+    "more sgd": [
+        ("keras", "mirrored"),
+        ("keras", "central_storage"),
+        ("estimator", "central_storage"),
+        ("estimator", "one_device"),
+    ],
     "adam": [("estimator", "one_device"), ("keras", "mirrored")],
     "norm": [("estimator", "one_device"), ("keras", "one_device"), ("estimator", "mirrored"), ("keras", "mirrored")],
 }
