@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import tensorflow_model_analysis as tfma
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
 from tfx.orchestration import metadata
@@ -15,6 +14,9 @@ from tfx.types import Channel, standard_artifacts
 
 from tfx_estimator.components.baseline_resolver import BaselineStrategy
 from tfx_estimator.components.evaluator import Evaluator
+from tfx_estimator.components.evaluator.eval_config import eval_config
+from tfx_estimator.components.evaluator.extractors import find_features
+from tfx_estimator.components.evaluator.trial import try_metrics
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.pusher import Pusher
@@ -23,10 +25,9 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
-from tfx_estimator.data.features import LABEL
+from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -48,10 +49,15 @@ def create_pipeline(
 
     Raises:
         DataError: The data set cannot be opened.
+        DeclarationError: A declared metric cannot be measured of the data's classes.
     """
     source = open_source(declaration.data)
     image_shape = source.info.image_shape
     trainer, transform = declaration.trainer, declaration.transform
+    measured = eval_config(declaration.evaluator, source.info.label_names)
+    if declaration.evaluator.metrics:
+        # Else it would fail when the model is trained.
+        try_metrics(measured, source.info.num_classes)
 
     example_gen = TfdsExampleGen(declaration.data)
     examples = example_gen.outputs["examples"]
@@ -110,9 +116,11 @@ def create_pipeline(
         examples=examples,
         model=trained.outputs["model"],
         baseline_model=baseline.outputs["model"],
-        eval_config=eval_config(declaration.evaluator),
+        eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
+        # A change of the preprocessing alone changes no slice by the label.
+        transform_graph=transform_graph.outputs["transform_graph"] if find_features(measured, (IMAGE, LABEL)) else None,
     )
 
     pusher = Pusher(
@@ -142,45 +150,6 @@ def create_pipeline(
         enable_cache=True,
         metadata_connection_config=metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
-    )
-
-
-def eval_config(section: EvaluatorSection) -> tfma.EvalConfig:
-    """What TFMA measures, and what a model must reach.
-
-    See https://www.tensorflow.org/tfx/model_analysis/metrics.
-
-    Args:
-        section: The declared evaluator.
-
-    Returns:
-        The configuration: accuracy, mean loss and counts, overall and per slice; the thresholds are overall.
-    """
-    threshold = tfma.MetricThreshold(
-        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
-        change_threshold=None
-        if section.max_accuracy_drop is None
-        else tfma.GenericChangeThreshold(
-            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
-        ),
-    )
-    # A plain `threshold` would hold for every slice.
-    overall = tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
-    accuracy = tfma.MetricConfig(class_name="SparseCategoricalAccuracy", per_slice_thresholds=[overall])
-    metrics = [
-        accuracy,
-        tfma.MetricConfig(class_name="SparseCategoricalCrossentropy"),
-        tfma.MetricConfig(class_name="ExampleCount"),
-    ]
-    return tfma.EvalConfig(
-        model_specs=[
-            # Without a prediction_key, our Evaluator chooses it.
-            tfma.ModelSpec(
-                signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key or ""
-            )
-        ],
-        metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
-        slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[name]) for name in section.slices)],
     )
 
 

@@ -8,8 +8,11 @@ from typing import Any, Optional
 import tensorflow_model_analysis as tfma
 
 from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.pipeline.config.evaluator import BUILT_IN
 from tfx_estimator.pipeline.errors import UserCodeError
 
+# It is all the same to them.
+_OF_ORDER = ("SparseTopKCategoricalAccuracy", "WeightedExampleCount")
 _ACCURACY, _LOSS = "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"
 # Metrics of one score for two classes; they keep the names, by which the results, and an earlier model's, know them.
 _OF_TWO = {_ACCURACY: ("BinaryAccuracy", "sparse_categorical_accuracy")}
@@ -29,6 +32,11 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
     """
     spec = config.model_specs[0]
     spec.prediction_key = candidate.key
+    if candidate.of_two:
+        # There is one score, which is of the second class, and nothing to part or to sum up.
+        for each in config.metrics_specs:
+            each.ClearField("binarize")
+            each.ClearField("aggregate")
     metrics = [metric for each in config.metrics_specs for metric in each.metrics]
     for metric in metrics:
         _tell(metric, candidate)
@@ -48,6 +56,21 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
     other.prediction_key, other.is_baseline = baseline.key, True
     if baseline.from_logits != candidate.from_logits:
         _only_for_the_candidate(config)
+
+
+def reads_probabilities(config: tfma.EvalConfig) -> bool:
+    """Tells whether a metric takes scores for probabilities, and no option says that they are logits."""
+    metrics = [metric for each in config.metrics_specs for metric in each.metrics]
+    if any(_of_logits(json.loads(metric.config or "{}")) for metric in metrics):
+        return False
+    return not {metric.class_name for metric in metrics} <= {*BUILT_IN, *_OF_ORDER}
+
+
+def _of_logits(options: dict[str, Any]) -> bool:
+    thresholds = options.get("thresholds", options.get("threshold"))
+    values = thresholds if isinstance(thresholds, list) else [thresholds]
+    beyond = any(isinstance(value, (int, float)) and not 0 < value <= 1 for value in values)
+    return bool(options.get("from_logits")) or beyond
 
 
 def _tell(metric: tfma.MetricConfig, scores: Scores) -> None:

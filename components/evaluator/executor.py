@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Optional
 
 import tensorflow_model_analysis as tfma
+import tensorflow_transform as tft
 from tfx import types
 from tfx.components.evaluator import executor as tfx_executor
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 
-from tfx_estimator.components.evaluator.completion import complete
+from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
+from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_features
+from tfx_estimator.components.evaluator.extras import Extras, extracting
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 
 _MODEL = standard_component_specs.MODEL_KEY
 _BASELINE = standard_component_specs.BASELINE_MODEL_KEY
 _EVAL_CONFIG = standard_component_specs.EVAL_CONFIG_KEY
 _SCHEMA = standard_component_specs.SCHEMA_KEY
+TRANSFORM_GRAPH = standard_component_specs.TRANSFORM_GRAPH_KEY
+# TFX calls the function of this name.
+_EXTRACTORS = "custom_extractors"
 
 
 class Executor(tfx_executor.Executor):
@@ -36,20 +43,30 @@ class Executor(tfx_executor.Executor):
             exec_properties: As there.
 
         Raises:
-            UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none.
+            UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none; or there
+                is no feature to slice by.
         """
-        text = exec_properties.get(_EVAL_CONFIG)
+        text, extras = exec_properties.get(_EVAL_CONFIG), Extras()
         if text and input_dict.get(_MODEL):
             config = proto_utils.json_to_proto(text, tfma.EvalConfig())
             # More than one is somebody's own choice for each.
             if len(config.model_specs) == 1 and config.model_specs[0].signature_name == "serving_default":
-                _complete(config, input_dict)
+                extras = _complete(config, input_dict)
                 exec_properties = {**exec_properties, _EVAL_CONFIG: proto_utils.proto_to_json(config)}
-        super().Do(input_dict, output_dict, exec_properties)
+        if extras:
+            exec_properties[_EXTRACTORS] = FUNCTION
+        with extracting(extras):
+            super().Do(
+                {name: found for name, found in input_dict.items() if name != TRANSFORM_GRAPH},
+                output_dict,
+                exec_properties,
+            )
 
 
-def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> None:
+def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> Extras:
+    """Completes a configuration, in place; returns what TFMA has to be given beside it."""
     spec = config.model_specs[0]
+    features = _features(config, inputs)
     classes = _num_classes(inputs, spec.label_key)
     declared = spec.prediction_key or None
 
@@ -64,14 +81,41 @@ def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) 
         model = path_utils.serving_model_path(found[0].uri, path_utils.is_old_model_artifact(found[0]))
         there = {output.name for output in read_outputs(model, spec.signature_name)}
         baseline = scores(found[0], declared if declared in there else None)
+    logits: dict[str, str] = {}
+    if reads_probabilities(config):
+        # Thresholds of other metrics lie between 0 and 1.
+        names = {"": candidate} if baseline is None else {tfma.CANDIDATE_KEY: candidate, tfma.BASELINE_KEY: baseline}
+        logits = {name: each.key for name, each in names.items() if each.from_logits}
+        candidate = dataclasses.replace(candidate, from_logits=False)
+        baseline = baseline and dataclasses.replace(baseline, from_logits=False)
     complete(config, candidate, baseline)
+    graph = artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]) if features else None
+    return Extras(graph, features, logits, candidate.of_two)
+
+
+def _features(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> tuple[str, ...]:
+    """The features that slices are made by, and that a preprocessing_fn has to return.
+
+    Raises:
+        UserCodeError: It does not.
+    """
+    if not inputs.get(TRANSFORM_GRAPH) or not inputs.get(_SCHEMA):
+        return ()
+    raw = [feature.name for feature in _schema(inputs).feature]
+    wanted = find_features(config, raw)
+    output = tft.TFTransformOutput(artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]))
+    check_features(wanted, raw, list(output.transformed_feature_spec()))
+    return wanted
 
 
 def _num_classes(inputs: dict[str, list[types.Artifact]], label: str) -> Optional[int]:
     """How many there are, if the schema says so."""
     if not inputs.get(_SCHEMA):
         return None
-    file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(inputs[_SCHEMA]))
-    schema = io_utils.SchemaReader().read(file)
-    domains = [feature.int_domain for feature in schema.feature if feature.name == label]
+    domains = [feature.int_domain for feature in _schema(inputs).feature if feature.name == label]
     return int(domains[0].max - domains[0].min + 1) if domains and domains[0].max > domains[0].min else None
+
+
+def _schema(inputs: dict[str, list[types.Artifact]]) -> Any:
+    file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(inputs[_SCHEMA]))
+    return io_utils.SchemaReader().read(file)

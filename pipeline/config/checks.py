@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
@@ -57,7 +58,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_best(declaration),
         *check_profile(declaration),
         *_run_fn(declaration, search_paths),
-        *_evaluator(declaration),
+        *check_evaluator(declaration),
         *_pusher(declaration),
         *_beam(declaration),
     ]
@@ -185,13 +186,6 @@ def _length(declaration: Declaration) -> Iterator[Problem]:
         what = "neither trainer.train_steps nor trainer.train_epochs is given"
         todo = "add `train_steps:` or `train_epochs:` under `trainer:`, or --set trainer.train_epochs=10"
         yield Problem(both[0], what, "exactly one of the two", todo, depends=both)
-
-
-def _evaluator(declaration: Declaration) -> Iterator[Problem]:
-    slices = declaration.evaluator.slices
-    for name in dict.fromkeys(slices):
-        if slices.count(name) > 1:
-            yield Problem("evaluator.slices", f"`{name}` is named more than once", "each feature once", "keep one")
 
 
 def _pusher(declaration: Declaration) -> Iterator[Problem]:

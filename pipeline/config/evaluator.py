@@ -1,16 +1,104 @@
-"""The `evaluator` section: what a model must reach to be blessed."""
+"""The `evaluator` section: what is measured, and what a model must reach to be blessed."""
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, confloat
+from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
 
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.slices import SliceItem
+
+# What is measured without a word.
+BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
+ALL = "all"
+_OF_SLICES = "a feature, `[feature, feature]` crossed, or `{feature: value}`"
+
+
+class Threshold(Section):
+    """Which values of a metric are good enough."""
+
+    lower: Optional[float] = Field(default=None, description="the least that will do")
+    upper: Optional[float] = Field(default=None, description="the most that will do")
+
+
+class ChangeThreshold(Section):
+    """Which differences from the latest blessed model are good enough: its value less than this one's."""
+
+    absolute: Optional[float] = Field(
+        default=None,
+        description="-0.01 of a metric that is to be high: it may be lower by so much; 0.01 of one to be low",
+    )
+    relative: Optional[float] = Field(default=None, description="the same, as a part of the earlier model's value")
+    direction: Optional[Literal["higher_is_better", "lower_is_better"]] = Field(
+        default=None, description="null where the metric's name tells"
+    )
+
+
+class Metric(Section):
+    """A metric of TFMA or of Keras, what is asked of it, and of which classes and slices."""
+
+    name: constr(min_length=1, max_length=200) = Field(  # type: ignore[valid-type]
+        ..., description="its class's name, as AUC"
+    )
+    options: dict[str, Any] = Field(default={}, description="its arguments; `name` is what the results call it")
+    binarize: Optional[Union[Literal["all"], tuple[Union[StrictInt, StrictStr], ...]]] = Field(
+        default=None, description="for each of these classes, by label or name, against the others; or all"
+    )
+    top_k: tuple[conint(ge=1, le=100_000), ...] = Field(  # type: ignore[valid-type]
+        default=(), description="with the k highest scores as predictions, for each k"
+    )
+    aggregate: Optional[Literal["micro", "macro", "weighted_macro"]] = Field(
+        default=None, description="over the classes: all their decisions together, or the mean of their values"
+    )
+    threshold: Optional[Threshold] = Field(default=None, description="the model is blessed within these")
+    change_threshold: Optional[ChangeThreshold] = Field(
+        default=None, description="and if it is so much better or worse than the latest blessed one"
+    )
+    slices: tuple[SliceItem, ...] = Field(
+        default=(), description=f"where the thresholds hold: overall, {_OF_SLICES}; none is overall"
+    )
+
+    class Config:
+        """pydantic's settings."""
+
+        @staticmethod
+        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
+            """Tells editors that its name alone will do."""
+            Section.Config.schema_extra(schema, model)
+            head = {key: schema.pop(key) for key in ("title", "description")}
+            mapping = dict(schema)
+            schema.clear()
+            schema.update(head, anyOf=[{"type": "string", "minLength": 1}, mapping])
+
+    def dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Returns what was declared, and not what was left open."""
+        return {name: value for name, value in super().dict(**kwargs).items() if value not in (None, (), {})}
+
+    @property
+    def is_built_in(self) -> bool:
+        """Is it one that is measured anyway, so that there are thresholds to add at most."""
+        whole = not self.options and self.binarize is None and not self.top_k and self.aggregate is None
+        return whole and self.name in BUILT_IN
+
+
+def long_metrics(value: Any) -> Any:
+    """Writes short forms as mappings: `AUC` is `{name: AUC}`.
+
+    Args:
+        value: What was declared; anything but a list is left as it is.
+
+    Returns:
+        The list itself where nothing was short.
+    """
+    if not isinstance(value, (list, tuple)):
+        return value
+    longer = [{"name": item} if isinstance(item, str) else item for item in value]
+    return value if longer == list(value) else longer
 
 
 class EvaluatorSection(Section):
-    """Thresholds and slices of the Evaluator."""
+    """Metrics, thresholds and slices of the Evaluator."""
 
     min_accuracy: confloat(ge=0, le=1) = Field(default=0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
     max_accuracy_drop: Optional[confloat(ge=0, le=1)] = Field(  # type: ignore[valid-type]
@@ -22,6 +110,7 @@ class EvaluatorSection(Section):
         description="output of the serving signature that holds class scores; null chooses the one that fits: "
         "probabilities, scores, predictions, logistic, logits, or the only one",
     )
-    slices: tuple[Literal["label"], ...] = Field(
-        default=("label",), description="features whose values are evaluated apart"
+    slices: tuple[SliceItem, ...] = Field(default=("label",), description=f"what is evaluated apart: {_OF_SLICES}")
+    metrics: tuple[Metric, ...] = Field(
+        default=(), description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
     )

@@ -24,7 +24,6 @@ VALUES: dict[str, dict[str, str]] = {
     },
     f"{_TRAIN}.cross_device_ops": {"auto": _HANGS},
     f"{_EVAL}.cross_device_ops": {"auto": _HANGS},
-    "evaluator.slices": {"image": "every image would be a slice of its own"},
     "beam.runner": {"dataflow": _LATER, "flink": _LATER, "spark": _LATER, "dask": _DASK},
 }
 
@@ -86,6 +85,7 @@ ALIASES: dict[str, str] = {
     "clipvalue": f"{_OPTIMIZER}.clip_value",
     "restarts": "trainer.distribution.max_restarts",
     "strategy": f"{_TRAIN}.strategy",
+    "options": "beam.options",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",
     "push_destination": "pusher.destination",

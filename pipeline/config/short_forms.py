@@ -1,4 +1,4 @@
-"""Short forms, and what they stand for: `mirrored:2` of a strategy, `keep_best: accuracy`, `augment: [random_flip]`."""
+"""Short forms, and what they stand for: `mirrored:2` of a strategy, `keep_best: accuracy`, `metrics: [AUC]`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.best import long_metric
+from tfx_estimator.pipeline.config.evaluator import long_metrics
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.sync import long_sync
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -57,6 +58,9 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
     trainer, section = _find(values, _TRAINER), _find(values, _SECTION)
     if "augment" in trainer:
         trainer["augment"] = long_operations(trainer["augment"])
+    evaluator = _find(values, ("evaluator",))
+    if "metrics" in evaluator:
+        evaluator["metrics"] = long_metrics(evaluator["metrics"])
     for key in ("keep_best", "early_stopping"):
         _replace(trainer, key, long_metric, lines, (*_TRAINER, key))
     _replace(trainer, "sync_every", long_sync, lines, (*_TRAINER, "sync_every"))

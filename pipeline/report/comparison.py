@@ -8,6 +8,7 @@ from typing import Any
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.report.events import Series, Training, read_training
+from tfx_estimator.pipeline.report.metrics import tell_metrics
 from tfx_estimator.pipeline.report.missing import Missing, attempt
 from tfx_estimator.pipeline.report.page import render, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.plots import COLOURS
@@ -68,7 +69,10 @@ def results(runs: Sequence[Run]) -> list[Row]:
         "warnings": lambda summary: str(len(summary["warnings"])) if "warnings" in summary else None,
         "error": lambda summary: (summary.get("error") or {}).get("what"),
     }
+    measured = [{name: value for name, value, _ in tell_metrics(summary)} for summary in summaries]
+    names = dict.fromkeys(name for each in measured for name in each)
     rows = [(title, [fact(summary) for summary in summaries]) for title, fact in facts.items()]
+    rows[4:4] = [(name, [each.get(name) for each in measured]) for name in names]
     return [(title, [_ABSENT if cell is None else cell for cell in cells]) for title, cells in rows if any(cells)]
 
 

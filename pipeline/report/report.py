@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
 from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.graph import lay_out
+from tfx_estimator.pipeline.report.metrics import tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.missing import LeftOutError, attempt
 from tfx_estimator.pipeline.report.page import render
 from tfx_estimator.pipeline.report.source import Run
@@ -42,6 +43,8 @@ def write_report(run: Run, path: str) -> None:
         "charts": attempt(chart_training, training),
         "timeline": attempt(lambda found: tell_time(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
+        "measured": tell_metrics(run.summary),
+        "sliced": tell_slices(run.summary),
         "data": data,
         "described": attempt(_describe, data),
         "declared": _declared(run.text),

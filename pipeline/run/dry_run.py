@@ -262,6 +262,8 @@ class Memory:
         declaration = self._loaded.declaration
         targets = [declaration.trainer.target, declaration.transform.target]
         trainer = {name: value for name, value in declaration.trainer.dict().items() if name in _TRAINER_KEYS}
+        evaluator = declaration.evaluator
+        declares_evaluation = bool(evaluator.metrics) or evaluator.slices != ("label",)
         parts = [
             fingerprint_source(targets, self._loaded.search_paths),
             trainer,
@@ -270,6 +272,7 @@ class Memory:
             declaration.evaluator.prediction_key,
             declaration.trainer.distribution.train.gradient_compression,
             *([declaration.trainer.warm_start.fingerprint()] if declaration.trainer.warm_start else []),
+            *([declaration.evaluator.dict()] if declares_evaluation else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +19,13 @@ from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.metrics import CROSSED
+from tfx_estimator.pipeline.run.reasons import read_reasons
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
+
+# As TFMA shows what a metric is aggregated by.
+_OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
@@ -95,13 +101,14 @@ def _read_evaluation(results: Summary, uri: str) -> None:
         if not key:
             results.metrics = values
             results.accuracy, results.evaluated, results.loss = accuracy, count, values.get(LOSS)
-        elif accuracy is not None:
-            # Sliced by one feature at a time.
-            ((name, value),) = key
-            results.slices.setdefault(name, {})[str(value)] = (accuracy, count)
+            continue
+        name, value = (CROSSED.join(str(part) for part in parts) for parts in zip(*key))
+        if accuracy is not None:
+            results.slices.setdefault(name, {})[value] = (accuracy, count)
+        results.slice_metrics.setdefault(name, {})[value] = values
     if any(name.startswith("validations") for name in os.listdir(uri)):
         validation = tfma.load_validation_result(uri)
-        results.reasons = [_reason(failure) for s in validation.metric_validations_per_slice for failure in s.failures]
+        results.reasons = list(read_reasons(validation, results.label_names))
 
 
 def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
@@ -110,16 +117,6 @@ def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
         for subkey, values in subkeys.items():
             for name, value in values.items():
                 if "doubleValue" in value:
-                    # As JSON of protocol buffers, which writes NaN as text.
+                    # As JSON of protocol buffers, which writes NaN as text; the kind of a mean is shown as one, too.
+                    name = _OF_MEAN.sub("", name)
                     yield "/".join(filter(None, (output, subkey, name))), float(value["doubleValue"])
-
-
-def _reason(failure: Any) -> str:
-    """One missed threshold in words."""
-    name = failure.metric_key.name.removeprefix("sparse_categorical_")
-    value = failure.metric_value.double_value.value
-    threshold = failure.metric_threshold
-    if threshold.HasField("value_threshold"):
-        return f"{name} {value:.4f} is below {threshold.value_threshold.lower_bound.value:.4f}"
-    allowed = -threshold.change_threshold.absolute.value
-    return f"{name} changed by {value:+.4f} against the latest blessed model, allowed is -{allowed:.4f}"

@@ -60,7 +60,8 @@ class Summary:
         loss: Mean cross-entropy, overall.
         evaluated: Number of examples that the Evaluator read.
         evaluated_split: Their split: `eval`, or `test` where one is declared.
-        slices: Accuracy and number of examples by feature and value.
+        slices: Accuracy and number of examples by feature and value; crossed ones as `a x b`.
+        slice_metrics: All metrics that are numbers, likewise.
         metrics: All of the Evaluator's metrics that are numbers, overall.
         label_names: The classes, in the order of their labels.
         blessed: None without an evaluation.
@@ -93,6 +94,7 @@ class Summary:
     evaluated: int = 0
     evaluated_split: str = ""
     slices: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    slice_metrics: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     label_names: tuple[str, ...] = ()
     blessed: Optional[bool] = None

@@ -6,13 +6,14 @@ import os
 
 from rich.console import Console
 
-from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.profile import PROFILE_TEXT
+from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, place, show_metric
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.text import duration, one_line
 
 COLUMN = 13
+_MOST_SLICES = 100
 
 
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
@@ -45,7 +46,9 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         against = "" if gained is None else f" ({gained:+.4f} against the latest blessed model)"
         facts["accuracy"] = [f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"]
     if further := results.further_metrics():
-        facts["metrics"] = [", ".join(f"{name} {_number(value)}" for name, value in further.items())]
+        facts["metrics"] = [
+            ", ".join(f"{entitle(name, results.label_names)} {show_metric(value)}" for name, value in further.items())
+        ]
     for name, values in results.slices.items():
         facts[f"by {name}"] = [_by_slice(name, values, results.label_names)]
     if results.blessed is not None:
@@ -86,16 +89,9 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
     return f"{steps}{duration(facts['train_seconds'])} (process start and export included){rate}"
 
 
-def _number(value: float) -> str:
-    """A metric: a count as such, all else in four digits after the point."""
-    return f"{value:,.0f}" if value.is_integer() and abs(value) > 1 else f"{value:.4f}"
-
-
 def _by_slice(name: str, values: dict[str, tuple[float, int]], label_names: tuple[str, ...]) -> str:
-    """Accuracies of the slices of one feature, labels by their names."""
-
-    def title(value: str) -> str:
-        return label_names[int(value)] if name == LABEL else value
-
-    order = sorted(values, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
-    return ", ".join(f"{title(value)} {values[value][0]:.3f}" for value in order)
+    """Accuracies of the slices of one feature, or of several crossed, labels by their names."""
+    order = sorted(values, key=place)
+    shown = [f"{entitle_slice(name, value, label_names)} {values[value][0]:.3f}" for value in order[:_MOST_SLICES]]
+    more = f", and {len(order) - _MOST_SLICES:,} more in summary.json" if len(order) > _MOST_SLICES else ""
+    return ", ".join(shown) + more

@@ -73,6 +73,7 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
     ("override", "changes"),
     [
         ("evaluator.min_accuracy=0.5", False),
+        ("evaluator.metrics=[AUC]", False),
         ("pusher.destination=elsewhere", False),
         ("trainer.stall_timeout=9", False),
         ("trainer.start_timeout=9", False),
@@ -111,7 +112,7 @@ def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
 
 
 def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
-    from tfx_estimator.pipeline.build import eval_config
+    from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
     config = eval_config(EvaluatorSection(min_accuracy=0.9, max_accuracy_drop=0.02))
@@ -125,11 +126,75 @@ def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
 
 
 def test_no_baseline_is_compared_where_the_declaration_says_so():
-    from tfx_estimator.pipeline.build import eval_config
+    from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
     config = eval_config(EvaluatorSection(max_accuracy_drop=None))
     assert not config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold.HasField("change_threshold")
+
+
+def test_without_metrics_the_configuration_is_as_it_was():
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+
+    text = """
+      model_specs { signature_name: "serving_default" label_key: "label" }
+      slicing_specs { }
+      slicing_specs { feature_keys: "label" }
+      metrics_specs {
+        metrics {
+          class_name: "SparseCategoricalAccuracy"
+          per_slice_thresholds {
+            slicing_specs { }
+            threshold {
+              value_threshold { lower_bound { value: 0.5 } }
+              change_threshold { absolute { value: -0.01 } direction: HIGHER_IS_BETTER }
+            }
+          }
+        }
+        metrics { class_name: "SparseCategoricalCrossentropy" }
+        metrics { class_name: "ExampleCount" }
+      }
+    """
+    from google.protobuf import text_format
+    from tensorflow_model_analysis.proto import config_pb2
+
+    section = EvaluatorSection(min_accuracy=0.5)
+    assert eval_config(section, tuple("abc")) == text_format.Parse(text, config_pb2.EvalConfig())
+
+
+@pytest.mark.parametrize("metric", [{"name": "AUC"}, {"name": "Precision", "binarize": ["3", 8]}])
+def test_metrics_that_can_be_measured_are_built(tmp_path, metric):
+    measured = component(build(tmp_path, f"evaluator.metrics=[{metric}]"), "Evaluator").exec_properties["eval_config"]
+    assert metric["name"] in measured
+
+
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("{name: Precision, binarize: [10]}", ["evaluator.metrics.0.binarize: the data has no class `10`", "0 to 9"]),
+        ("{name: Precision, options: {class_id: 12}}", ["Precision with", "cannot be measured"]),
+        ("{name: AUC, options: {num_thresholds: 1}}", ["AUC with", "cannot be measured"]),
+    ],
+)
+def test_metrics_that_cannot_be_measured_are_told_before_anything_runs(tmp_path, metric, parts):
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    with pytest.raises(DeclarationError) as caught:
+        build(tmp_path, f"evaluator.metrics=[{metric}]")
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_only_slices_by_what_a_preprocessing_fn_adds_read_the_transform_graph(plain, tmp_path, monkeypatch):
+    (tmp_path / "adding.py").write_text("def preprocessing_fn(inputs): pass\n")
+    monkeypatch.chdir(tmp_path)
+    from tfx.dsl.compiler.compiler import Compiler
+
+    own = ("transform.preprocessing_fn=adding:preprocessing_fn", "evaluator.slices=[[label, ink]]")
+    nodes = [node.pipeline_node for node in Compiler().compile(build(tmp_path, *own)).nodes]
+    inputs = {node.node_info.id: node.inputs.inputs for node in nodes}
+    assert inputs["Evaluator"]["transform_graph"].channels[0].producer_node_query.id == "Transform"
+    assert "transform_graph" not in component(plain, "Evaluator").inputs
 
 
 def test_components_that_are_not_used_are_not_imported():

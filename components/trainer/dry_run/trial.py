@@ -60,6 +60,7 @@ def run(context: TaskContext) -> None:
 
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
     inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
+    _check_evaluation(declaration, inputs, info)
     # One process; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
     settings = context.settings.with_distribution(Distribution.parse_obj({"train": kept}))
@@ -129,6 +130,23 @@ def _check_run_fn(job: Job) -> None:
             expected="`def run_fn(fn_args)`",
             todo="give its other arguments a default",
         ) from None
+
+
+def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: Any) -> None:
+    """Looks for the features of the slices, and measures made-up predictions: the Evaluator would fail at the end."""
+    import tensorflow_transform as tft
+
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.evaluator.extractors import check_features, find_features
+    from tfx_estimator.components.evaluator.trial import try_metrics
+    from tfx_estimator.data.features import IMAGE, LABEL
+
+    config = eval_config(declaration.evaluator, info.label_names)
+    if wanted := find_features(config, (IMAGE, LABEL)):
+        returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
+        check_features(wanted, (IMAGE, LABEL), list(returned))
+    if declaration.evaluator.metrics:
+        try_metrics(config, info.num_classes)
 
 
 def _choose_output(job: Job, declaration: Declaration, num_classes: int) -> str:

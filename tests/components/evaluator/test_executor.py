@@ -111,8 +111,8 @@ def evaluate(digits, tmp_path):
         from tfx.types import channel_utils, standard_artifacts
 
         from tfx_estimator.components.evaluator import Evaluator
+        from tfx_estimator.components.evaluator.eval_config import eval_config
         from tfx_estimator.components.image_schema_gen.executor import image_schema
-        from tfx_estimator.pipeline.build import eval_config
         from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
         schema, examples = standard_artifacts.Schema(), digits["examples"][0]
@@ -219,6 +219,58 @@ def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digit
     found, blessed = evaluate(model, classes=2, min_accuracy=0.5, slices=())
     check(found[()], *expected(model, "logistic", digits["examples"][0], classes=2))
     assert blessed
+
+
+def scores_and_labels(model, output, examples, classes: int = CLASSES):
+    import tensorflow as tf
+
+    records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
+    labels = [tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] % classes for r in records]
+    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
+    (name,) = serve.structured_input_signature[1]
+    return serve(**{name: tf.constant(records)})[output].numpy(), np.array(labels)
+
+
+@pytest.mark.long
+def test_declared_metrics_of_a_baseline_that_puts_out_logits_are_of_its_probabilities(
+    export, evaluate, digits, logits_model
+):
+    from scipy.special import softmax
+    from sklearn.metrics import roc_auc_score
+
+    model, examples = export(head_fn), digits["examples"][0]
+    found, blessed = evaluate(
+        model,
+        logits_model,
+        metrics=[{"name": "AUC", "options": {"num_thresholds": 1000}, "change_threshold": {"absolute": -0.5}}],
+        slices=(),
+        max_accuracy_drop=0.5,
+    )
+    assert blessed
+    scores, labels = scores_and_labels(model, "scores", examples)
+    logits, _ = scores_and_labels(logits_model, "raw", examples)
+    pooled = [roc_auc_score(np.eye(CLASSES)[labels].ravel(), each.ravel()) for each in (scores, softmax(logits, 1))]
+    assert found[()]["auc"] == pytest.approx(pooled[0], abs=1e-3)
+    assert found[()]["auc_diff"] == pytest.approx(pooled[0] - pooled[1], abs=1e-3)
+    check(found[()], *expected(model, "scores", examples))
+
+
+@pytest.mark.long
+def test_declared_metrics_of_one_score_for_two_classes_are_of_the_second(export, evaluate, digits):
+    from sklearn.metrics import precision_score, roc_auc_score
+
+    model = export(two_fn, classes=2)
+    metrics = [
+        {"name": "AUC", "aggregate": "micro", "options": {"num_thresholds": 1000}},
+        {"name": "Precision", "binarize": [1], "threshold": {"lower": 1.5}},
+    ]
+    found, blessed = evaluate(model, classes=2, metrics=metrics, slices=())
+    # The threshold is of what is measured.
+    assert not blessed
+    scores, labels = scores_and_labels(model, "logistic", digits["examples"][0], classes=2)
+    assert found[()]["auc"] == pytest.approx(roc_auc_score(labels, scores[:, 0]), abs=1e-3)
+    assert found[()]["precision"] == pytest.approx(precision_score(labels, scores[:, 0] > 0.5), abs=1e-6)
+    check(found[()], *expected(model, "logistic", digits["examples"][0], classes=2))
 
 
 def test_a_declared_output_that_is_not_there_is_told_before_anything_is_evaluated(evaluate, logits_model, tmp_path):

@@ -1,0 +1,157 @@
+"""TFMA's configuration of a declared evaluator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import tensorflow_model_analysis as tfma
+
+from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, ChangeThreshold, EvaluatorSection, Metric, Threshold
+from tfx_estimator.pipeline.config.metric_table import METRICS
+from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
+from tfx_estimator.pipeline.errors import DeclarationError
+
+_PATH = "evaluator.metrics"
+# Takes no single threshold.
+_LISTED = "ConfusionMatrixAtThresholds"
+
+
+def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> tfma.EvalConfig:
+    """What TFMA measures, and what a model must reach.
+
+    See https://www.tensorflow.org/tfx/model_analysis/metrics.
+
+    Args:
+        section: The declared evaluator.
+        label_names: The classes, in the order of their labels.
+
+    Returns:
+        The configuration: accuracy, mean loss and counts, and the declared metrics, overall and per slice; a threshold
+        is overall, unless its metric names slices.
+
+    Raises:
+        DeclarationError: A metric is of a class that there is not.
+    """
+    threshold = tfma.MetricThreshold(
+        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
+        change_threshold=None
+        if section.max_accuracy_drop is None
+        else tfma.GenericChangeThreshold(
+            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
+        ),
+    )
+    # A plain `threshold` would hold for every slice.
+    overall = tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
+    first = {name: tfma.MetricConfig(class_name=name) for name in BUILT_IN}
+    first[BUILT_IN[0]].per_slice_thresholds.append(overall)
+    slices = [Slice(), *map(parse_slice, section.slices)]
+    specs = [tfma.MetricsSpec()]
+    for index, metric in enumerate(section.metrics):
+        config = first[metric.name] if metric.is_built_in else _metric_config(metric)
+        config.per_slice_thresholds.extend(_thresholds(metric, label_names))
+        if not metric.is_built_in:
+            spec = _spec_of(metric, f"{_PATH}.{index}", label_names)
+            if spec is None:
+                first[f"{index} {metric.name}"] = config
+            else:
+                spec.metrics.append(config)
+                specs.append(spec)
+        # TFMA checks thresholds of slices that it evaluates.
+        slices += parse_held(metric.slices)
+    specs[0].metrics.extend(first.values())
+    return tfma.EvalConfig(
+        model_specs=[
+            # Without a prediction_key, our Evaluator chooses it.
+            tfma.ModelSpec(
+                signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key or ""
+            )
+        ],
+        metrics_specs=specs,
+        slicing_specs=[_slicing(each, label_names) for each in dict.fromkeys(slices)],
+    )
+
+
+def _metric_config(metric: Metric) -> tfma.MetricConfig:
+    options = dict(metric.options)
+    if metric.name == _LISTED and not isinstance(options["thresholds"], (list, tuple)):
+        options["thresholds"] = [options["thresholds"]]
+    return tfma.MetricConfig(class_name=metric.name, config=json.dumps(options, sort_keys=True) if options else "")
+
+
+def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.MetricsSpec | None:
+    """The classes that a metric is of; None where it is of all of them at once."""
+    nature = METRICS[metric.name]
+    spec = tfma.MetricsSpec()
+    if metric.binarize is not None:
+        every = range(len(label_names))
+        labels = every if metric.binarize == ALL else [_label(each, path, label_names) for each in metric.binarize]
+        spec.binarize.class_ids.values.extend(labels)
+    if metric.top_k:
+        spec.binarize.top_k_list.values.extend(metric.top_k)
+    by_itself = nature.aggregate if spec.ByteSize() == 0 and label_names else ""
+    if aggregate := metric.aggregate or by_itself:
+        setattr(spec.aggregate, f"{aggregate}_average", True)
+        if aggregate != "micro":
+            # TFMA knows no other way to tell how many classes there are.
+            spec.aggregate.class_weights.update(dict.fromkeys(range(len(label_names)), 1.0))
+    return spec if spec.ByteSize() else None
+
+
+def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
+    """The label of a class that was named, or its number."""
+    if isinstance(each, str) and each in label_names:
+        return list(label_names).index(each)
+    if isinstance(each, int) and (0 <= each < len(label_names) or not label_names):
+        return each
+    near = nearest(str(each), label_names)
+    raise DeclarationError(
+        f"{path}.binarize: the data has no class `{each}`",
+        expected=f"a label from 0 to {len(label_names) - 1}, or one of {', '.join(label_names)}",
+        todo=f"did you mean `{near}`?" if near else "correct or remove it",
+    )
+
+
+def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
+    """TFMA's words for a slice; a class may be named."""
+    values = {name: _value(name, value, label_names) for name, value in each.values}
+    return tfma.SlicingSpec(feature_keys=each.features, feature_values=values)
+
+
+def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
+    if name == LABEL and isinstance(value, str) and value in label_names:
+        return str(list(label_names).index(value))
+    return str(value)
+
+
+def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[tfma.PerSliceMetricThreshold]:
+    if metric.threshold is None and metric.change_threshold is None:
+        return []
+    threshold = tfma.MetricThreshold(
+        value_threshold=_value_threshold(metric.threshold),
+        change_threshold=_change_threshold(metric.change_threshold, METRICS[metric.name].direction),
+    )
+    slices = [_slicing(each, label_names) for each in parse_held(metric.slices)]
+    return [tfma.PerSliceMetricThreshold(slicing_specs=slices, threshold=threshold)]
+
+
+def _value_threshold(section: Threshold | None) -> tfma.GenericValueThreshold | None:
+    if section is None:
+        return None
+    bounds = {"lower_bound": section.lower, "upper_bound": section.upper}
+    return tfma.GenericValueThreshold(**_wrapped(bounds))
+
+
+def _change_threshold(section: ChangeThreshold | None, direction: str) -> tfma.GenericChangeThreshold | None:
+    if section is None:
+        return None
+    chosen = tfma.MetricDirection.Value((section.direction or direction).upper())
+    limits = _wrapped({"absolute": section.absolute, "relative": section.relative})
+    return tfma.GenericChangeThreshold(direction=chosen, **limits)
+
+
+def _wrapped(numbers: Mapping[str, float | None]) -> dict[str, Any]:
+    return {name: {"value": number} for name, number in numbers.items() if number is not None}

@@ -1,0 +1,136 @@
+"""What TFMA reads beside its own: features of a preprocessing_fn to slice by, and probabilities of models of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+import tensorflow_transform as tft
+from tensorflow_model_analysis import constants
+from tensorflow_model_analysis.api import types
+
+from tfx_estimator.components.evaluator.extras import Extras, current
+from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.errors import UserCodeError
+
+FUNCTION = f"{__name__}.custom_extractors"
+
+
+def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tensor_adapter_config: Any) -> list[Any]:
+    """TFMA's own, and ours between them, as TFX's Evaluator asks for them.
+
+    See https://www.tensorflow.org/tfx/model_analysis/architecture.
+    """
+    extras = current()
+    extractors = tfma.default_extractors(
+        eval_shared_model=eval_shared_model, eval_config=eval_config, tensor_adapter_config=tensor_adapter_config
+    )
+    # The first reads the features, and the last but one takes batches apart.
+    names = [extractor.stage_name for extractor in extractors]
+    unbatched = next(index for index, name in enumerate(names) if "Unbatch" in name)
+    if extras.logits:
+        extractors.insert(unbatched, _extractor("ExtractProbabilities", _Probabilities(extras)))
+    if extras.features:
+        extractors.insert(unbatched, _extractor("ExtractSliceFeatures", _Features(extras)))
+    return extractors
+
+
+def _extractor(name: str, function: beam.DoFn) -> Any:
+    return tfma.extractors.Extractor(stage_name=name, ptransform=beam.ParDo(function))
+
+
+@beam.typehints.with_input_types(types.Extracts)
+@beam.typehints.with_output_types(types.Extracts)
+class _Features(beam.DoFn):
+    """Adds features of the transform graph to those of the examples."""
+
+    def __init__(self, extras: Extras) -> None:
+        self._extras = extras
+        self._read: Any = None
+
+    def setup(self) -> None:
+        """Loads the graph."""
+        output = tft.TFTransformOutput(self._extras.transform_graph)
+        spec, layer = output.raw_feature_spec(), output.transform_features_layer()
+        wanted = self._extras.features
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def read(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+            returned = layer(tf.io.parse_example(examples, spec))
+            return {name: tf.convert_to_tensor(_dense(returned[name])) for name in wanted}
+
+        self._read = read
+
+    def process(self, extracts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Reads one batch."""
+        found = self._read(tf.constant(np.asarray(extracts[constants.INPUT_KEY]).reshape(-1), tf.string))
+        features = {name: np.asarray(value).reshape(len(value), -1) for name, value in found.items()}
+        yield {**extracts, constants.FEATURES_KEY: {**extracts[constants.FEATURES_KEY], **features}}
+
+
+@beam.typehints.with_input_types(types.Extracts)
+@beam.typehints.with_output_types(types.Extracts)
+class _Probabilities(beam.DoFn):
+    """Makes probabilities of logits."""
+
+    def __init__(self, extras: Extras) -> None:
+        self._extras = extras
+
+    def process(self, extracts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Converts one batch."""
+        predictions = extracts[constants.PREDICTIONS_KEY]
+        for model, key in self._extras.logits.items():
+            outputs = predictions[model] if model else predictions
+            # Of a signature with one output there is no name.
+            changed = (
+                {**outputs, key: self._convert(outputs[key])}
+                if isinstance(outputs, Mapping)
+                else self._convert(outputs)
+            )
+            predictions = {**predictions, model: changed} if model else changed
+        yield {**extracts, constants.PREDICTIONS_KEY: predictions}
+
+    def _convert(self, logits: Any) -> np.ndarray:
+        values = np.asarray(logits, np.float64)
+        if self._extras.of_two:
+            return (1 / (1 + np.exp(-values))).astype(np.float32)
+        raised = np.exp(values - values.max(-1, keepdims=True))
+        return (raised / raised.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def _dense(value: Any) -> Any:
+    return tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+
+
+def find_features(config: tfma.EvalConfig, raw: Sequence[str]) -> tuple[str, ...]:
+    """Returns the features that slices are made by and that the examples do not have."""
+    names = [name for spec in config.slicing_specs for name in (*spec.feature_keys, *spec.feature_values)]
+    return tuple(sorted({*names} - {*raw}))
+
+
+def check_features(wanted: Sequence[str], raw: Sequence[str], returned: Sequence[str]) -> None:
+    """Checks that slices are by features that there are.
+
+    Args:
+        wanted: Those that the examples do not have.
+        raw: Those that they have.
+        returned: Those of the preprocessing_fn.
+
+    Raises:
+        UserCodeError: One is not there.
+    """
+    there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
+    for name in wanted:
+        if name not in returned:
+            near = nearest(name, there)
+            raise UserCodeError(
+                f"evaluator.slices: there is no feature `{name}`: the examples, and what the preprocessing_fn returns, "
+                f"have {', '.join(there)}",
+                expected=f"some of {', '.join(there)}",
+                todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
+            )

@@ -1,0 +1,60 @@
+"""What `validate` knows of metrics without TensorFlow is what the installed TFMA and Keras have."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.metric_table import INSTEAD, METRICS, REFUSED
+
+LABELS = tuple("abcd")
+VALUES = {"recall": 0.5, "precision": 0.5, "specificity": 0.5, "sensitivity": 0.5, "thresholds": 0.5}
+FEW = ("AUC", "Precision", "MaxRecall", "ConfusionMatrixAtThresholds", "Poisson", "CalibrationPlot")
+
+
+@pytest.fixture(scope="module")
+def installed():
+    """Options of each metric, and those without a default."""
+    from tensorflow_model_analysis.metrics import metric_types
+    from tensorflow_model_analysis.utils.keras_lib import tf_keras
+
+    keras = {name: getattr(tf_keras.metrics, name) for name in dir(tf_keras.metrics)}
+    keras = {name: each for name, each in keras.items() if inspect.isclass(each)}
+    classes = {name: each for name, each in keras.items() if issubclass(each, tf_keras.metrics.Metric)}
+    found = {}
+    for name, each in {**classes, **metric_types.registered_metrics()}.items():
+        if "test" in each.__module__:
+            continue
+        parameters = list(inspect.signature(each.__init__).parameters.values())[1:]
+        options = [p for p in parameters if p.name not in ("dtype", "kwargs")]
+        required = {p.name for p in options if p.default is inspect.Parameter.empty}
+        found[name] = ({p.name for p in options}, required)
+    return found
+
+
+def test_every_metric_is_known_with_its_options(installed):
+    assert METRICS.keys().isdisjoint(REFUSED)
+    assert METRICS.keys() | REFUSED.keys() == installed.keys()
+    told = {name: (set(nature.options), set(nature.required)) for name, nature in METRICS.items()}
+    assert told == {name: installed[name] for name in METRICS}
+    assert INSTEAD.keys() <= REFUSED.keys()
+    assert set(INSTEAD.values()) <= METRICS.keys()
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(tuple(METRICS), marks=pytest.mark.long)], ids=["few", "all"])
+def test_what_the_table_allows_can_be_measured(names):
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.evaluator.trial import try_metrics
+
+    for name in names:
+        nature = METRICS[name]
+        options = {option: VALUES.get(option, ["features", "label"]) for option in nature.required}
+        for form in ("", *nature.forms):
+            asked = {"binarize": {"binarize": "all"}, "top_k": {"top_k": [2]}}.get(form, {"aggregate": form or None})
+            # TFMA would look for a weighted mean in vain.
+            plain = nature.is_number and form != "weighted_macro" and name != "FairnessIndicators"
+            threshold = {"threshold": {"lower": 0.0}} if plain else {}
+            metric = Metric(name=name, options=options, **asked, **threshold)
+            try_metrics(eval_config(EvaluatorSection(metrics=[metric]), LABELS), len(LABELS))

@@ -1,0 +1,188 @@
+"""Declared metrics and slices, measured by TFMA on the digits, against scikit-learn's numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.components.evaluator.test_executor import CLASSES, export, logits_fn
+from tests.components.trainer.conftest import digits
+from tfx_estimator.pipeline.errors import UserCodeError
+
+__all__ = ["digits", "export"]
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+EXAMPLES = 90
+NAMES = tuple(f"digit {number}" for number in range(CLASSES))
+METRICS = [
+    {"name": "AUC", "aggregate": "macro", "options": {"num_thresholds": 500}, "threshold": {"lower": 0.5}},
+    {"name": "AUC", "options": {"name": "pooled", "num_thresholds": 500}, "change_threshold": {"absolute": -0.5}},
+    {
+        "name": "Precision",
+        "binarize": "all",
+        # Met by each class, but not in each of its slices.
+        "threshold": {"lower": 0.05, "upper": 1.0},
+    },
+    {"name": "Recall", "binarize": ["digit 3", 8], "threshold": {"lower": 1.5}, "slices": ["overall"]},
+    {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}},
+    {"name": "ExampleCount", "threshold": {"lower": 3}, "slices": ["ink", {"label": "digit 5", "ink": "none"}]},
+    {"name": "RootMeanSquaredError"},
+    {"name": "MultiClassConfusionMatrixPlot"},
+    {"name": "CalibrationPlot", "binarize": [1]},
+]
+
+
+def preprocessing_fn(inputs):
+    import tensorflow as tf
+
+    pixels = tf.reshape(tf.io.decode_raw(inputs["image"], tf.uint8), [-1, 784])
+    much = tf.reduce_mean(tf.cast(pixels, tf.float32), 1) > 60
+    return {"image": tf.cast(pixels, tf.float32), "label": inputs["label"], "ink": tf.where(much, "much", "little")}
+
+
+@pytest.fixture(scope="module")
+def measured(digits, export, tmp_path_factory):
+    """One evaluation of a model that puts out logits, beside itself as a baseline; and what scikit-learn is given."""
+    import tensorflow as tf
+    import tensorflow_transform.beam as tft_beam
+    from apache_beam import Create, Pipeline
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.image_schema_gen.executor import image_schema
+
+    home = tmp_path_factory.mktemp("measured")
+    model, schema, examples = export(logits_fn), standard_artifacts.Schema(), standard_artifacts.Examples()
+    files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-eval/*")
+    records = list(tf.data.TFRecordDataset(files).take(EXAMPLES).as_numpy_iterator())
+    examples.uri, examples.split_names = str(home / "examples"), '["eval"]'
+    (home / "examples" / "Split-eval").mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(home / "examples" / "Split-eval" / "data_tfrecord-00000-of-00001")) as writer:
+        for record in records:
+            writer.write(record)
+    schema.uri = str(home / "schema")
+    (home / "schema").mkdir()
+    (home / "schema" / "schema.pbtxt").write_text(str(image_schema(CLASSES)))
+    spec = schema_utils.schema_as_feature_spec(image_schema(CLASSES)).feature_spec
+    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
+    with Pipeline() as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
+        one = pipeline | Create([{"image": bytes(784), "label": 0}])
+        function = (one, metadata) | tft_beam.AnalyzeDataset(preprocessing_fn)
+        _ = function | tft_beam.WriteTransformFn(str(home / "graph"))
+        _ = metadata | tft_beam.WriteMetadata(str(home / "graph" / "metadata"), pipeline)
+    graph = standard_artifacts.TransformGraph()
+    graph.uri = str(home / "graph")
+    inputs = {"examples": [examples], "model": [model], "baseline_model": [model], "schema": [schema]}
+    inputs["transform_graph"] = [graph]
+
+    parsed = [tf.train.Example.FromString(record).features.feature for record in records]
+    labels = np.array([each["label"].int64_list.value[0] for each in parsed])
+    ink = [np.frombuffer(each["image"].bytes_list.value[0], np.uint8).mean() > 60 for each in parsed]
+    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
+    (name,) = serve.structured_input_signature[1]
+    scores = tf.nn.softmax(serve(**{name: tf.constant(records)})["raw"]).numpy()
+    truth = {"labels": labels, "ink": np.where(ink, "much", "little"), "scores": scores}
+    slices = [["label", "ink"], {"label": "digit 5"}]
+    return {"uri": _evaluate(inputs, home / "out", slices, METRICS), "inputs": inputs, **truth}
+
+
+def _evaluate(inputs, out, slices, metrics):
+    from tfx.types import channel_utils, standard_artifacts
+
+    from tfx_estimator.components.evaluator import Evaluator
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+
+    section = EvaluatorSection(slices=slices, metrics=metrics)
+    component = Evaluator(
+        **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
+        eval_config=eval_config(section, NAMES),
+    )
+    outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
+    for name, artifact in outputs.items():
+        artifact.uri = str(out / name)
+    properties = {key: value for key, value in component.exec_properties.items() if value is not None}
+    executor = component.executor_spec.executor_class()
+    executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+    assert outputs["blessing"].get_int_custom_property("blessed") == 0
+    return outputs["evaluation"].uri
+
+
+@pytest.fixture(scope="module")
+def results(measured):
+    """What a run's summary would have of it."""
+    from tfx_estimator.pipeline.run.results import _read_evaluation
+    from tfx_estimator.pipeline.run.summary import Summary
+
+    summary = Summary("own.yaml", label_names=NAMES)
+    _read_evaluation(summary, measured["uri"])
+    return summary
+
+
+def test_metrics_are_those_of_scikit_learn(measured, results):
+    from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
+
+    labels, scores = measured["labels"], measured["scores"]
+    one_hot = np.eye(CLASSES)[labels]
+    found = results.metrics
+    assert found["auc"] == pytest.approx(roc_auc_score(one_hot, scores, average="macro"), abs=5e-3)
+    assert found["pooled"] == pytest.approx(roc_auc_score(one_hot, scores, average="micro"), abs=5e-3)
+    # TFMA decides for a class above one half.
+    decided = scores > 0.5
+    precision = precision_score(one_hot, decided, average=None, zero_division=0)
+    recall = recall_score(one_hot, decided, average=None)
+    for label in range(CLASSES):
+        assert found[f"classId:{label}/precision"] == pytest.approx(precision[label], abs=1e-6)
+    assert {name for name in found if name.endswith("/recall")} == {"classId:3/recall", "classId:8/recall"}
+    for label in (3, 8):
+        assert found[f"classId:{label}/recall"] == pytest.approx(recall[label], abs=1e-6)
+    two = top_k_accuracy_score(labels, scores, k=2, labels=range(CLASSES))
+    assert found["sparse_top_k_categorical_accuracy"] == pytest.approx(two, abs=1e-6)
+    # By itself over the classes: of the labels' numbers it would be about 5.
+    errors = np.sqrt(((one_hot - scores) ** 2).mean(0)).mean()
+    assert found["root_mean_squared_error"] == pytest.approx(errors, abs=1e-4)
+    assert results.accuracy == pytest.approx((scores.argmax(1) == labels).mean(), abs=1e-6)
+    assert results.loss == pytest.approx(-np.log(scores[np.arange(len(labels)), labels]).mean(), abs=1e-4)
+    # Its own baseline.
+    assert found["pooled_diff"] == results.gained() == 0
+
+
+def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured, results):
+    labels, ink = measured["labels"], measured["ink"]
+    right = measured["scores"].argmax(1) == labels
+    crossed = {}
+    for label, much, correct in zip(labels, ink, right):
+        crossed.setdefault(f"{much} x {label}", []).append(correct)
+    assert results.slices["ink x label"].keys() == crossed.keys()
+    for name, values in crossed.items():
+        accuracy, count = results.slices["ink x label"][name]
+        assert (accuracy, count) == (pytest.approx(np.mean(values), abs=1e-6), len(values))
+        assert results.slice_metrics["ink x label"][name]["example_count"] == len(values)
+    assert {name: count for name, (_, count) in results.slices["ink"].items()} == {
+        "much": (ink == "much").sum(),
+        "little": (ink == "little").sum(),
+    }
+    assert {name: count for name, (_, count) in results.slices["label"].items()} == {"5": (labels == 5).sum()}
+    assert "classId:4/precision" in results.slice_metrics["ink"]["much"]
+
+
+def test_each_missed_threshold_is_told_in_one_line_with_its_value(results):
+    missed = [f"recall of class digit {label} {results.metrics[f'classId:{label}/recall']:.4f}" for label in (3, 8)]
+    none = "no example is of ink none x label digit 5, which a threshold is for"
+    assert sorted(results.reasons) == sorted([*(f"{each} is below 1.5000" for each in missed), none])
+
+
+def test_plots_are_where_tfma_shows_them(measured):
+    import tensorflow_model_analysis as tfma
+
+    plots = dict(tfma.load_eval_result(measured["uri"], model_name=tfma.CANDIDATE_KEY).plots)
+    assert "multiClassConfusionMatrixAtThresholds" in plots[()][""][""]
+    assert "calibrationHistogramBuckets" in plots[()][""]["classId:1"]
+
+
+def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_path):
+    with pytest.raises(UserCodeError, match=r"no feature `inc`.* have ink, label") as caught:
+        _evaluate(measured["inputs"], tmp_path, [["label", "inc"]], [])
+    assert caught.value.todo == "did you mean `ink`?"
+    assert not (tmp_path / "evaluation").exists()

@@ -1,0 +1,157 @@
+"""`evaluator.metrics` and `evaluator.slices`: what they take, and what they say of what they do not."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
+
+pytestmark = pytest.mark.unit
+
+SECTION = """\
+evaluator:
+  slices: [label, {label: 3}]
+  metrics:
+    - AUC
+    - {name: Precision, binarize: [3, seven], threshold: {lower: 0.9}, slices: [overall, label]}
+    - {name: F1Score, aggregate: macro, options: {thresholds: 0.4}, change_threshold: {absolute: -0.02}}
+    - {name: Recall, binarize: all}
+"""
+
+
+def test_short_and_long_forms_are_one(write, good):
+    loaded = load(write(good + SECTION))
+    section = loaded.declaration.evaluator
+    assert [metric.name for metric in section.metrics] == ["AUC", "Precision", "F1Score", "Recall"]
+    # What was left open is not shown.
+    assert section.metrics[0].dict() == {"name": "AUC"}
+    assert section.metrics[1].binarize == (3, "seven")
+    assert loaded.origins["evaluator.metrics"] == "mine.yaml:10"
+    again = load(write(loaded.declaration.to_yaml()))
+    assert again.declaration == loaded.declaration == Declaration.from_json(loaded.declaration.to_json())
+    overridden = load(write(good), ["evaluator.metrics=[AUC]"])
+    assert overridden.declaration.evaluator.metrics == section.metrics[:1]
+
+
+def test_slices_mean_features_crosses_and_values():
+    assert parse_slice("label") == parse_slice(["label"]) == parse_slice({"cross": ["label"]}) == Slice(("label",))
+    assert parse_slice(["label", "ink"]).features == ("label", "ink")
+    assert parse_slice({"cross": ["ink"], "label": 3}) == Slice(("ink",), (("label", 3),))
+    assert parse_held([]) == parse_held(["overall"]) == [Slice()]
+    assert [str(each) for each in parse_held(["overall", {"cross": ["ink"], "label": 3}])] == [
+        "overall",
+        "ink x label 3",
+    ]
+
+
+def test_features_of_a_preprocessing_fn_of_the_users_are_left_to_it(write, good):
+    write("def own(inputs): pass\n", "own.py")
+    text = f"{good}transform: {{preprocessing_fn: 'own:own'}}\nevaluator: {{slices: [[label, ink]]}}\n"
+    assert load(write(text)).declaration.evaluator.slices == (("label", "ink"),)
+
+
+def test_editors_know_both_forms():
+    schema = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
+    values = {"name": "x", "data": {"dataset": "digits"}, "trainer": {}}
+    metrics = ["AUC", {"name": "Precision", "binarize": "all"}, {"name": "Recall", "binarize": [1, "two"]}]
+    slices = ["label", ["label", "ink"], {"label": 3}]
+    jsonschema.validate({**values, "evaluator": {"metrics": metrics, "slices": slices}}, schema)
+    for wrong in ({"metrics": [{"binarize": "all"}]}, {"metrics": [{"name": "AUC", "clases": 1}]}, {"slices": [3]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**values, "evaluator": wrong}, schema)
+
+
+WRONG = {
+    "AUG": ["evaluator.metrics.0.name: AUG", "TFMA and Keras have no such metric", "did you mean `AUC`?"],
+    "f1_score": ["did you mean `F1Score`?"],
+    "accuracy": ["did you mean `SparseCategoricalAccuracy`?"],
+    "Zzz": ["see https://www.tensorflow.org/tfx/model_analysis/metrics"],
+    "CategoricalAccuracy": ["it reads one-hot labels", "did you mean `SparseCategoricalAccuracy`?"],
+    "COCOMeanAverageRecall": ["it is of object detection", "to do: remove it"],
+    "NDCG": ["it is of rankings"],
+    "{name: AUC, options: {num_treshold: 9}}": ["AUC has no option `num_treshold`", "did you mean `num_thresholds`?"],
+    "{name: AUC, options: {curve: ROK}}": ["evaluator.metrics.0.options.curve: ROK", "one of ROC, PR"],
+    "{name: Precision, options: {thresholds: high}}": ["a number, or a list of numbers"],
+    "{name: PrecisionAtRecall}": ["needs the option `recall`", "add options: {recall: VALUE}"],
+    "{name: Recall, options: {class_id: 1}, binarize: [1]}": ["classes are named twice", "name it in binarize"],
+    "{name: ExampleCount, binarize: all}": ["ExampleCount cannot be had by it", "of all classes at once"],
+    "{name: ConfusionMatrixPlot, aggregate: macro}": ["any of binarize, top_k, aggregate: micro"],
+    "{name: Recall, binarize: []}": ["it names no class", "or all"],
+    "{name: Recall, binarize: [1, 1]}": ["1 is named more than once"],
+    "{name: Recall, binarize: [-1]}": ["-1 is no label"],
+    "{name: Recall, top_k: [0]}": ["out of range"],
+    "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
+    "{name: CalibrationPlot, threshold: {lower: 0}}": ["CalibrationPlot is no number, but a plot or a matrix"],
+    "{name: Recall, options: {thresholds: [0.1, 0.2]}, threshold: {lower: 0}}": ["one for each of the thresholds"],
+    "{name: Recall, threshold: {}}": ["it has no limit", "add lower: VALUE"],
+    "{name: Recall, threshold: {lower: 2, upper: 1}}": ["no value is at least lower and at most upper"],
+    "{name: Recall, change_threshold: {}}": ["absolute, relative, or both"],
+    "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
+    "{name: Recall, slices: [label]}": ["there is none", "a threshold beside it"],
+    "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
+    "{name: Recall, aggregate: weighted_macro, threshold: {lower: 1}}": ["stores a weighted mean as a plain one"],
+    "{threshold: {lower: 1}}": ["evaluator.metrics.0.name", "this key is missing"],
+    "{name: Recall, clases: [1]}": ["unknown key `clases`"],
+    "5": ["a whole number is no section"],
+}
+
+
+@pytest.mark.parametrize("item", WRONG)
+def test_a_wrong_metric_is_told(problems, good, item):
+    (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
+    for part in WRONG[item]:
+        assert part in " ".join(problem.split())
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "[AUC, AUC]",
+        "[AUC, {name: AUC, options: {num_thresholds: 9}}]",
+        "[{name: AUC, aggregate: micro}, {name: AUC, aggregate: macro}]",
+        "[{name: Recall, binarize: [1, 2]}, {name: Recall, options: {class_id: 2}}]",
+        "[ExampleCount, ExampleCount]",
+    ],
+)
+def test_two_metrics_of_one_name_are_told(problems, good, pair):
+    (problem,) = problems(f"{good}evaluator: {{metrics: {pair}}}\n")
+    assert problem.startswith("mine.yaml:8  evaluator.metrics.1: ")
+    assert "add options: {name: another_name}" in problem
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "[AUC, {name: AUC, binarize: all}]",
+        "[{name: AUC, aggregate: micro}, {name: AUC, options: {name: other}}]",
+        "[{name: Recall, binarize: [1]}, {name: Recall, options: {class_id: 2}}]",
+        # Thresholds for what is measured anyway.
+        "[{name: ExampleCount, threshold: {lower: 9}}, {name: SparseCategoricalAccuracy, threshold: {lower: 0.1}}]",
+    ],
+)
+def test_metrics_that_the_results_tell_apart(write, good, pair):
+    assert len(load(write(f"{good}evaluator: {{metrics: {pair}}}\n")).declaration.evaluator.metrics) == 2
+
+
+@pytest.mark.parametrize(
+    ("slices", "part"),
+    [
+        ("[[]]", "it names no feature"),
+        ("[{}]", "it names no feature"),
+        ("[['']]", "it names no feature"),
+        ("[{cross: label}]", "`cross` is no list of features"),
+        ("[[label, label]]", "`label` is crossed with itself"),
+        ("[{cross: [label], label: 3}]", "`label` is crossed with itself"),
+        ("[{label: [3]}]", "the value of `label` is no text and no number"),
+        ("[{image: 3}]", "every image would be a slice of its own"),
+        ("[{label: 3}, {label: 3}]", "`label 3` is named more than once"),
+    ],
+)
+def test_a_wrong_slice_is_told(problems, good, slices, part):
+    (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
+    assert part in problem

@@ -1,0 +1,61 @@
+"""The Evaluator's metrics as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.report.comparison import results
+from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, tell_metrics, tell_slices
+from tfx_estimator.pipeline.report.source import Run
+
+pytestmark = pytest.mark.unit
+
+NAMES = ("cat", "dog")
+SUMMARY = {
+    "state": "succeeded",
+    "accuracy": 0.5,
+    "label_names": NAMES,
+    "metrics": {
+        "sparse_categorical_accuracy": 0.5,
+        "sparse_categorical_crossentropy": 1.5,
+        "example_count": 10.0,
+        "example_count_diff": 0.0,
+        "auc": 0.75,
+        "auc_diff": -0.125,
+        "classId:1/precision": None,
+    },
+    "slice_metrics": {
+        "ink x label": {
+            "much x 1": {"auc": 0.5, "example_count": 3.0, "sparse_categorical_accuracy": 1.0, "auc_diff": 0.0},
+            "little x 0": {"auc": 0.25, "example_count": 7.0, "sparse_categorical_accuracy": 0.0, "auc_diff": 0.0},
+        },
+    },
+}
+
+
+def test_parts_of_a_metric_are_named():
+    assert entitle("classId:1/precision", NAMES) == "precision of dog"
+    assert entitle("classId:7/precision", NAMES) == "precision of 7"
+    assert entitle("topK:2/recall", NAMES) == "recall at top 2"
+    assert entitle("head/auc", NAMES) == "head/auc"
+    assert entitle_slice("label x ink", "1 x much", NAMES) == "dog x much"
+    assert entitle_slice("size", "1", NAMES) == "1"
+
+
+def test_what_was_declared_is_told_with_its_difference():
+    assert tell_metrics(SUMMARY) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
+    assert tell_metrics({}) == tell_slices({}) == []
+
+
+def test_slices_are_tables_with_what_everybody_wants_first():
+    (table,) = tell_slices(SUMMARY)
+    assert (table.feature, table.columns) == ("ink x label", ["example_count", "accuracy", "auc"])
+    assert table.rows == [("little x cat", ["7", "0.0000", "0.2500"]), ("much x dog", ["3", "1.0000", "0.5000"])]
+    assert table.left_out == (0, 0)
+
+
+def test_several_runs_have_their_metrics_side_by_side(tmp_path):
+    runs = [Run(str(tmp_path), "", SUMMARY), Run(str(tmp_path), "", {"accuracy": 0.5})]
+    rows = dict(results(runs))
+    assert rows["auc"] == ["0.7500", "—"]
+    assert list(rows).index("auc") > list(rows).index("accuracy")
