@@ -46,16 +46,16 @@ def with_weights(settings: Settings, examples: Sequence[types.Artifact]) -> Sett
     if section is None or settings.declaration is None or section.class_weights != BALANCED:
         return settings
     counts = count_labels(examples)
-    if not counts or max(counts) >= len(settings.label_names):
+    classes = len(settings.label_names)
+    wrong = [label for label in counts if not 0 <= label < classes]
+    if not counts or wrong:
+        found = f"the label {wrong[0]}, of {classes} classes" if wrong else "no label to train on"
         raise DeclarationError(
-            f"trainer.class_weights: {BALANCED}: the examples hold "
-            + (
-                f"the label {max(counts)}, of {len(settings.label_names)} classes" if counts else "no label to train on"
-            ),
+            f"trainer.class_weights: {BALANCED}: the examples hold {found}",
             expected=f"examples with an int64 feature `{LABEL}`, one of the classes",
             todo="list the weights, or remove them",
         )
-    weights = balanced(counts, len(settings.label_names))
+    weights = balanced(counts, classes)
     named = zip(settings.label_names, weights)
     told = [f"{name} {weight:.4g} (of {counts.get(label, 0):,})" for label, (name, weight) in enumerate(named)]
     more = f" and {len(told) - _SHOWN} more classes" if len(told) > _SHOWN else ""
@@ -100,9 +100,13 @@ def count_labels(examples: Sequence[types.Artifact]) -> dict[int, int]:
 
 def _records(path: str) -> Iterator[bytes]:
     with fileio.open(path, "rb") as file:
+        rest = file.seek(0, os.SEEK_END) or file.tell()
+        file.seek(0)
         while header := file.read(_HEADER.size):
             size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else 0
-            record = file.read(size + _CHECKSUM)
+            rest -= _HEADER.size + size + _CHECKSUM
+            # Of a damaged length that is any number nothing is read.
+            record = file.read(size + _CHECKSUM) if rest >= 0 else b""
             if len(record) != size + _CHECKSUM or len(header) != _HEADER.size:
                 raise DamagedDataError(
                     f"damaged file {path}: it ends within a record",

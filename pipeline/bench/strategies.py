@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ _MAX_COUNT = 64
 # Far past the end of any measurement: a checkpoint would stand in its way.
 _NEVER = 10**9
 _OPTION = "--strategies"
+# Decides nothing of the steps that are measured.
+_NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
 _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
 
@@ -184,18 +187,25 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
         try:
             loaded[variation] = load(source, [*overrides, *variation.overrides])
         except DeclarationError as error:
-            refused[str(variation)] = error
+            refused[str(variation)] = _of_vary(variation, error)
+    trained: dict[str, Contender] = {}
     for contender in contenders:
         if contender.variation not in loaded:
             continue
         try:
             check_contender(contender, loaded[contender.variation])
+            earlier = trained.setdefault(_training(contender, loaded[contender.variation].declaration), contender)
+            if earlier is not contender:
+                raise _same(contender, earlier)
             chosen.append(contender)
         except DeclarationError as error:
             refused[str(contender)] = error
     varied = any(each.variation.overrides for each in contenders)
     if refused and not (varied and chosen):
         raise next(iter(refused.values()))
+    # Of a variation that is refused on every strategy nothing has to be prepared.
+    used = {each.variation for each in chosen}
+    loaded = {variation: each for variation, each in loaded.items() if variation in used}
     return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})
 
 
@@ -236,6 +246,37 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
 def available_cores() -> tuple[int, ...]:
     """The logical CPUs that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def _of_vary(variation: Variation, error: DeclarationError) -> DeclarationError:
+    """An error of a declaration, which knows no option but `--set`."""
+    what = error.what
+    for override in variation.overrides:
+        what = what.replace(f"--set {override}", f"--vary {override}")
+        what = what.replace(f"--set {override.partition('=')[0]}=VALUE", f"--vary {override.partition('=')[0]}=VALUE")
+    if what == error.what and variation.overrides:
+        what = f"{' '.join(f'--vary {override}' for override in variation.overrides)}: {what}"
+    return DeclarationError(what, expected=error.expected, todo=error.todo)
+
+
+def _training(contender: Contender, declaration: Declaration) -> str:
+    """What is measured of a contender: of two with the same there is nothing to compare."""
+    declared = contender.declare(declaration, 1)
+    values = {name: value for name, value in declared.trainer.dict().items() if name not in _NOT_MEASURED}
+    parts = [contender.name, contender.count, declared.data.dict(), declared.transform.dict(), values]
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _same(contender: Contender, earlier: Contender) -> DeclarationError:
+    """Says which values change nothing."""
+    others = earlier.variation.values
+    keys = [key for key, value in contender.variation.values.items() if others.get(key) != value]
+    options = {"trainer.path": "--paths", "trainer.distribution": _OPTION}
+    use = sorted({option for key in keys for start, option in options.items() if f"{key}.".startswith(f"{start}.")})
+    return DeclarationError(
+        f"trains the same as {earlier}: --vary {' and '.join(keys)} has no effect here",
+        todo=f"use {' and '.join(use)}" if use else "",
+    )
 
 
 def _parse_path(part: str) -> str:

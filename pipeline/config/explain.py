@@ -130,6 +130,8 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_class(annotation, BaseModel):
         return "put its keys in lines of their own, indented"
+    if kinds.is_class(annotation, bool):
+        return "write true or false"
     wants_text = get_origin(annotation) is Literal or kinds.is_class(annotation, str)
     if wants_text and isinstance(value, (bool, int, float)):
         return "put it in quotes, as YAML reads it as something else"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.text import one_line
@@ -49,7 +51,17 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
     Raises:
         DeclarationError: A text cannot be read.
     """
-    combinations = itertools.product(*map(_parse, texts))
+    parsed = list(map(_parse, texts))
+    seen: dict[str, str] = {}
+    for text, each in zip(texts, parsed):
+        if (key := each[0][0]) in seen:
+            raise DeclarationError(
+                f"{_VARY} {one_line(text)}: {key} is varied by {_VARY} {one_line(seen[key])} already",
+                expected="each key once",
+                todo=f"list all values in one: {_VARY} {key}=VALUE,VALUE",
+            )
+        seen[key] = text
+    combinations = itertools.product(*parsed)
     return [Variation(tuple(f"{key}={inline(value)}" for key, value in each)) for each in combinations]
 
 
@@ -62,7 +74,16 @@ def _parse(text: str) -> list[tuple[str, Any]]:
             expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
             todo="write the key, `=`, and the values with commas in between",
         )
-    path = key.strip()
-    if path.split(".")[0].strip() not in Declaration.__fields__:
-        path = f"{_SECTION}.{path}"
+    parts = [part.strip() for part in key.split(".")]
+    if parts[0] not in Declaration.__fields__:
+        if parts[0] not in TrainerSection.__fields__:
+            known = (*TrainerSection.__fields__, *Declaration.__fields__)
+            near = nearest(parts[0], known)
+            raise DeclarationError(
+                f"{_VARY} {one_line(text)}: there is no key {parts[0]!r}",
+                expected="a key of `trainer`, or the dotted path of another",
+                todo=f"did you mean `{near}`?" if near else "see `tfx-estimator schema`",
+            )
+        parts = [_SECTION, *parts]
+    path = ".".join(parts)
     return [(path, value) for value in document.value]

@@ -119,6 +119,8 @@ class Estimate:
                 "between_devices": wire.between_devices,
                 "how": wire.how,
             },
+            # Are FLOPs and memory at least so much.
+            "lower_bound": bool(self.unseen),
             "notes": self.notes(),
         }
 

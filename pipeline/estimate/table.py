@@ -20,18 +20,23 @@ def lines(found: Estimate) -> list[str]:
     spread = f"{found.replicas} replicas" if found.replicas > 1 else "1 replica"
     kept = "unknown" if memory.data is None else size(memory.data)
     slots = size(memory.slots) + (", on the parameter servers" if memory.held_by_servers else "")
+    # What is not counted comes on top.
+    least = "≥ " if found.unseen else ""
     rows = [
         ("model", f"{found.model}, {found.strategy}, {spread} with batches of {found.batch:,}"),
         ("parameters", f"{found.parameters:,}"),
-        ("FLOPs per example", f"{count(found.forward_flops)} forward, {count(found.step_flops)} in training"),
+        (
+            "FLOPs per example",
+            f"{least}{count(found.forward_flops)} forward, {least}{count(found.step_flops)} in training",
+        ),
         ("", ""),
-        ("memory of a replica", size(memory.replica)),
+        ("memory of a replica", least + size(memory.replica)),
         ("  weights", size(memory.weights)),
         ("  gradients", size(memory.gradients)),
         ("  optimizer's slots", slots),
-        ("  activations", size(memory.activations)),
+        ("  activations", least + size(memory.activations)),
         ("  input", size(memory.input)),
-        ("memory of a process", f"{size(memory.process)}, with {memory.replicas} of them"),
+        ("memory of a process", f"{least}{size(memory.process)}, with {memory.replicas} of them"),
         ("  Python, TensorFlow, TFX", size(memory.runtime)),
         ("  data kept in memory", kept),
         ("", ""),
@@ -51,7 +56,8 @@ def size(number: float) -> str:
         number: Bytes.
     """
     for unit in _UNITS[:-1]:
-        if number < _STEP:
+        # 1,023.7 is shown as 1,024.
+        if number < _STEP - 0.5:
             return f"{number:,.0f} {unit}" if unit == _UNITS[0] or number >= 10 else f"{number:,.1f} {unit}"
         number /= _STEP
     return f"{number:,.1f} {_UNITS[-1]}"
@@ -64,7 +70,8 @@ def count(number: float) -> str:
         number: A count.
     """
     for unit in _THOUSANDS[:-1]:
-        if number < 1000:
+        # 999.6 is shown as 1,000.
+        if number < 999.5:
             return f"{number:,.3g} {unit}".rstrip()
         number /= 1000
     return f"{number:,.3g} {_THOUSANDS[-1]}"

@@ -112,7 +112,8 @@ class DryRun:
         self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None
-        self._name = "the estimate" if path == COSTS else "the dry run"
+        self._estimates = path == COSTS
+        self._name = "the estimate" if self._estimates else "the dry run"
         self._found: dict[str, Any] = {}
         self._moved = self._process.started
 
@@ -163,10 +164,13 @@ class DryRun:
         if not lines and quiet <= self._timeout and whole <= _MOST_SECONDS:
             return
         what = f"did not end within {whole:.0f} s" if whole > _MOST_SECONDS else f"gave no sign for {quiet:.0f} s"
+        parts, way_out = "a step, an evaluation and an export", ", or run with --no-dry-run"
+        if self._estimates:
+            parts, way_out = "a step that is built", ""
         raise errors.UserCodeError(
             f"{self._title()} {what}; {self._at_work(lines)}",
-            expected=f"a step, an evaluation and an export in {_MOST_SECONDS:g} s",
-            todo=f"mend what does not end, or run with --no-dry-run{self._or_see}",
+            expected=f"{parts} in {_MOST_SECONDS:g} s",
+            todo=f"mend what does not end{way_out}{self._or_see}",
         )
 
     def _at_work(self, lines: list[str]) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.dry_run.stand_ins import with_stand_ins
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.usage import kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
@@ -19,8 +20,6 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.errors import DataError, UserCodeError
 
-# What a schedule is told of a length that is not known yet.
-_STEPS = 1000
 # Of made-up images for the user's preprocessing_fn.
 _EXAMPLES = 16
 # Of a record's features beside the pixels, and of its place in memory.
@@ -118,11 +117,11 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
     from tfx_estimator.data.features import LABEL
 
+    settings = with_stand_ins(settings, len(settings.label_names))
     section = settings.trainer
     assert section is not None
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
-    section = section.copy(update={"train_steps": section.train_steps or _STEPS})
     features = {
         name: tf.TensorSpec([batch, *each.shape], each.dtype)
         for name, each in spec.items()

@@ -10,20 +10,18 @@ import sys
 import tempfile
 from typing import Any
 
+from tfx_estimator.components.trainer.dry_run.stand_ins import STEPS, with_stand_ins
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of a split, where a batch is larger: the input repeats them.
 _MOST_EXAMPLES = 256
-# What a schedule is told of a length that is not known yet.
-_STEPS = 1000
 
 
 def run(context: TaskContext) -> None:
@@ -64,17 +62,8 @@ def run(context: TaskContext) -> None:
     # One process; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
     settings = context.settings.with_distribution(Distribution.parse_obj({"train": kept}))
-    if trainer.train_steps is None:
-        # Epochs become steps once the examples are counted.
-        length = {"train_steps": _STEPS, "train_epochs": None}
-        values = {**(settings.declaration or {}), "trainer": {**(settings.declaration or {})["trainer"], **length}}
-        settings = dataclasses.replace(settings, declaration=values)
-    if trainer.class_weights == BALANCED:
-        # The made-up examples are few.
-        values = {**(settings.declaration or {})["trainer"], "class_weights": [1.0] * info.num_classes}
-        settings = dataclasses.replace(settings, declaration={**(settings.declaration or {}), "trainer": values})
     settings = dataclasses.replace(
-        settings,
+        with_stand_ins(settings, info.num_classes),
         image_shape=info.image_shape,
         label_names=info.label_names,
         declared=(),
@@ -101,7 +90,7 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
     section = settings.trainer
     assert section is not None
     properties = {
-        "train_args": json.dumps({"num_steps": section.train_steps or _STEPS}),
+        "train_args": json.dumps({"num_steps": section.train_steps or STEPS}),
         "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
         "custom_config": "null",
         **built_in_function(section),

@@ -17,7 +17,7 @@ _OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
 _INPUT_THREAD = "tf_data"
 _INPUT_KINDS = re.compile(r"Iterator|Dataset|Parse|Decode")
 # What they call is told by itself.
-_CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$|^_?XlaRun$|^PyFunc$")
+_CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$")
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
 _COMMUNICATION = re.compile(r"Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv")
 _OUTER = re.compile(r"^(while/body/_\d+/)+")

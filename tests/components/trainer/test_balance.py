@@ -64,7 +64,12 @@ def test_others_stay_and_nothing_is_read(declaration, weights):
 
 
 @pytest.mark.parametrize(
-    ("labels", "name", "said"), [([0, 5], "label", "the label 5, of 2 classes"), ([0, 1], "other", "no label")]
+    ("labels", "name", "said"),
+    [
+        ([0, 5], "label", "the label 5, of 2 classes"),
+        ([0, -1], "label", "the label -1, of 2 classes"),
+        ([0, 1], "other", "no label"),
+    ],
 )
 def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name, said):
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog"))
@@ -76,5 +81,13 @@ def test_a_file_that_ends_within_a_record_is_named(examples, tmp_path):
     artifact = examples(0, 1, 1)
     file = tmp_path / "Split-train" / "data_tfrecord-00001-of-00002"
     file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(DamagedDataError, match="00001-of-00002"):
+        count_labels([artifact])
+
+
+def test_a_damaged_length_is_not_read(examples, tmp_path):
+    artifact = examples(0, 1, 1)
+    file = tmp_path / "Split-train" / "data_tfrecord-00001-of-00002"
+    file.write_bytes((2**62).to_bytes(8, "little") + file.read_bytes()[8:])
     with pytest.raises(DamagedDataError, match="00001-of-00002"):
         count_labels([artifact])

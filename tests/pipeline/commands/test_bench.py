@@ -14,7 +14,7 @@ import pytest
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.bench.plan import Plan
-from tfx_estimator.pipeline.bench.strategies import Contender, parse_contenders
+from tfx_estimator.pipeline.bench.strategies import Contender, choose, parse_contenders
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -54,7 +54,9 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--set", "trainer.train_stepz=3"], ["did you mean"]),
         (["--vary", "seed"], ["--vary seed: this cannot be read", "`key.path=value,value`"]),
         (["--vary", "trainer.seed="], ["--vary trainer.seed=: this cannot be read"]),
-        (["--vary", "sed=1,2"], ["--set trainer.sed=1", "did you mean `seed`"]),
+        (["--vary", "sed=1,2"], ["--vary sed=1,2: there is no key 'sed'", "did you mean `seed`"]),
+        (["--vary", "seed=x"], ["--vary trainer.seed=x"]),
+        (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by --vary seed=1 already"]),
         (["--vary", "global_batch_size=63,65", "--strategies", "mirrored:2", "--vary", "seed=x"], ["trainer.seed"]),
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
     ],
@@ -252,3 +254,35 @@ def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_othe
     assert "mirrored:2" not in found["strategies"]
     assert "one replica only" in found["failures"]["mirrored:2"]
     assert "<td>failed</td>" in (workdir / "results" / "strategies.html").read_text()
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("vary", "todo"),
+    [
+        ("train_steps=100,200", ""),
+        ("save_checkpoints_steps=10,20", ""),
+        ("keep_best=null,accuracy", ""),
+        ("class_weights=null,balanced", ""),
+        ("evaluator.min_accuracy=0.1,0.2", ""),
+        ("name=one,two", ""),
+        ("path=keras,estimator", "use --paths"),
+        ("distribution.train.strategy=mirrored,central_storage", "use --strategies"),
+    ],
+)
+def test_what_a_variation_does_not_change_is_not_measured_twice(vary, todo):
+    key = vary.partition("=")[0]
+    paths = "keras" if todo == "use --paths" else ""
+    choice = choose(parse_contenders("one_device", paths, [vary]), "digits", [])
+    assert [each.name for each in choice.contenders] == ["one_core", "one_device"]
+    assert len(choice.refused) == 2
+    for reason in choice.refused.values():
+        assert "trains the same as" in reason
+        assert f"{key} has no effect here" in reason
+        assert todo in reason
+
+
+@pytest.mark.unit
+def test_what_it_changes_is_measured():
+    choice = choose(parse_contenders("one_device", "", ["seed=1,2", "global_batch_size=32,64"]), "digits", [])
+    assert (len(choice.contenders), choice.refused) == (8, {})

@@ -131,7 +131,9 @@ def put_together(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "path"), [("network", "keras"), ("compiled", "keras"), ("model_fn", "estimator")])
 def test_a_users_network_a_compiled_model_and_a_whole_model_fn(put_together, name, path):
     two = ("trainer.distribution.train=multi_worker_mirrored:2", "trainer.global_batch_size=64")
-    found = put_together(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two)
+    # Which is for a network alone.
+    weights = ("trainer.class_weights=balanced",) if name == "network" else ()
+    found = put_together(name, f"trainer.path={path}", "trainer.optimizer={name: sgd}", *two, *weights)
     parameters = 28 * 28 * 10 + 10
     assert found["parameters"] == parameters
     assert (found["replicas"], found["batch_per_replica"]) == (2, 32)

@@ -239,3 +239,12 @@ def test_a_dry_run_ends_with_its_context(declare):
         # In the folder that the next run sweeps, should this one be killed.
         assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()
+
+
+def test_an_estimate_that_hangs_speaks_of_no_option_that_it_has_not(declare, capsys, monkeypatch):
+    monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
+    assert main(["estimate", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
+    said = capsys.readouterr().err
+    assert "the estimate (its start) gave no sign" in said
+    assert "expected: a step that is built" in said
+    assert "--no-dry-run" not in said
