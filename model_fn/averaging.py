@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.precision import stored
+
 # Slots of the outer momentum: the weights of the last averaging, and how they move from one to the next.
 _ANCHOR, _VELOCITY = "anchor", "velocity"
 
@@ -31,7 +33,7 @@ class Averaging:
     def __init__(self, model: tf.keras.Model, strategy: tf.distribute.Strategy, outer_momentum: float = 0.0) -> None:
         self._strategy = strategy
         self._momentum = outer_momentum
-        self._weights = model.trainable_variables
+        self._weights = stored(model.trainable_variables)
         self._slots = [each for each in model.optimizer.weights if each.dtype.is_floating]
         self._outer: list[tuple[tf.Variable, tf.Variable]] = []
         if outer_momentum:

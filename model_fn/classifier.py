@@ -14,6 +14,7 @@ from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
+from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import global_loss, gradients_of, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -32,8 +33,8 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
         [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
         `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
         declared section, as a dict); `label_smoothing`, `class_weights` (by label), `gradient_accumulation` (parts of a
-        batch) and `gradient_compression`, where they are declared; and `label_names`, where the classes' names are to
-        be served.
+        batch), `gradient_compression` and `precision` of the network, where they are declared; and `label_names`, where
+        the classes' names are to be served.
     """
 
     def model_fn(
@@ -41,6 +42,7 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     ) -> tf.estimator.EstimatorSpec:
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
+        use(params.get("precision", FLOAT32))
         model = network(params["num_classes"])
         if mode == tf.estimator.ModeKeys.TRAIN:
             return _train(model, features, labels, params)
@@ -92,6 +94,7 @@ def _train(
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     rate = learning_rate(section, params["train_steps"], step, replicas)
     options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
+    scale = LossScale() if params.get("precision") == FLOAT16 else None
     of_earlier_parts: list[tf.Tensor] = []
 
     def compute(part: Part) -> Computed:
@@ -106,13 +109,19 @@ def _train(
         loss = global_loss(per_example, params["global_batch_size"], penalties)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
         averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
-        return Computed(loss, tf.reduce_sum(hits), gradients_of(loss, model.trainable_variables), averages)
+        objective = scale.scaled(loss) if scale else loss
+        gradients = gradients_of(objective, stored(model.trainable_variables))
+        return Computed(loss, tf.reduce_sum(hits), gradients, averages)
 
     whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
-    optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE))
-    train_op = update(whole.gradients, model.trainable_variables, optimizer, step, before=whole.updates)
+    gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
+    optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
+    train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)
     tf.compat.v1.summary.scalar("train_accuracy", whole.hits / tf.cast(tf.size(labels), whole.hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
+    if scale:
+        tf.compat.v1.summary.scalar("loss_scale", scale.value)
+        tf.compat.v1.add_to_collection(SKIPPED_STEPS, tf.identity(scale.skipped))
     return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=whole.loss, train_op=train_op)
 
 

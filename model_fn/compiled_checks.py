@@ -10,18 +10,27 @@ from tfx_estimator.pipeline.errors import UserCodeError
 _ONE_HOT = ("categorical_crossentropy", "CategoricalCrossentropy")
 
 
-def check_compiled(model: tf.keras.Model, target: str, distribution: Distribution) -> None:
+def check_compiled(model: tf.keras.Model, target: str, distribution: Distribution, precision: str) -> None:
     """Refuses what would fail after the training, or have no effect.
 
     Args:
         model: Compiled, and built.
         target: `trainer.model`.
         distribution: As declared.
+        precision: Likewise.
 
     Raises:
         UserCodeError: It has no loss, or one of other labels, or an optimizer that keeps averages of the weights; or
             what is declared is of the built-in training step.
     """
+    if precision != "float32":
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model, which brings a precision of its own: "
+            f"trainer.precision, {precision}, is for a network",
+            expected="trainer.precision: float32, beside a compiled model",
+            todo="remove trainer.precision, and call tf.keras.mixed_precision.set_global_policy in the function, "
+            "before the layers are made",
+        )
     loss = model.loss
     if not loss:
         raise UserCodeError(

@@ -11,12 +11,15 @@ from tfx_estimator.model_fn.classifier import predictions, weight_decay
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.precision import FLOAT32, stored
 from tfx_estimator.model_fn.update import global_loss
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What a step of training, or of evaluation, returns.
 LOSS = "loss"
 ACCURACY = "accuracy"
+# Of a step in float16 as well.
+LOSS_SCALE, SKIPPED = "loss_scale", "skipped_steps"
 
 
 class KerasClassifier(tf.keras.Model):
@@ -33,7 +36,8 @@ class KerasClassifier(tf.keras.Model):
     """
 
     def __init__(self, network: tf.keras.Model, section: TrainerSection) -> None:
-        super().__init__(name="classifier")
+        # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
+        super().__init__(name="classifier", dtype=None if section.precision == FLOAT32 else FLOAT32)
         self.network = network
         self._section = section
         # `train_step` has added up already.
@@ -66,12 +70,14 @@ class KerasClassifier(tf.keras.Model):
             data: Features and labels of this replica; labels are int64 [batch].
 
         Returns:
-            `loss` and `accuracy` of the global batch; of the replica's part of it with `sync_every`.
+            `loss` and `accuracy` of the global batch; of the replica's part of it with `sync_every`. In float16 the
+            loss's scale as well, and how many steps were skipped.
         """
         section = self._section
         context = tf.distribute.get_replica_context()
         # By itself, a replica trains by the mean over its own examples.
         alone = section.sync_every is not None
+        scale = getattr(self.optimizer, "loss_scale", None)
 
         def compute(part: Part) -> Computed:
             with tf.GradientTape() as tape:
@@ -83,12 +89,15 @@ class KerasClassifier(tf.keras.Model):
                 loss = global_loss(losses, section.global_batch_size, penalties)
                 if alone:
                     loss *= context.num_replicas_in_sync
-            gradients = tape.gradient(loss, self.trainable_variables)
+                objective = scale.scaled(loss) if scale else loss
+            gradients = tape.gradient(objective, stored(self.trainable_variables))
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
             return Computed(loss, tf.reduce_sum(hits), gradients)
 
         whole = in_turn(compute, *data, section.gradient_accumulation)
-        pairs, accuracy = zip(whole.gradients, self.trainable_variables), whole.hits / section.global_batch_size
+        gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
+        pairs = zip(gradients, stored(self.trainable_variables))
+        accuracy = whole.hits / section.global_batch_size
         if alone:
             self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
             return {LOSS: whole.loss, ACCURACY: accuracy * context.num_replicas_in_sync}
@@ -97,7 +106,10 @@ class KerasClassifier(tf.keras.Model):
         reported = tf.stack([whole.loss, accuracy])
         if context.num_replicas_in_sync > 1:
             reported = context.all_reduce(tf.distribute.ReduceOp.SUM, reported)
-        return {LOSS: reported[0], ACCURACY: reported[1]}
+        values = {LOSS: reported[0], ACCURACY: reported[1]}
+        if scale:
+            values |= {LOSS_SCALE: tf.identity(scale.value), SKIPPED: tf.identity(scale.skipped)}
+        return values
 
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluates a batch; its loss is neither smoothed nor weighted, so that other declarations' can be compared.

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.clipping import clip, global_scale
 from tfx_estimator.model_fn.compression import NONE, compress, restore
+from tfx_estimator.model_fn.precision import LossScale, all_finite
 from tfx_estimator.model_fn.schedules import KerasSchedule, learning_rate
 from tfx_estimator.model_fn.update_rules import RULES, Change, Shape, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -17,7 +18,7 @@ _Pairs = Sequence[tuple[Any, tf.Variable]]
 
 
 def make_keras_optimizer(
-    section: Optimizer, train_steps: int, compression: str = NONE
+    section: Optimizer, train_steps: int, compression: str = NONE, loss_scale: Optional[LossScale] = None
 ) -> tf.keras.optimizers.legacy.Optimizer:
     """Builds the optimizer, in the scope of the strategy that trains.
 
@@ -28,12 +29,13 @@ def make_keras_optimizer(
         section: The declared optimizer.
         train_steps: Step at which the schedule ends.
         compression: Of gradients between replicas: see `compression`.
+        loss_scale: Where the network computes in float16; the gradients are then those of the unscaled loss.
 
     Returns:
         The optimizer; its `iterations` counts the steps.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    return DeclaredOptimizer(section, train_steps, replicas, compression)
+    return DeclaredOptimizer(section, train_steps, replicas, compression, loss_scale=loss_scale)
 
 
 # Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
@@ -47,6 +49,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         replicas: In sync.
         compression: Of gradients between replicas: see `compression`.
         name: Of the optimizer.
+        loss_scale: As of `make_keras_optimizer`.
     """
 
     _HAS_AGGREGATE_GRAD = True
@@ -58,6 +61,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         replicas: int = 1,
         compression: str = NONE,
         name: Optional[str] = None,
+        loss_scale: Optional[LossScale] = None,
     ) -> None:
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
@@ -66,6 +70,11 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         self._rule = RULES[self.section.name]
         self._options = self.section.resolved()
         super().__init__(name or self._rule.name)
+        self.loss_scale = loss_scale
+        if loss_scale is not None:
+            # Into checkpoints.
+            self._track_trackable(loss_scale, "loss_scale")
+        self._finite: Optional[tf.Tensor] = None
         self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps, replicas))
 
     def get_config(self) -> dict[str, Any]:
@@ -90,9 +99,19 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
     def _transform_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
         # Summed over the replicas by now, and not applied yet. Rows without a gradient have one of 0, as in Keras.
+        if self.loss_scale is not None:
+            self._finite = all_finite([gradient for gradient, _ in grads_and_vars])
         scale = global_scale([gradient for gradient, _ in grads_and_vars], self._options)
         clipped = [clip(tf.convert_to_tensor(gradient), scale, self._options) for gradient, _ in grads_and_vars]
         return list(zip(clipped, [variable for _, variable in grads_and_vars]))
+
+    def _distributed_apply(
+        self, distribution: tf.distribute.Strategy, grads_and_vars: _Pairs, apply_state: Any, name: Optional[str]
+    ) -> Any:
+        applied = super()._distributed_apply(distribution, grads_and_vars, apply_state, name)
+        if self.loss_scale is None or self._finite is None:
+            return applied
+        return tf.group(applied, self.loss_scale.follow(self._finite))
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
         rate = learning_rate(self.section, self.train_steps, self.iterations, self.replicas)
@@ -107,4 +126,5 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         where = var.device, var.dtype.base_dtype
         state = (apply_state or {}).get(where) or self._fallback_apply_state(*where)
         slots = {slot: self.get_slot(var, slot) for slot in self._slots_of(var)}
-        return change_variable(self._rule, Change(var, grad, slots, options=self._options, **state))
+        change = Change(var, grad, slots, options=self._options, **state)
+        return change_variable(self._rule, change, self._finite)

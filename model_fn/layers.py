@@ -83,10 +83,13 @@ class SynchronizedBatchNormalization(tf.keras.layers.Layer):
     def build(self, input_shape: tf.TensorShape) -> None:
         """Makes `gamma`, `beta`, `moving_mean` and `moving_variance`, one number a channel."""
         shape = [input_shape[-1]]
-        self.gamma = self.add_weight("gamma", shape, initializer="ones")
-        self.beta = self.add_weight("beta", shape, initializer="zeros")
+        # Never cast to what the network computes in.
+        whole: dict[str, Any] = {"experimental_autocast": False}
+        self.gamma = self.add_weight("gamma", shape, initializer="ones", **whole)
+        self.beta = self.add_weight("beta", shape, initializer="zeros", **whole)
         # Each replica computes the same averages, so nothing needs to be reduced.
         averages: dict[str, Any] = {
+            **whole,
             "trainable": False,
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import PooledConv2D
+from tfx_estimator.model_fn.precision import output_dtype
 from tfx_estimator.model_fn.resnet import cifar_resnet, cifar_resnet9
 
 __all__ = ["cifar_cnn", "cifar_resnet", "cifar_resnet9", "mnist_cnn"]
@@ -32,7 +33,7 @@ def mnist_cnn(num_classes: int) -> tf.keras.Model:
             PooledConv2D(32, 3, name="conv1"),
             layers.Flatten(name="flatten"),
             layers.Dense(64, activation="relu", name="dense1"),
-            layers.Dense(num_classes, name="logits"),
+            layers.Dense(num_classes, dtype=output_dtype(), name="logits"),
         ],
         name="mnist_cnn",
     )
@@ -54,7 +55,7 @@ def cifar_cnn(num_classes: int) -> tf.keras.Model:
             PooledConv2D(64, 3, name="conv2"),
             layers.Flatten(name="flatten"),
             layers.Dense(64, activation="relu", name="dense1"),
-            layers.Dense(num_classes, name="logits"),
+            layers.Dense(num_classes, dtype=output_dtype(), name="logits"),
         ],
         name="cifar_cnn",
     )

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.clipping import clip, global_scale
 from tfx_estimator.model_fn.compression import NONE, compress, restore
+from tfx_estimator.model_fn.precision import LossScale, all_finite
 from tfx_estimator.model_fn.update_rules import RULES, Change, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
@@ -16,7 +17,11 @@ _Pairs = Iterable[tuple[Any, tf.Variable]]
 
 
 def make_optimizer(
-    section: Optimizer, rate: tf.Tensor, step: tf.Tensor, compression: str = NONE
+    section: Optimizer,
+    rate: tf.Tensor,
+    step: tf.Tensor,
+    compression: str = NONE,
+    loss_scale: Optional[LossScale] = None,
 ) -> tf.compat.v1.train.Optimizer:
     """Builds the optimizer. The classes of v1 are the ones that work in an Estimator under every strategy.
 
@@ -25,11 +30,12 @@ def make_optimizer(
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
         compression: Of gradients between replicas: see `compression`.
+        loss_scale: Where the network computes in float16.
 
     Returns:
         The optimizer; it sums what it is given over the replicas.
     """
-    return DeclaredOptimizer(section, rate, step, compression)
+    return DeclaredOptimizer(section, rate, step, compression, loss_scale)
 
 
 class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
@@ -40,9 +46,17 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
         compression: Of gradients between replicas: see `compression`.
+        loss_scale: As of `make_optimizer`.
     """
 
-    def __init__(self, section: Optimizer, rate: tf.Tensor, step: tf.Tensor, compression: str = NONE) -> None:
+    def __init__(
+        self,
+        section: Optimizer,
+        rate: tf.Tensor,
+        step: tf.Tensor,
+        compression: str = NONE,
+        loss_scale: Optional[LossScale] = None,
+    ) -> None:
         self._rule = RULES[section.name]
         super().__init__(use_locking=False, name=self._rule.name)
         self._options = section.resolved()
@@ -50,6 +64,8 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         self._done = step
         self._compression = compression
         self._scale: Optional[tf.Tensor] = None
+        self._loss_scale = loss_scale
+        self._finite: Optional[tf.Tensor] = None
 
     def apply_gradients(
         self, grads_and_vars: _Pairs, global_step: Optional[tf.Variable] = None, name: Optional[str] = None
@@ -58,6 +74,11 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
         if not tf.distribute.has_strategy():
             self._scale = global_scale([gradient for gradient, _ in pairs], self._options)
+            # Without a strategy there is nothing to compress.
+            if self._loss_scale is not None:
+                self._finite = all_finite([gradient for gradient, _ in pairs])
+                with tf.control_dependencies([super().apply_gradients(pairs, global_step, name)]):
+                    return tf.group(self._loss_scale.follow(self._finite))
         sent = [(compress(gradient, self._compression), variable) for gradient, variable in pairs]
         return super().apply_gradients(sent, global_step, name)
 
@@ -68,9 +89,10 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         global_step: Optional[tf.Variable] = None,
         name: Optional[str] = None,
     ) -> tf.Operation:
-        if self._options["global_clip_norm"] is None:
+        if self._options["global_clip_norm"] is None and self._loss_scale is None:
             return super()._distributed_apply(distribution, grads_and_vars, global_step, name)
-        # What the norm is of is known between TensorFlow's two steps: all are reduced, and none is applied.
+        # What the norm is of, and whether all are finite, is known between TensorFlow's two steps: all are reduced,
+        # and none is applied.
         extended = distribution.extended
         reduced = extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, grads_and_vars)
         variables = [variable for _, variable in grads_and_vars]
@@ -78,12 +100,18 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
             self._create_slots(variables)
         with tf.name_scope(name or self._name):
             local = [distribution.experimental_local_results(gradient)[0] for gradient in reduced]
-            self._scale = global_scale([self._restore(*pair) for pair in zip(local, variables)], self._options)
+            whole = [self._restore(*pair) for pair in zip(local, variables)]
+            self._scale = global_scale(whole, self._options)
+            if self._loss_scale is not None:
+                self._finite = all_finite(whole)
             updates = [
                 operation
                 for gradient, variable in zip(reduced, variables)
                 for operation in extended.update(variable, self._update, args=(gradient,), group=False)
             ]
+            if self._loss_scale is not None and self._finite is not None:
+                with tf.control_dependencies(updates):
+                    updates = self._loss_scale.follow(self._finite)
             with tf.control_dependencies(updates):
                 return extended.update(global_step, lambda counter: counter.assign_add(1, read_value=False))
 
@@ -114,7 +142,7 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
             step=tf.cast(self._done + 1, dtype),
             options=self._options,
         )
-        return change_variable(self._rule, change)
+        return change_variable(self._rule, change, self._finite)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor) -> tf.Operation:
         # As Keras's optimizers: rows without a gradient have one of 0.

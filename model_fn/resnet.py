@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
+from tfx_estimator.model_fn.precision import output_dtype
 
 
 class _Block(tf.keras.layers.Layer):
@@ -91,7 +92,7 @@ def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model
         _norm("norm", synchronized),
         layers.ReLU(name="relu"),
         layers.GlobalAveragePooling2D(name="pool"),
-        layers.Dense(num_classes, name="logits"),
+        layers.Dense(num_classes, dtype=output_dtype(), name="logits"),
     ]
     return tf.keras.Sequential(stack, name="cifar_resnet")
 
@@ -122,9 +123,9 @@ def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False)
             _Unit(8 * width, True, synchronized, "stage3"),
             _Residual(8 * width, synchronized, "residual3"),
             layers.GlobalMaxPooling2D(name="pool"),
-            layers.Dense(num_classes, use_bias=False, name="logits"),
+            layers.Dense(num_classes, use_bias=False, dtype=output_dtype(), name="logits"),
             # Logits of normalised features are large: so scaled they fit the initial loss and the learning rates.
-            layers.Rescaling(1 / 8, name="scale"),
+            layers.Rescaling(1 / 8, dtype=output_dtype(), name="scale"),
         ],
         name="cifar_resnet9",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -60,16 +60,28 @@ class Rule:
     slots: Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]
 
 
-def change_variable(rule: Rule, change: Change) -> Any:
+def change_variable(rule: Rule, change: Change, finite: Optional[tf.Tensor] = None) -> Any:
     """Makes the operation of one update, with the decoupled weight decay before it.
 
     Args:
         rule: The optimizer.
         change: The update.
+        finite: Whether there is to be one, bool scalar: see `precision.LossScale`; None where there always is.
 
     Returns:
         The operation.
     """
+    if finite is None:
+        return _changed(rule, change)
+
+    def changed() -> tf.Tensor:
+        with tf.control_dependencies([_changed(rule, change)]):
+            return tf.constant(True)
+
+    return tf.cond(finite, changed, lambda: tf.constant(False))
+
+
+def _changed(rule: Rule, change: Change) -> Any:
     if not change.options["decoupled_weight_decay"]:
         return rule.apply(change)
     # The gradient is that of the variable as it was.

@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
+from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.profile_checks import check_profile
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
@@ -48,6 +49,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *_length(declaration),
         *check_optimizer(declaration),
         *check_class_weights(declaration),
+        *check_precision(declaration, search_paths),
         *check_augment(declaration),
         *check_distribution(declaration),
         *check_accumulation(declaration, search_paths),

@@ -22,6 +22,7 @@ from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
+from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
@@ -86,6 +87,7 @@ class Loaded:
             *check_distribution(declaration),
             *check_accumulation(declaration, self.search_paths),
             *check_runtime(trainer),
+            *check_precision(declaration, self.search_paths),
         ]
         if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
             raise to_error(found, self.source)

@@ -74,6 +74,10 @@ class TrainerSection(Section):
     warm_start: Optional[WarmStart] = Field(
         default=None, description="weights of another training, with which this one begins"
     )
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
+        default="float32",
+        description="of what the network computes; its variables, the loss and the served outputs are float32",
+    )
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"
     )

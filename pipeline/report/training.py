@@ -42,7 +42,7 @@ class Timeline:
         svg: The drawing; a `Missing` where there is too little of it.
         restarts: `cause`, `what`, `step`, `lost` and `seconds` of each.
         facts: Of the model run, by name.
-        decided: Where training ended early, which checkpoint is the model, and why; where that was declared.
+        decided: Where training ended early, which checkpoint is the model, and why; what was skipped in float16.
     """
 
     svg: str | Missing
@@ -112,6 +112,9 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
     ]
     told = {"stopped_early": "Training stopped early", "exported": "The model is of"}
     decided = [f"{words} {model_run.properties[name]}." for name, words in told.items() if name in model_run.properties]
+    if "skipped_steps" in facts:
+        number = f"{facts['skipped_steps']:,.0f}"
+        decided.append(f"In float16 {number} steps were skipped, as a gradient overflowed.")
     return Timeline(attempt(_draw_time, training, history), restarts, facts, decided)
 
 

@@ -86,6 +86,8 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
         steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{epochs}{more} in "
     if "examples_per_second" in facts:
         rate = f", {facts['examples_per_second']:,.0f} examples/s"
+    if "skipped_steps" in facts:
+        rate += f", {facts['skipped_steps']:,.0f} steps skipped as a gradient overflowed"
     return f"{steps}{duration(facts['train_seconds'])} (process start and export included){rate}"
 
 

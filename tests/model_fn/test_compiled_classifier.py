@@ -89,17 +89,21 @@ def test_a_train_step_that_returns_no_loss_is_told(tf):
         ({"loss": None}, "compiled without a loss"),
         ({"loss": "categorical_crossentropy"}, "of one-hot labels"),
         ({"optimizer": "ema"}, "use_ema"),
+        ({"precision": "mixed_bfloat16"}, "brings a precision of its own"),
         ({}, ""),
     ],
 )
 def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
     from tfx_estimator.model_fn.compiled_checks import check_compiled
+    from tfx_estimator.pipeline.config.distribution import Distribution
 
     if options.get("optimizer"):
         options = {"optimizer": tf.keras.optimizers.SGD(0.1, use_ema=True)}
-    model = _model(tf, **options)
+    precision = options.get("precision", "float32")
+    own = {name: value for name, value in options.items() if name != "precision"}
+    arguments = _model(tf, **own), "nets:mine", Distribution(), precision
     if not told:
-        check_compiled(model, "nets:mine")
+        check_compiled(*arguments)
         return
     with pytest.raises(UserCodeError, match=told):
-        check_compiled(model, "nets:mine")
+        check_compiled(*arguments)

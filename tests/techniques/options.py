@@ -31,6 +31,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "keep_best": {"keep_best": "accuracy", "save_checkpoints_steps": 1},
     "early_stopping": {"early_stopping": "average_loss", "save_checkpoints_steps": 1},
     "profile": {"profile": {"start_step": 1, "steps": 1}},
+    "mixed_bfloat16": {"precision": "mixed_bfloat16"},
+    "mixed_float16": {"precision": "mixed_float16"},
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
 }

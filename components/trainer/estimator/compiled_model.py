@@ -24,6 +24,7 @@ from tfx_estimator.model_fn.keras_model import (
     is_subclassed,
     served,
 )
+from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -79,7 +80,8 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
         UserCodeError: An Estimator cannot have such a model, optimizer or strategy.
     """
     target = settings.trainer.model if settings.trainer else None
-    _check(model, settings.distribution, target or "")
+    precision = settings.trainer.precision if settings.trainer else FLOAT32
+    _check(model, settings.distribution, target or "", precision)
     # Each task its own: TensorFlow keeps the model's weights there, to start from.
     folder = tempfile.mkdtemp(prefix="tfx-estimator-keras-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -143,8 +145,8 @@ class _Head:
         return spec
 
 
-def _check(model: tf.keras.Model, distribution: Distribution, target: str) -> None:
-    check_compiled(model, target, distribution)
+def _check(model: tf.keras.Model, distribution: Distribution, target: str, precision: str) -> None:
+    check_compiled(model, target, distribution, precision)
     keras = "set trainer.path: keras, which trains it as it is"
     if is_subclassed(model):
         raise UserCodeError(

@@ -8,6 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.model_fn.precision import SKIPPED_STEPS
 
 _EVERY_SECONDS = 0.5
 # In a graph with a model of Keras's, that is the name of a scope already.
@@ -29,6 +30,8 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
     def begin(self) -> None:
         """Finds the tensors to report."""
         self._fetches = {"step": tf.compat.v1.train.get_or_create_global_step()}
+        for skipped in tf.compat.v1.get_collection(SKIPPED_STEPS)[:1]:
+            self._fetches["skipped_steps"] = skipped
         loss = _loss_tensor()
         if loss is not None:
             self._fetches["loss"] = loss
@@ -55,7 +58,9 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
 
     def end(self, session: Any) -> None:
         """Reports the last step."""
-        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])))
+        wanted = {key: value for key, value in self._fetches.items() if key != "loss"}
+        values = session.run(wanted)
+        self._progress.write(Event.STEP, **{key: int(value) for key, value in values.items()})
 
 
 class EvaluationProgressHook(tf.estimator.SessionRunHook):

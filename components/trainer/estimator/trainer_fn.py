@@ -19,6 +19,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.compression import refuse_compression
+from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -55,6 +56,13 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     if is_model_fn(function):
         refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
         refuse_compression(section.distribution.train.gradient_compression, section.model or "")
+        if section.precision != FLOAT32:
+            raise UserCodeError(
+                f"trainer.precision: {section.precision}, and {section.model!r} is a whole model_fn, which makes its "
+                "own network",
+                expected="float32, beside a model_fn",
+                todo="remove it, and have the model_fn compute in that precision",
+            )
         recorded = {SPEC_KEY: (params := RecordedParams(params))}
         # An Estimator refuses params for a model_fn that does not take them.
         takes_params = "params" in inspect.signature(function).parameters
@@ -67,6 +75,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         params["gradient_compression"] = section.distribution.train.gradient_compression
         model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
         params["gradient_accumulation"] = section.gradient_accumulation
+        params["precision"] = section.precision
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
         recorded = {OPTIMIZER_KEY: section.optimizer}
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)

@@ -16,6 +16,7 @@ from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, is_compiled, require_scores
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.precision import FLOAT16, LossScale, stored, use
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -53,6 +54,7 @@ class ModelMaker:
                 expected=f"a function that returns a tf.keras.Model, with trainer.path: {section.path}",
                 todo="set trainer.path: estimator, or name a network function",
             )
+        use(section.precision)
         network = call_network(function, self.num_classes, section.params)
         if not isinstance(network, tf.keras.Model):
             raise UserCodeError(
@@ -63,7 +65,7 @@ class ModelMaker:
         # Built before a checkpoint is read: every variable is there to be restored.
         outputs = build(network, self.spec)
         if is_compiled(network):
-            check_compiled(network, section.model or "", section.distribution)
+            check_compiled(network, section.model or "", section.distribution, section.precision)
             refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")
@@ -87,10 +89,12 @@ class ModelMaker:
         if isinstance(model, CompiledClassifier):
             optimizer = model.own.optimizer
         else:
-            compression = self.section.distribution.train.gradient_compression
-            optimizer = make_keras_optimizer(self.section.optimizer, self.section.train_steps or 1, compression)
+            declared = self.section
+            scale = LossScale() if declared.precision == FLOAT16 else None
+            compression = declared.distribution.train.gradient_compression
+            optimizer = make_keras_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
-        _make_slots(optimizer, model.trainable_variables)
+        _make_slots(optimizer, stored(model.trainable_variables))
         return model
 
 

@@ -175,7 +175,8 @@ class Watch:
         self._profile()
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now
-            self._progress.write(Event.STEP, step=self.step, loss=values["loss"])
+            skipped = {"skipped_steps": int(values["skipped_steps"])} if "skipped_steps" in values else {}
+            self._progress.write(Event.STEP, step=self.step, loss=values["loss"], **skipped)
         if self._curves is not None and self.step % self._report_steps == 0:
             self._curves.write(self.step, values)
         saves = self.step >= self.total or self.step % self._checkpoint_steps == 0

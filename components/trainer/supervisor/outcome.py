@@ -46,6 +46,7 @@ class Outcome:
         metrics: Of the exported model's evaluation, by name.
         restarts: What went wrong on the way.
         extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
+        skipped_steps: Which changed nothing, as a gradient overflowed in float16; None in another precision.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
         cost: Of a step, as far as it is known: see `Cost.properties`.
         exported_step: Global step of the exported checkpoint, where it was chosen.
@@ -67,6 +68,7 @@ class Outcome:
     exported: str = ""
     stopped_early: str = ""
     learning_rate: str = ""
+    skipped_steps: Optional[int] = None
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -74,6 +76,7 @@ class Outcome:
             "first_step": self.first_step,
             "last_step": self.last_step,
             "extra_steps": self.extra_steps,
+            "skipped_steps": self.skipped_steps,
             "exported_step": self.exported_step,
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,

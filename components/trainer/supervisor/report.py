@@ -32,6 +32,7 @@ class Report:
         self._started = time.monotonic()
         self._first: Optional[int] = None
         self._last: Optional[int] = None
+        self._skipped: Optional[int] = None
         # Of the present attempt.
         self._steps: list[tuple[float, int]] = []
         self._rates: list[tuple[float, float]] = []
@@ -129,11 +130,13 @@ class Report:
             self._chosen["text"] if self._chosen else "",
             self._ended_early["text"] if self._ended_early else "",
             self._scaled,
+            self._skipped,
         )
 
     def _step(self, event: dict[str, Any]) -> None:
         step = event["step"]
         self._total = event.get("total", self._total)
+        self._skipped = event.get("skipped_steps", self._skipped)
         if self._first is None:
             self._first = step
         self._resumed(step)

@@ -1,0 +1,122 @@
+"""The precision that a network computes in. Its variables, its loss and its softmax are float32 in any.
+
+Source: https://www.tensorflow.org/guide/mixed_precision; Micikevicius et al., Mixed Precision Training, 2018,
+https://arxiv.org/abs/1710.03740.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
+# In an Estimator's graph, the number of steps that were skipped.
+SKIPPED_STEPS = "tfx_estimator_skipped_steps"
+# As tf.keras.mixed_precision.LossScaleOptimizer.
+_FIRST_SCALE, _GROWTH_STEPS, _LARGEST_SCALE = 2.0**15, 2000, 2.0**60
+
+
+def use(precision: str) -> None:
+    """Has the layers that are made from here on compute in a precision; none is touched for float32.
+
+    Not for the length of a call: under several replicas the calls of a model_fn are interleaved.
+
+    Args:
+        precision: As declared.
+    """
+    if precision != FLOAT32:
+        tf.keras.mixed_precision.set_global_policy(precision)
+
+
+def output_dtype() -> str:
+    """Returns the dtype of a last layer, whose outputs a loss is computed of: that of variables."""
+    return tf.keras.mixed_precision.global_policy().variable_dtype
+
+
+def stored(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """Returns the variables themselves, in place of Keras's wrappers, which a strategy's Estimator does not know.
+
+    Args:
+        variables: Of a model.
+    """
+    return [each._variable if type(each).__name__.startswith("AutoCast") else each for each in variables]
+
+
+class LossScale(tf.Module):
+    """Keeps the gradients of float16 from becoming 0: the loss is multiplied, and the gradients are divided again.
+
+    A step in which a gradient overflows changes no weight and no slot; it halves the scale, is counted, and is a step
+    for all else: the learning rate and the position of the input. After 2,000 steps in a row without one the scale is
+    doubled. To be made in the scope of the strategy, or in its replicas.
+
+    Args:
+        first: The scale to begin with.
+    """
+
+    def __init__(self, first: float = _FIRST_SCALE) -> None:
+        super().__init__(name="float16")
+        self.value = _variable("loss_scale", first, tf.float32)
+        self.good_steps = _variable("good_steps", 0, tf.int64)
+        self.skipped = _variable("skipped_steps", 0, tf.int64)
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the loss to differentiate.
+
+        Args:
+            loss: Scalar.
+        """
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def unscaled(self, gradients: Sequence[Any]) -> list[Any]:
+        """Returns the gradients of the loss itself, of those of the scaled one; what has overflowed is NaN."""
+        factor = 1.0 / tf.convert_to_tensor(self.value)
+
+        def unscale(gradient: tf.Tensor) -> tf.Tensor:
+            # Compression would limit an infinite entry, which would then be taken for a number.
+            nothing = tf.constant(math.nan, gradient.dtype)
+            return tf.where(tf.math.is_finite(gradient), gradient * tf.cast(factor, gradient.dtype), nothing)
+
+        return [None if each is None else unscale(tf.convert_to_tensor(each)) for each in gradients]
+
+    def follow(self, finite: tf.Tensor) -> list[Any]:
+        """Makes the operations that change the scale after a step, across the replicas or in one.
+
+        Args:
+            finite: Of `all_finite`.
+        """
+        extended = tf.distribute.get_strategy().extended
+        good = tf.convert_to_tensor(self.good_steps) + 1
+        grows = tf.logical_and(finite, good >= _GROWTH_STEPS)
+        scale = tf.convert_to_tensor(self.value)
+        grown = tf.where(grows, tf.minimum(2.0 * scale, _LARGEST_SCALE), scale)
+        changes = (
+            (self.value, tf.where(finite, grown, tf.maximum(scale / 2.0, 1.0))),
+            (self.good_steps, tf.where(tf.logical_and(finite, tf.logical_not(grows)), good, 0)),
+            (self.skipped, tf.convert_to_tensor(self.skipped) + tf.cast(tf.logical_not(finite), tf.int64)),
+        )
+        return [
+            extended.update(variable, lambda each, new: each.assign(new, read_value=False), args=(value,))
+            for variable, value in changes
+        ]
+
+
+def all_finite(gradients: Sequence[Any]) -> tf.Tensor:
+    """Tells whether each number is one, bool scalar.
+
+    Args:
+        gradients: Of the global batch.
+    """
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.convert_to_tensor(each))) for each in gradients])
+
+
+def _variable(name: str, value: float, dtype: tf.DType) -> tf.Variable:
+    return tf.Variable(
+        lambda: tf.constant(value, dtype),
+        trainable=False,
+        name=name,
+        dtype=dtype,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )

@@ -1,0 +1,79 @@
+"""Checks of `trainer.precision`: what it is for, and what it goes ill with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+
+_STRATEGY = "trainer.distribution.train.strategy"
+
+
+def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """Checks the precision.
+
+    A compiled model is known when it is made: it is refused then.
+
+    Args:
+        declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Yields:
+        The problems.
+    """
+    trainer = declaration.trainer
+    if trainer.precision == "float32":
+        return
+    whose = "a module file's trainer_fn or run_fn" if trainer.module_file else ""
+    if trainer.module_file is None and trainer.model and is_whole(trainer.model, search_paths):
+        whose = f"{trainer.model} is a whole model_fn: it"
+    if whose:
+        yield _problem(
+            trainer.precision,
+            f"{whose} makes its network by itself, in a precision of its own",
+            "float32; or trainer.model with a function that returns the network",
+            "remove it, and call tf.keras.mixed_precision.set_global_policy in your code",
+            "trainer.module_file",
+            "trainer.model",
+        )
+    train = trainer.distribution.train
+    if trainer.precision == "mixed_float16" and trainer.sync_every:
+        yield _problem(
+            trainer.precision,
+            "in float16 the loss is scaled, and with trainer.sync_every each worker would change the scale, and skip "
+            "steps, by itself",
+            "mixed_bfloat16 or float32 with it",
+            "choose one of them, or remove trainer.sync_every",
+            "trainer.sync_every",
+        )
+    if trainer.precision == "mixed_float16" and train.asynchronous:
+        yield _problem(
+            trainer.precision,
+            f"in float16 the loss is scaled, and under {train.strategy} each worker would change the scale under the "
+            "others' steps",
+            "mixed_bfloat16 or float32 with it",
+            "choose one of them, or another strategy",
+            _STRATEGY,
+        )
+    elif trainer.precision == "mixed_float16" and train.takes("tpu"):
+        yield _problem(
+            trainer.precision, "a TPU has no float16", "mixed_bfloat16 or float32 on a TPU", "choose one", _STRATEGY
+        )
+
+
+def is_whole(target: str, search_paths: Sequence[str]) -> bool:
+    """Tells a whole model_fn from a function that returns a network, as far as the text can.
+
+    Args:
+        target: `trainer.model`.
+        search_paths: As of `check_precision`.
+    """
+    arguments = find_arguments(expand("trainer.model", target), search_paths)
+    return arguments is not None and is_model_fn(argument_names(arguments))
+
+
+def _problem(value: str, what: str, expected: str, todo: str, *depends: str) -> Problem:
+    return Problem("trainer.precision", what, expected, todo, value=value, depends=depends)

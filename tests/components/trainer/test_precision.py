@@ -1,0 +1,52 @@
+"""A declared precision, on every path and under every strategy: it trains, and what is served is float32."""
+
+from __future__ import annotations
+
+import pytest
+
+# Strategies by the name of `tests.techniques.options`.
+MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
+CENTRAL = {"strategy": "central_storage", "devices": {"cpu": 2}}
+WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
+SERVERS = {"strategy": "parameter_server", "workers": 2, "ps": 1}
+PATHS = ("estimator", "keras", "keras_custom_loop")
+
+
+def _train(training, settings, path, precision, strategy=None, steps=40):
+    import tensorflow as tf
+
+    train = {"distribution": {"train": strategy}} if strategy else {}
+    values = {"path": path, "precision": precision, "train_steps": steps, **train}
+    model_folder, run = training.run(settings(values, path=path), steps=steps)
+    served = tf.saved_model.load(str(model_folder / "Format-Serving")).signatures["images"]
+    assert served.structured_outputs["logits"].dtype == tf.float32
+    assert served.structured_outputs["probabilities"].dtype == tf.float32
+    assert run.get_float_custom_property("last_step") >= steps
+    return run
+
+
+@pytest.mark.timeout(180)
+def test_float16_counts_what_it_skips(training, settings):
+    run = _train(training, settings, "keras", "mixed_float16", MIRRORED, steps=4)
+    assert 0 <= run.get_float_custom_property("skipped_steps") <= 4
+
+
+@pytest.mark.long
+@pytest.mark.equivalence
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("strategy", [None, MIRRORED, CENTRAL, WORKERS], ids=["one", "mirrored", "central", "workers"])
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_a_precision_trains_under_a_strategy(training, settings, path, strategy, precision):
+    run = _train(training, settings, path, precision, strategy)
+    assert run.get_float_custom_property("eval_average_loss") < 2.0
+    if precision == "mixed_float16":
+        assert run.get_float_custom_property("skipped_steps") < 20
+
+
+@pytest.mark.long
+@pytest.mark.equivalence
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("path", PATHS)
+def test_bfloat16_trains_with_parameter_servers(training, settings, path):
+    _train(training, settings, path, "mixed_bfloat16", SERVERS)

@@ -1,0 +1,175 @@
+"""Computing in bfloat16 and float16: float32 variables, loss and outputs, and the scale of the loss in float16."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.networks import cifar_resnet9, mnist_cnn
+from tfx_estimator.model_fn.precision import LossScale, all_finite, use
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def own_policy():
+    before = tf.keras.mixed_precision.global_policy()
+    yield
+    tf.keras.mixed_precision.set_global_policy(before)
+
+
+def _section(**values):
+    return TrainerSection(model="mnist_cnn", train_steps=10, global_batch_size=8, **values)
+
+
+def _batch(size=8, side=28, channels=1):
+    draw = np.random.default_rng(0)
+    images = draw.standard_normal((size, side, side, channels)).astype("float32")
+    return {"image": tf.constant(images)}, tf.constant(draw.integers(0, 10, size))
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_only_the_layers_in_between_compute_in_it(precision):
+    use(precision)
+    features, labels = _batch()
+    model = KerasClassifier(mnist_cnn(10), _section(precision=precision))
+    outputs = model.answers(features, [])
+    assert model.network.layers[0](features["image"]).dtype.name == precision.removeprefix("mixed_")
+    assert {each.dtype for each in model.weights} == {tf.float32}
+    assert outputs["logits"].dtype == outputs["probabilities"].dtype == tf.float32
+    np.testing.assert_allclose(tf.reduce_sum(outputs["probabilities"], -1), 1.0, atol=1e-6)
+    assert model.test_step((features, labels))["loss"].dtype == tf.float64
+
+
+def test_the_own_batch_normalisation_keeps_its_statistics_in_float32():
+    features, _ = _batch(side=32, channels=3)
+    tf.keras.utils.set_random_seed(1)
+    whole = cifar_resnet9(10, width=4, synchronized=True)
+    expected = whole(features["image"], training=True)
+    use("mixed_bfloat16")
+    mixed = cifar_resnet9(10, width=4, synchronized=True)
+    mixed(features["image"])
+    mixed.set_weights([each * 1 for each in whole.get_weights()])
+    # Each followed its batch once.
+    for each in mixed.weights:
+        each.assign(tf.zeros_like(each) if "moving_mean" in each.name else each)
+    outputs = mixed(features["image"], training=True)
+    assert {each.dtype for each in mixed.weights} == {tf.float32}
+    assert 0 < float(tf.reduce_max(tf.abs(outputs - expected))) < 0.1
+
+
+def _tiny(num_classes):
+    """float16 is emulated on a CPU."""
+    layers = [
+        tf.keras.layers.Flatten(),
+        tf.keras.layers.Dense(8, activation="relu", name="dense"),
+        tf.keras.layers.Dense(num_classes, dtype="float32", name="logits"),
+    ]
+    return tf.keras.Sequential(layers)
+
+
+def _trained(scale, steps=1, **values):
+    use("mixed_float16")
+    tf.keras.utils.set_random_seed(1)
+    section = _section(precision="mixed_float16", optimizer=Optimizer(name="adam", schedule="constant"), **values)
+    model = KerasClassifier(_tiny(10), section)
+    model(_batch()[0])
+    model.compile(make_keras_optimizer(section.optimizer, 10, loss_scale=scale))
+    model.optimizer._create_all_weights(model.trainable_variables)
+    before = [each.numpy() for each in (*model.weights, *model.optimizer.weights[1:])]
+    step = tf.function(model.train_step)
+    for _ in range(steps):
+        values = step(_batch())
+    after = [each.numpy() for each in (*model.weights, *model.optimizer.weights[1:])]
+    return before, after, model, values
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_step_whose_gradients_overflow_is_skipped_and_halves_the_scale(parts):
+    scale = LossScale(2.0**40)
+    before, after, model, values = _trained(scale, gradient_accumulation=parts)
+    for one, other in zip(before, after):
+        np.testing.assert_array_equal(one, other)
+    assert float(scale.value) == 2.0**39
+    assert int(scale.skipped) == int(values["skipped_steps"]) == 1
+    assert int(model.optimizer.iterations) == 1
+    assert math.isfinite(float(values["loss"]))
+
+
+def test_the_scale_falls_until_training_goes_on_and_a_checkpoint_holds_it(tmp_path):
+    scale = LossScale(2.0**40)
+    before, after, model, _ = _trained(scale, steps=40)
+    skipped = int(scale.skipped)
+    assert 5 < skipped < 35
+    assert float(scale.value) == 2.0 ** (40 - skipped)
+    assert 0 < int(scale.good_steps) <= 40 - skipped
+    assert any(not np.array_equal(one, other) for one, other in zip(before, after))
+    path = tf.train.Checkpoint(optimizer=model.optimizer).write(str(tmp_path / "kept"))
+    other = LossScale()
+    restored = make_keras_optimizer(Optimizer(name="adam"), 10, loss_scale=other)
+    tf.train.Checkpoint(optimizer=restored).restore(path)
+    assert (float(other.value), int(other.skipped)) == (float(scale.value), skipped)
+
+
+def test_the_scale_grows_after_many_good_steps():
+    scale = LossScale(8.0)
+    scale.good_steps.assign(1999)
+    scale.follow(tf.constant(True))
+    assert (float(scale.value), int(scale.good_steps), int(scale.skipped)) == (16.0, 0, 0)
+
+
+def test_what_overflowed_stays_no_number_when_it_is_compressed():
+    (gradient,) = LossScale(2.0).unscaled([tf.constant([4.0, math.inf, -math.inf])])
+    np.testing.assert_array_equal(gradient, [2.0, math.nan, math.nan])
+    assert not all_finite([tf.clip_by_value(gradient, -8.0, 8.0)])
+
+
+def test_the_scale_changes_no_gradient():
+    scale, plain = LossScale(1024.0), LossScale(1.0)
+    _, one, _, _ = _trained(scale)
+    _, other, _, _ = _trained(plain)
+    for a, b in zip(one, other):
+        np.testing.assert_allclose(a, b, atol=2e-3)
+
+
+def test_an_estimator_skips_as_well(tmp_path, monkeypatch):
+    from tfx_estimator.model_fn import precision
+
+    monkeypatch.setattr(precision.LossScale.__init__, "__defaults__", (2.0**40,))
+    params = {
+        "num_classes": 10,
+        "train_steps": 30,
+        "global_batch_size": 8,
+        "seed": 1,
+        "optimizer": Optimizer().dict(),
+        "precision": "mixed_float16",
+    }
+    estimator = tf.estimator.Estimator(make_model_fn(_tiny), str(tmp_path), params=params)
+    features, labels = (tf.nest.map_structure(lambda each: each.numpy(), part) for part in _batch())
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors((features, labels)).repeat()
+
+    def value(name):
+        (found,) = (each for each in estimator.get_variable_names() if f"/{each}".endswith(f"/{name}"))
+        return estimator.get_variable_value(found)
+
+    estimator.train(input_fn, steps=1)
+    first = value("logits/kernel")
+    assert value("loss_scale") == 2.0**39
+    estimator.train(input_fn, steps=1)
+    np.testing.assert_array_equal(first, value("logits/kernel"))
+    estimator.train(input_fn, steps=28)
+    skipped = value("skipped_steps")
+    assert 5 < skipped < 30
+    assert value("loss_scale") == 2.0 ** (40 - skipped)
+    assert value("global_step") == 30
+    assert np.any(first != value("logits/kernel"))
