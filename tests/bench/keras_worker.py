@@ -24,17 +24,20 @@ class Case:
         dataset: Of TFDS.
         model: Our network function.
         batch_size: Examples.
+        precision: Of our side.
     """
 
     dataset: str
     model: str
     batch_size: int
+    precision: str = "float32"
 
 
 CASES = {
     "dense": Case("mnist", "tests.bench.networks:dense", 128),
     "mnist_cnn": Case("mnist", "mnist_cnn", 64),
     "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
+    "cifar_cnn_bfloat16": Case("cifar10", "cifar_cnn", 64, "mixed_bfloat16"),
 }
 
 
@@ -108,7 +111,8 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     folder = tempfile.mkdtemp()
     # The guide's optimizer.
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
-    section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, model=case.model).trainer
+    own = {"model": case.model, "precision": case.precision}
+    section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own).trainer
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
     model = ModelMaker(section, 10, declared.transformed_spec).make_compiled(section.steps_per_execution)

@@ -112,6 +112,23 @@ def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     return [_less(what.format(path), cpu["guide"], cpu[path], 1.45) for path in KERAS_PATHS], results
 
 
+def keras_precision(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """CIFAR-10 with `cifar_cnn` in `mixed_bfloat16` on our Keras paths, against the guide's own code in float32.
+
+    The target is that of a processor with AVX512-BF16 or AMX.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    sides = ("guide", *KERAS_PATHS)
+    results, cpu, _ = _train_keras(setting, "cifar_cnn_bfloat16", sides, CIFAR_STEPS, CIFAR_SLICES)
+    what = "{} in mixed_bfloat16: CPU per example, Keras's guide, CIFAR-10"
+    return [_less(what.format(path), cpu["guide"], cpu[path], 2.4) for path in KERAS_PATHS], results
+
+
 def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Both Keras paths against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
 
@@ -234,6 +251,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "pipeline": pipeline,
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,
+    "keras_precision": keras_precision,
     "keras_input": keras_input,
     "two_processes": two_processes,
 }
