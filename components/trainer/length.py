@@ -70,6 +70,13 @@ def with_steps(
             expected=f"less than {steps:,} steps",
             todo="lower trainer.early_stopping.min_steps, or train longer",
         )
+    if section.profile is not None and section.profile.start_step >= steps:
+        raise DeclarationError(
+            f"{said}: training ends before the profile begins, at trainer.profile.start_step, "
+            f"{section.profile.start_step:,}",
+            expected=f"less than {steps:,}",
+            todo="lower it, or train longer",
+        )
     logger.info(said)
     if late := stops_too_late(section.copy(update={"train_steps": steps})):
         logger.warning(late)

@@ -15,6 +15,7 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
+from tfx_estimator.pipeline.config.profile import PROFILES
 
 _FOLDER = "training"
 # In each training folder: which training it is, and of how many steps.
@@ -108,6 +109,9 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
             # The folder is there whole or not at all.
             if found.finished:
                 export.adopt(found.uri, folder.uri)
+                if fileio.exists(profiles := os.path.join(folder.uri, PROFILES)):
+                    # Of steps that this training does not do.
+                    fileio.rmtree(profiles)
             else:
                 fileio.rename(found.uri, folder.uri)
     fileio.makedirs(folder.uri)

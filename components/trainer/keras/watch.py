@@ -46,7 +46,7 @@ class Profiles(Protocol):
     def edges(self) -> tuple[int, int]:
         """The global steps at which an execution is to end."""
 
-    def at(self, step: int, is_last: bool = False) -> None:
+    def at(self, step: int, is_last: bool = False, begins: bool = True) -> None:
         """Begins or ends at a global step."""
 
 
@@ -172,7 +172,8 @@ class Watch:
             self._averaging.run()
         if self._meter is not None:
             self._meter.done(self.step)
-        self._profile()
+        # A profile ends before a checkpoint and what evaluates it, and begins after them.
+        self._profile(begins=False)
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now
             skipped = {"skipped_steps": int(values["skipped_steps"])} if "skipped_steps" in values else {}
@@ -190,10 +191,11 @@ class Watch:
                 self._curves.saved(self.step)
             # The checkpoint of one that is asked to stop is evaluated when training goes on.
             self.over = not self.stopped and self._ends()
+        self._profile()
 
-    def _profile(self) -> None:
+    def _profile(self, begins: bool = True) -> None:
         if self._profiler is not None:
-            self._profiler.at(self.step, is_last=self.ended)
+            self._profiler.at(self.step, is_last=self.ended, begins=begins)
 
     def _agree(self) -> None:
         stop_at = asked_to_stop(self._stop_file)

@@ -12,8 +12,16 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tfx_estimator.components.trainer.profiling import trace
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# Steps that a training that goes on does before its profile.
+_WARM_UP = 10
+_COORDINATES = (
+    "This task hands out the steps, and runs none of their operations: the workers of a parameter_server training do, "
+    "on the Keras paths without a profile of their own. So nothing is said of shares here."
+)
 
 
 class Profiler:
@@ -24,46 +32,73 @@ class Profiler:
         folder: Of the training.
         task: Which task this is.
         progress: Where to report.
+        coordinates: Does it only hand out steps, which others run.
     """
 
-    def __init__(self, declared: Profile, folder: str, task: TaskSpec, progress: ProgressWriter) -> None:
+    def __init__(
+        self, declared: Profile, folder: str, task: TaskSpec, progress: ProgressWriter, coordinates: bool = False
+    ) -> None:
         self._declared = declared
         self._folder = os.path.join(folder, PROFILES, task.name)
         self._task = task
         self._progress = progress
+        self._coordinates = coordinates
+        self._first = declared.start_step
+        self._started = False
         self._began: Optional[int] = None
         self._ended = False
 
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
         """Returns what is declared; None if nothing is, or this task does no steps."""
-        declared = section.profile
-        return cls(declared, folder, task, progress) if declared and task.trains else None
+        if section.profile is None or not task.trains:
+            return None
+        coordinates = section.distribution.train.asynchronous and section.path != ESTIMATOR
+        return cls(section.profile, folder, task, progress, coordinates)
 
     @property
     def edges(self) -> tuple[int, int]:
         """The global steps after which it begins and ends."""
-        return self._declared.start_step, self._declared.start_step + self._declared.steps
+        return self._first, self._first + self._declared.steps
 
-    def at(self, step: int, is_last: bool = False) -> None:
-        """Begins or ends, where it is time.
+    def at(self, step: int, is_last: bool = False, begins: bool = True) -> None:
+        """Begins or ends, where it is time; the first call tells where training starts.
 
         Args:
             step: Global step that is done.
             is_last: Does none follow.
+            begins: May it begin: not before a checkpoint is written, which would be profiled too.
         """
-        first, last = self.edges
+        if not self._started:
+            self._started = True
+            if step:
+                # What a training that goes on does first builds and warms up as well.
+                self._first = max(self._first, step + _WARM_UP)
+            self._ended = tf.io.gfile.exists(os.path.join(self._folder, PROFILE_JSON))
         if self._ended:
             return
+        try:
+            self._move(step, is_last, begins)
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            self._ended = True
+            self._notice(f"the profile of {self._task.name} was not made, and training goes on: {error}")
+
+    def _move(self, step: int, is_last: bool, begins: bool) -> None:
+        first, last = self.edges
         if self._began is None:
-            # Training may go on from a later step: what it does first is profiled then.
-            if step >= first and not is_last:
+            if is_last and begins:
+                self._ended = True
+                self._notice(f"training ended at step {step:,}, before the profile began, after step {first:,}")
+            elif step >= first and begins:
                 self._began = step
                 tf.profiler.experimental.start(self._folder)
         elif is_last or step >= max(last, self._began + self._declared.steps):
             self._ended = True
             tf.profiler.experimental.stop()
             self._tell(step - self._began)
+
+    def _notice(self, text: str) -> None:
+        self._progress.write(Event.NOTICED, text=f"trainer.profile: {text}")
 
     def _tell(self, steps: int) -> None:
         """Writes the summary beside the profile, and reports it."""
@@ -72,6 +107,8 @@ class Profiler:
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
         found = trace.summarise(space, steps, self._task.in_cluster)
+        if self._coordinates:
+            found.update(shares={}, advice=[_COORDINATES])
         text = trace.to_text(self._task.name, found)
         for name, content in ((PROFILE_JSON, json.dumps(found, indent=2)), (PROFILE_TEXT, text)):
             with tf.io.gfile.GFile(os.path.join(self._folder, name), "w") as file:

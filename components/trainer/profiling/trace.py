@@ -89,7 +89,7 @@ def to_text(task: str, summary: dict[str, Any]) -> str:
         Lines of text.
     """
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary["shares"].items())
-    lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}"]
+    lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}".removesuffix(": ")]
     for each in summary["dearest"]:
         spent = f"{each['share']:>5.0%} {1000 * each['seconds']:>10,.1f} ms {each['count']:>7,}x"
         lines.append(f"  {spent}  {each['kind']}  {each['name']}")

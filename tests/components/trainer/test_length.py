@@ -67,6 +67,7 @@ def test_declared_steps_stay(resolve):
         (0, {"train_epochs": 1}, "do not say how many"),
         (128, {"train_epochs": 3, "optimizer": {"warmup_steps": 12}}, "are 12 steps: the warm-up"),
         (128, {"train_epochs": 3, "early_stopping": {"min_steps": 12}}, "before any evaluation counts"),
+        (128, {"train_epochs": 3, "profile": {"start_step": 12}}, "before the profile begins"),
         (10**9, {"train_epochs": 10**6, "global_batch_size": 1}, "1,000,000,000,000,000 steps"),
     ],
 )

@@ -211,3 +211,24 @@ def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, cl
         watch.done(watch.next_steps(), {"loss": float("nan")})
     assert "learning_rate" in caught.value.todo
     assert saves == []
+
+
+def test_a_profile_ends_before_a_checkpoint_and_begins_after_it(make, clock):
+    watch, saves = make(save_checkpoints_steps=50)
+    seen = []
+
+    class Profiler:
+        edges = (50, 100)
+
+        def at(self, step, is_last=False, begins=True):
+            seen.append((step, begins, len(saves)))
+
+    watch._profiler = Profiler()
+    watch.begin(0)
+    run(watch, clock, 0.001)
+    assert [each for each in seen if each[0] in (50, 100)] == [
+        (50, False, 0),
+        (50, True, 1),
+        (100, False, 1),
+        (100, True, 2),
+    ]

@@ -1,0 +1,78 @@
+"""When a profile begins and ends, and what becomes of one that cannot be made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.pipeline.config.profile import Profile
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Makes a profiler of steps 100 to 119, and tells what it does and says."""
+    from tfx_estimator.components.trainer.profiling import profiler as module
+
+    did, progress = [], tmp_path / "progress"
+
+    def make():
+        made = module.Profiler(Profile(), str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
+        monkeypatch.setattr(made, "_tell", lambda steps: did.append(steps))
+        monkeypatch.setattr(module.tf.profiler.experimental, "start", lambda folder: did.append("start"))
+        monkeypatch.setattr(module.tf.profiler.experimental, "stop", lambda: did.append("stop"))
+        return made
+
+    def told() -> list[str]:
+        return [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]
+
+    return make, did, told
+
+
+@pytest.mark.parametrize(("start", "first"), [(0, 100), (50, 100), (95, 105), (500, 510)])
+def test_a_training_that_goes_on_warms_up_first(make, start, first):
+    profiler, did = make[0](), make[1]
+    profiler.at(start)
+    assert profiler.edges == (first, first + 20)
+    profiler.at(first - 1)
+    profiler.at(first, begins=False)
+    assert did == []
+    profiler.at(first)
+    profiler.at(first + 20, begins=False)
+    assert did == ["start", "stop", 20]
+
+
+def test_one_that_is_there_is_not_made_again(make, tmp_path):
+    (tmp_path / "profile" / "chief-0").mkdir(parents=True)
+    (tmp_path / "profile" / "chief-0" / "summary.json").write_text("{}")
+    profiler, (_, did, told) = make[0](), make
+    for step in (200, 300, 400):
+        profiler.at(step, is_last=step == 400)
+    assert (did, told()) == ([], [])
+
+
+def test_a_training_that_is_too_short_says_so_once(make):
+    profiler, (_, did, told) = make[0](), make
+    profiler.at(0)
+    profiler.at(90, is_last=True, begins=False)
+    profiler.at(90, is_last=True)
+    profiler.at(90, is_last=True)
+    assert did == []
+    assert told() == ["trainer.profile: training ended at step 90, before the profile began, after step 100"]
+
+
+@pytest.mark.parametrize("fails", ["start", "stop"])
+def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
+    from tfx_estimator.components.trainer.profiling import profiler as module
+
+    def fail(*_):
+        raise module.tf.errors.PermissionDeniedError(None, None, "read-only file system")
+
+    profiler, (_, _did, told) = make[0](), make
+    monkeypatch.setattr(module.tf.profiler.experimental, fails, fail)
+    for step in (0, 100, 120, 140):
+        profiler.at(step)
+    (text,) = told()
+    assert "training goes on: read-only file system" in text
