@@ -17,6 +17,7 @@ class Nature:
         asynchronous: Each worker updates the weights at its own pace, on parameter servers.
         is_cluster: Its tasks are several processes.
         on_devices: Its replicas are devices of one process.
+        one_copy: Its replicas share one copy of the weights, on the host.
         options: Keys of the section that not every strategy takes, and this one does.
     """
 
@@ -24,6 +25,7 @@ class Nature:
     asynchronous: bool = False
     is_cluster: bool = False
     on_devices: bool = False
+    one_copy: bool = False
     options: tuple[str, ...] = ()
 
     @property
@@ -37,7 +39,7 @@ NATURES: dict[str, Nature] = {
     "mirrored": Nature(
         in_step=True, on_devices=True, options=("cross_device_ops", "num_packs", "gradient_compression")
     ),
-    "central_storage": Nature(in_step=True, on_devices=True),
+    "central_storage": Nature(in_step=True, on_devices=True, one_copy=True),
     "multi_worker_mirrored": Nature(
         in_step=True,
         is_cluster=True,
