@@ -35,6 +35,7 @@ def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
 
 
+@pytest.mark.long
 def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_path):
     _, workdir = _run("image-folder", tmp_path)
     results = workdir.summary("image-folder")

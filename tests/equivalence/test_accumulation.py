@@ -60,16 +60,13 @@ def in_parts(path: str, train: dict[str, Any], parts: int = 3) -> dict[str, Any]
     return {**as_shipped(train), "path": path, "gradient_accumulation": parts}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "train"),
     [
-        ("keras", MULTI_WORKER),
-        *(
-            pytest.param(path, train, marks=pytest.mark.long)
-            for path in ("estimator", "keras", "keras_custom_loop")
-            for train in (ONE_DEVICE, MIRRORED, MULTI_WORKER)
-            if (path, train) != ("keras", MULTI_WORKER)
-        ),
+        (path, train)
+        for path in ("estimator", "keras", "keras_custom_loop")
+        for train in (ONE_DEVICE, MIRRORED, MULTI_WORKER)
     ],
 )
 def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train):

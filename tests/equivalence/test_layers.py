@@ -54,6 +54,7 @@ def test_synchronized_normalisation_is_that_of_keras_on_one_device(outcome):
     assert largest_difference(keras[1], ours[1]) <= KERAS_AVERAGES
 
 
+@pytest.mark.long
 def test_two_workers_train_like_one_device(trainings):
     params = {"network": "regularised", "norm": "synchronized", "dropout": "stateless"}
     one, two = trainings.run(

@@ -114,7 +114,8 @@ def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, t
     assert_equal(estimator, keras, LOSS, FLOAT64)
 
 
-@pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["fit", "loop"])
 def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large_executions(trainings, tmp_path, path):
     declared = {
         "data": "mnist exact",

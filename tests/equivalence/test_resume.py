@@ -20,6 +20,7 @@ LATE = 1_000_000
 STEP_TIMEOUT = 30
 
 
+@pytest.mark.long
 def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     uninterrupted = as_shipped(MULTI_WORKER)
     killed = {

@@ -146,6 +146,7 @@ def test_a_second_interrupt_ends_at_once(faulty, digits):
     assert not alive
 
 
+@pytest.mark.long
 def test_a_taken_port_costs_a_restart_on_fresh_ports(faulty, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("", 0))

@@ -35,7 +35,7 @@ def test_of_two_functions_the_run_fn_is_called_as_by_tfx(others, train, served, 
     ("module", "distribution", "tasks"),
     [
         # Its MirroredStrategy() would be refused by TensorFlow.
-        ("cancer_keras", WORKERS, ["chief-0", "worker-0"]),
+        pytest.param("cancer_keras", WORKERS, ["chief-0", "worker-0"], marks=pytest.mark.long),
         pytest.param("cancer_workers", WORKERS, ["chief-0", "worker-0"], marks=pytest.mark.long),
         pytest.param("cancer_keras", MIRRORED, ["chief-0"], marks=pytest.mark.long),
     ],
