@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.strategy_checks import replica_batch
-from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+from tfx_estimator.pipeline.config.whole_model_fn import is_whole
 
 _PATH = "trainer.gradient_accumulation"
 
@@ -37,8 +36,7 @@ def check_accumulation(declaration: Declaration, search_paths: Sequence[str]) ->
             depends=("trainer.module_file",),
         )
         return
-    arguments = find_arguments(expand("trainer.model", trainer.model), search_paths) if trainer.model else None
-    if arguments is not None and is_model_fn(argument_names(arguments)):
+    if trainer.model and is_whole(trainer.model, search_paths):
         yield Problem(
             _PATH,
             f"{trainer.model} is a whole Estimator model_fn, which computes its gradients itself",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
+from tfx_estimator.pipeline.config.whole_model_fn import is_whole
 
 _STRATEGY = "trainer.distribution.train.strategy"
 
@@ -62,17 +61,6 @@ def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> It
         yield _problem(
             trainer.precision, "a TPU has no float16", "mixed_bfloat16 or float32 on a TPU", "choose one", _STRATEGY
         )
-
-
-def is_whole(target: str, search_paths: Sequence[str]) -> bool:
-    """Tells a whole model_fn from a function that returns a network, as far as the text can.
-
-    Args:
-        target: `trainer.model`.
-        search_paths: As of `check_precision`.
-    """
-    arguments = find_arguments(expand("trainer.model", target), search_paths)
-    return arguments is not None and is_model_fn(argument_names(arguments))
 
 
 def _problem(value: str, what: str, expected: str, todo: str, *depends: str) -> Problem:
