@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import metadata
 
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
@@ -16,6 +15,9 @@ def pins() -> list[str]:
     Raises:
         TfxEstimatorError: The package was not installed, only put on the path: there is no metadata.
     """
+    # Here, since every verb's module is imported for the help, and this one takes 25 ms to import.
+    from importlib import metadata
+
     try:
         required = metadata.requires("tfx-estimator") or []
     except metadata.PackageNotFoundError as error:
