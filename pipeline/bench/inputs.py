@@ -75,7 +75,7 @@ class TrainerInputs:
         )
 
 
-def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Listener) -> TrainerInputs:
+def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[Listener] = None) -> TrainerInputs:
     """Runs the declared pipeline up to the Trainer; what is there already comes from TFX's cache.
 
     Args:
@@ -101,7 +101,7 @@ class _InputsRunner(LocalRunner):
     Source: `tfx.orchestration.portable.launcher.Launcher._prepare_execution`.
     """
 
-    def __init__(self, folders: PipelineFolders, listener: Listener) -> None:
+    def __init__(self, folders: PipelineFolders, listener: Optional[Listener]) -> None:
         super().__init__(listener)
         self._folders = folders
         self.inputs: Optional[TrainerInputs] = None

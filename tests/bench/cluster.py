@@ -85,12 +85,11 @@ def prepare(folder: str, data_dir: Optional[str]) -> dict[str, Any]:
     """
     from tfx_estimator.pipeline.bench.inputs import prepare_inputs
     from tfx_estimator.pipeline.folders import PipelineFolders
-    from tfx_estimator.pipeline.runners.local import Listener
 
     loaded = _load(data_dir, {"global_batch_size": _BATCH})
     folders = PipelineFolders(folder, loaded.declaration.name)
     os.makedirs(folders.home, exist_ok=True)
-    inputs = prepare_inputs(loaded, folders, Listener())
+    inputs = prepare_inputs(loaded, folders)
     return {"artifacts": inputs.artifacts, "exec_properties": inputs.exec_properties}
 
 
