@@ -40,6 +40,7 @@ SIDES = {
     "accumulated": Side(
         "multi_worker_mirrored", 2, trainer={"global_batch_size": _PARTS * _BATCH, "gradient_accumulation": _PARTS}
     ),
+    "averaged": Side("multi_worker_mirrored", 2, trainer={"global_batch_size": _BATCH, "sync_every": _PARTS}),
 }
 
 

@@ -149,9 +149,10 @@ def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Two processes of one core each against one, on CIFAR-10: as they are, and with gradients of four parts.
+    """Two processes of one core each against one, on CIFAR-10: as they are, and with less to say.
 
-    Beside them two trainings that know nothing of each other: more than these no two processes can.
+    Gradients of four parts; weights averaged every four steps. Beside them two trainings that know nothing of each
+    other: more than these no two processes can.
 
     Args:
         setting: What all benchmarks share.
@@ -171,6 +172,7 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         _more(what.format("two independent trainings"), rate["one"], rate["independent"], 1.95),
         _more(what.format("multi_worker_mirrored"), rate["one"], rate["two"], 1.5),
         _more(what.format("gradient_accumulation: 4"), rate["one"], rate["accumulated"], 1.8),
+        _more(what.format("sync_every: 4"), rate["one"], rate["averaged"], 1.8),
     ], results
 
 
