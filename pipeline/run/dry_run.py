@@ -39,6 +39,8 @@ _MOST_SECONDS = 300.0
 _QUIET_SECONDS = 60.0
 # Anything may send these; a signal of another kind is the code's own.
 _MACHINES = (signal.SIGKILL, signal.SIGTERM)
+# Of native code: of TensorFlow's threads, or of an operation that the user's code has asked for.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _FILE = "dry_run.json"
 _REMEMBERED = 50
 # Of the machine, if no code of the user's took part.
@@ -56,6 +58,7 @@ _TRAINER_KEYS = (
     "augment",
     "keep_best",
     "early_stopping",
+    "precision",
     "sync_every",
     "warm_start",
     "global_batch_size",
@@ -143,8 +146,15 @@ class DryRun:
             )
         if self._done is None:
             what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
+            lines = self._process.users_frames()
+            if -code in _CRASHES and not lines:
+                raise InconclusiveError(
+                    f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
+                    expected="a process that ends by itself",
+                    todo=f"try it again; if it comes again, look for what TensorFlow cannot do{self._or_see}",
+                )
             raise errors.UserCodeError(
-                f"{self._title()} {what}; {self._at_work(self._process.users_frames())}",
+                f"{self._title()} {what}; {self._at_work(lines)}",
                 expected="code that returns, or raises an error",
                 todo=f"mend what ends the process{self._or_see}",
             )

@@ -12,8 +12,8 @@ from typing import Any, Optional
 import psutil
 
 _POLL_SECONDS = 0.02
-# As an Estimator writes a model, and as the Keras paths do.
-_BEING_EXPORTED = ("training/*/export/*/temp-*", "training/*/export/variables")
+# As an Estimator writes a model; the Keras paths say when they begin.
+_BEING_EXPORTED = "training/*/export/*/temp-*"
 STARTING, TRAINING, EXPORTING = "starting", "training", "exporting"
 
 
@@ -89,7 +89,7 @@ class Fault:
         if self.moment == STARTING:
             return time.time() - process.create_time() > 1.0
         if self.moment == EXPORTING and self.task.startswith(("evaluator", "exporter")):
-            return any(path for each in _BEING_EXPORTED for path in root.glob(each))
+            return any(root.glob(_BEING_EXPORTED)) or _says(root, self.task, '{"event": "exporting"')
         wanted = self._step if self.moment == TRAINING else self._last_step
         return latest_step(root) >= wanted
 
@@ -105,6 +105,11 @@ def find_task(name: str) -> Optional[psutil.Process]:
         if command and f"/{name}.attempt-" in command[-1]:
             found = process
     return found
+
+
+def _says(root: Path, task: str, event: str) -> bool:
+    files = root.glob(f"training/*/logs/{task}.*.progress.jsonl")
+    return any(line.startswith(event) for path in files for line in path.read_text().splitlines())
 
 
 def latest_step(root: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -239,6 +240,22 @@ def test_a_dry_run_ends_with_its_context(declare):
         # In the folder that the next run sweeps, should this one be killed.
         assert os.listdir(os.environ["TMPDIR"]) == [f"tfx-estimator-{os.getuid()}"]
     assert not running()
+
+
+def test_a_crash_of_native_code_is_not_called_the_users(declare):
+    import psutil
+
+    from tfx_estimator.pipeline.run import dry_run
+
+    with dry_run.begin(load(declare())) as trial:
+        # The keeper's child: it is there at once, and imports TensorFlow for seconds.
+        while not (found := psutil.Process().children(recursive=True)[1:]):
+            time.sleep(0.01)
+        os.kill(found[-1].pid, signal.SIGSEGV)
+        with pytest.raises(
+            dry_run.InconclusiveError, match="was killed by SIGSEGV, and no line of your code was at work"
+        ):
+            trial.wait()
 
 
 def test_an_estimate_that_hangs_speaks_of_no_option_that_it_has_not(declare, capsys, monkeypatch):
