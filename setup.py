@@ -34,6 +34,8 @@ REQUIREMENTS = [
     "pyarrow",
     # The embedded `digits` data set.
     "scikit-learn==1.7.2",
+    # The values that `tune` tries.
+    "keras-tuner>=1.4.7,<1.5",
     # The tests and intervals of `tfx-estimator compare`.
     "scipy>=1.12,<2",
     # TFX installs a user's module_file by calling pip, and imports pkg_resources.

@@ -25,6 +25,7 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
+from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
@@ -84,17 +85,15 @@ def create_pipeline(
     # Nothing trains on examples that did not pass.
     transform_graph.add_upstream_node(validator)
 
-    function = built_in_function(trainer)
-    trained = Trainer(
-        examples=examples,
-        transform_graph=transform_graph.outputs["transform_graph"],
-        schema=schema.outputs["schema"],
-        module_file=trainer.module_file,
-        run_fn=function.get("run_fn"),
-        trainer_fn=function.get("trainer_fn"),
-        train_args=trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
-        eval_args=trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
-        settings=Settings(
+    # What a training is, whether it is a trial or the one that makes the model.
+    training = {
+        "examples": examples,
+        "transform_graph": transform_graph.outputs["transform_graph"],
+        "schema": schema.outputs["schema"],
+        **built_in_function(trainer),
+        "train_args": trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
+        "eval_args": trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
+        "settings": Settings(
             start_timeout=trainer.start_timeout,
             stall_timeout=trainer.stall_timeout,
             declaration=json.loads(declaration.to_json()),
@@ -104,7 +103,9 @@ def create_pipeline(
             path="" if trainer.module_file else trainer.path,
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *_begins(trainer)]),
         ),
-    )
+    }
+    tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
+    trained = Trainer(**training, hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None)
 
     baseline = Resolver(
         strategy_class=BaselineStrategy,
@@ -142,6 +143,7 @@ def create_pipeline(
             statistics,
             validator,
             transform_graph,
+            *([tuner] if tuner else []),
             trained,
             baseline,
             evaluator,

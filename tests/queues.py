@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 QUEUES = {
     "trainings": (
         "tests/components/trainer/",
+        "tests/components/tuner/test_executor.py",
         "tests/components/evaluator/",
         "tests/equivalence/",
         "tests/faults/",

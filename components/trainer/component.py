@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
-from absl import logging
 from tfx import types
 from tfx.components.trainer import component as tfx_trainer
 from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import trainer_pb2
 
-from tfx_estimator.components.trainer.contract import Contract, find_contract
-from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
+from tfx_estimator.components.trainer.arguments import read_arguments
+from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.executor import Executor
-from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
-from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
 class Driver(UnkeyedDriver):
@@ -111,16 +105,8 @@ class Trainer(tfx_trainer.Trainer):
         settings: Optional[Settings] = None,
     ) -> None:
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
-        settings = settings or Settings()
-        if distribution is not None:
-            settings = _with_distribution(settings, distribution)
-        if runtime := read_runtime({"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}, settings):
-            settings = dataclasses.replace(settings, runtime_section=runtime)
-        if settings.declaration is None:
-            check_contract(settings.distribution, contract)
-            check_profiled(settings, contract.path)
-        source = settings.source or _fingerprint(contract)
-        settings = dataclasses.replace(settings, path=settings.path or contract.path, source=source)
+        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
+        settings = read_arguments(contract, settings or Settings(), distribution, runtime)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,
@@ -136,28 +122,3 @@ class Trainer(tfx_trainer.Trainer):
             custom_config=custom_config,
         )
         self.spec.exec_properties.update(settings.to_properties())
-
-
-def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any], Distribution]) -> Settings:
-    if settings.declaration is not None or settings.distribution_section is not None:
-        raise DeclarationError(
-            "Trainer is given a distribution, and settings that hold one",
-            expected="the distribution in one place",
-            todo="remove one of the two",
-        )
-    section = read_distribution(distribution)
-    # One that says nothing is none: the same training, and the same key.
-    return settings if section == Distribution() else dataclasses.replace(settings, distribution_section=section.dict())
-
-
-def _fingerprint(contract: Contract) -> str:
-    """Of the user's code, and of our own that decides the model."""
-    own = deciding_code(contract.path)
-    if contract.target:
-        try:
-            return fingerprint_source([contract.target, *own])
-        except DeclarationError as error:
-            # TFX needs the module when it trains, perhaps elsewhere. A module file it keys by its contents.
-            if not contract.target.endswith(".py"):
-                logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
-    return fingerprint_source(own)

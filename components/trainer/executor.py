@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from tfx import types
 from tfx.dsl.components.base import base_executor
-from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.baseline_resolver import write_comparable
-from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.balance import with_weights
-from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
-from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, write_declaration
 from tfx_estimator.components.trainer.length import with_steps
-from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
-from tfx_estimator.components.trainer.runtime_arguments import check_profiled
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
-from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.config.builtin import expand
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
@@ -60,8 +52,9 @@ class Executor(base_executor.BaseExecutor):
         Raises:
             TrainingError: A task failed or stalled, or there is no whole model at the end.
             UserCodeError: The user's code does not keep its contract.
-            DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; or its
-                run_fn cannot be given the distribution, and the constructor could not know.
+            DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; tuned
+                values have no place in the declaration; or its run_fn cannot be given the distribution, and the
+                constructor could not know.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
@@ -69,34 +62,17 @@ class Executor(base_executor.BaseExecutor):
         node = self._context.pipeline_node if self._context else None
         operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
         settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        tuned = input_dict.get(standard_component_specs.HYPERPARAMETERS_KEY, [])
+        settings, exec_properties = with_hyperparameters(settings, exec_properties, tuned)
         declared = settings
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_steps(settings, exec_properties, examples)
         settings = with_weights(settings, examples)
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
-        job = Job(
-            inputs=artifact_utils.jsonify_artifact_dict(input_dict),
-            outputs=artifact_utils.jsonify_artifact_dict(output_dict),
-            exec_properties=exec_properties,
-            training_dir=folder.uri,
-            settings=settings.to_dict(),
-            path=paths.name_of(exec_properties, settings),
-        )
-        if job.path == RUN_FN and is_declared(settings.trainer):
-            raise DeclarationError(
-                "trainer.keep_best and trainer.early_stopping are for a trainer_fn or a trainer.model: the module file "
-                "has a run_fn, which trains, evaluates and saves by itself",
-                expected="neither of them beside a run_fn",
-                todo="remove them, and do it inside the run_fn",
-            )
-        if not settings.path:
-            # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
-            with target_of(exec_properties) as target:
-                check_contract(settings.distribution, Contract(job.path, target))
-            check_profiled(settings, job.path)
+        job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         _prepare(folder, model_run.uri, job, settings)
-        _write_declaration(job.training_dir, declared)
-        with _logs_folder(job.training_dir) as logs, _worded(settings):
+        write_declaration(job.training_dir, declared)
+        with logs_folder(job.training_dir) as logs, _worded(settings):
             outcome = supervise(job, logs)
         if not outcome.publishes:
             # A worker in somebody else's cluster: the chief publishes.
@@ -155,27 +131,3 @@ def _worded(settings: Settings) -> Iterator[None]:
         if settings.declaration is None:
             reword(error)
         raise
-
-
-def _write_declaration(training_dir: str, settings: Settings) -> None:
-    """Stores the declaration beside the checkpoints."""
-    if settings.declaration is not None:
-        text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
-        write_whole(os.path.join(training_dir, "declaration.json"), text)
-
-
-@contextlib.contextmanager
-def _logs_folder(training_dir: str) -> Iterator[str]:
-    """A local folder for the logs of the tasks; copied into the training folder where that is not local."""
-    in_training_dir = os.path.join(training_dir, "logs")
-    if "://" not in training_dir:
-        os.makedirs(in_training_dir, exist_ok=True)
-        yield in_training_dir
-        return
-    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
-        try:
-            yield local
-        finally:
-            fileio.makedirs(in_training_dir)
-            for name in os.listdir(local):
-                fileio.copy(os.path.join(local, name), os.path.join(in_training_dir, name), overwrite=True)

@@ -90,7 +90,9 @@ def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[
         DataError: The data set cannot be had.
     """
     runner = _InputsRunner(folders, listener)
-    runner.run(prepare(loaded, folders))
+    # What a bench measures needs no best values.
+    declaration = loaded.declaration.copy(update={"tune": None})
+    runner.run(prepare(dataclasses.replace(loaded, declaration=declaration), folders))
     assert runner.inputs is not None  # else the run raised
     return runner.inputs
 

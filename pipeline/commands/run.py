@@ -71,7 +71,8 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
 
     place = resolve(os.environ)
     # That it is the declared cluster, and can share the batch, before anything starts.
-    loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, place))
+    distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
+    loaded.check_cluster(distribution, joins=place is not None)
     if place is not None and place.task.type != CHIEF:
         from tfx_estimator.pipeline.run.join import join
 

@@ -73,4 +73,5 @@ def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's
     length = f"{trainer.train_epochs:g} epochs in steps" if trainer.train_epochs else f"{trainer.train_steps:,} steps"
     steps = f"{length} of {trainer.global_batch_size:,}"
     blessed = f"blessed from accuracy {declaration.evaluator.min_accuracy:g}"
-    return f"{data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {blessed}"
+    tuned = f"{declaration.tune.summary}, " if declaration.tune else ""
+    return f"{data.dataset} -> {trainer.model or trainer.module_file}, {steps}, {where}, {tuned}{blessed}"

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functio
 
 _EVALUATOR, _STRATEGY = "trainer.distribution.evaluator", "trainer.distribution.train.strategy"
 # What an evaluation of a built-in network reports.
-_METRICS = ("accuracy", "average_loss", "loss")
+METRICS = ("accuracy", "average_loss", "loss")
 
 
 def check_best(declaration: Declaration) -> Iterator[Problem]:
@@ -50,12 +50,12 @@ def check_best(declaration: Declaration) -> Iterator[Problem]:
                 f"set {_EVALUATOR} to true, or remove {path}",
                 depends=(_STRATEGY, _EVALUATOR),
             )
-        if trainer.model in SHORT_NAMES["trainer.model"] and section.metric not in _METRICS:
-            near = nearest(section.metric, _METRICS)
+        if trainer.model in SHORT_NAMES["trainer.model"] and section.metric not in METRICS:
+            near = nearest(section.metric, METRICS)
             yield Problem(
                 metric,
                 f"the evaluation of {trainer.model} reports no `{section.metric}`",
-                f"one of {', '.join(_METRICS)}",
+                f"one of {', '.join(METRICS)}",
                 f"did you mean `{near}`?" if near else "choose one of them",
                 value=section.metric,
                 depends=("trainer.model", "trainer.module_file"),

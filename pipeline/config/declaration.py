@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Optional
 
 from pydantic.v1 import Field, ValidationError, constr
 
@@ -14,6 +15,7 @@ from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.errors import DeclarationError
 
 _NAME = constr(regex=r"^[a-z][a-z0-9-]{0,62}\Z")
@@ -28,6 +30,9 @@ class Declaration(Section):
     data: DataSection
     transform: TransformSection = TransformSection()
     trainer: TrainerSection
+    tune: Optional[TuneSection] = Field(
+        default=None, description="trials of declared values, of which the best train the model; null is none"
+    )
     evaluator: EvaluatorSection = EvaluatorSection()
     pusher: PusherSection = PusherSection()
     beam: BeamSection = BeamSection()
@@ -59,6 +64,11 @@ class Declaration(Section):
             found["trainer.eval_steps"] = "every example once"
         if self.trainer.class_weights == "balanced":
             found["trainer.class_weights"] = "all examples / (classes * examples of the class), once they are counted"
+        if self.tune is not None:
+            for name in self.tune.ranges:
+                found[name] = "the best of the trials of `tune`"
+            if self.tune.max_trials is None:
+                found["tune.max_trials"] = str(self.tune.trials or "as many as hyperband takes")
         if self.evaluator.prediction_key is None:
             found["evaluator.prediction_key"] = "the served output that fits"
         if self.pusher.destination is None:

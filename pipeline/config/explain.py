@@ -60,6 +60,9 @@ def find_field(path: Path) -> Optional[ModelField]:
         if key.isdigit() and _item(section) is not section:
             section = _item(section)
             continue
+        if inner := _named(section):
+            section = inner
+            continue
         if not kinds.is_class(section, BaseModel):
             return field
         field = section.__fields__.get(key)
@@ -81,7 +84,8 @@ def all_keys(section: type[BaseModel] = Declaration, path: Path = ()) -> Iterato
 def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     dotted, key = ".".join(path), path[-1]
     parent = find_field(path[:-1]) if path[:-1] else None
-    siblings = list(_item(parent.outer_type_ if parent else Declaration).__fields__)
+    section = parent.outer_type_ if parent else Declaration
+    siblings = list((_named(section) or _item(section)).__fields__)
     expected = "one of " + ", ".join(siblings)
     if dotted in known.KEYS:
         return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
@@ -121,6 +125,12 @@ def _choices(annotation: Any) -> tuple[str, ...]:
 def _item(annotation: Any) -> Any:
     """The type of a list's items; of what is no list, itself."""
     return get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+
+
+def _named(annotation: Any) -> Any:
+    """The type of a mapping's values, where those are sections; else None."""
+    values = get_args(annotation)[1] if get_origin(annotation) is dict else None
+    return values if kinds.is_class(values, BaseModel) else None
 
 
 def _retype(value: Any, field: Optional[ModelField]) -> str:

@@ -30,7 +30,6 @@ VALUES: dict[str, dict[str, str]] = {
 # Dotted path -> why not.
 KEYS: dict[str, str] = {
     **dict.fromkeys((f"trainer.{key}" for key in ("xla", "model_parallel", "pipeline_parallel")), _LATER),
-    "tune": _LATER,
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "
     "1/sqrt(step) either way",
@@ -85,6 +84,12 @@ ALIASES: dict[str, str] = {
     "clipvalue": f"{_OPTIMIZER}.clip_value",
     "restarts": "trainer.distribution.max_restarts",
     "strategy": f"{_TRAIN}.strategy",
+    "tuner": "tune",
+    "tune.objective.goal": "tune.objective.mode",
+    "tune.objective.direction": "tune.objective.mode",
+    "search_space": "tune.ranges",
+    "num_trials": "tune.max_trials",
+    "num_parallel_trials": "tune.parallel_trials",
     "options": "beam.options",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",

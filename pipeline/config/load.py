@@ -26,6 +26,8 @@ from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.tune import RANGES
+from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
 from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
 
@@ -40,6 +42,7 @@ _STAND_INS: dict[Path, Any] = {
     ("trainer",): {"train_steps": 10**6},
     ("trainer", "keep_best", "metric"): "loss",
     ("trainer", "sync_every", "steps"): 4,
+    ("tune", "ranges"): {},
 }
 
 
@@ -72,15 +75,18 @@ class Loaded:
         """Dotted paths of what the user wrote down himself: no defaults, nothing of a preset."""
         return _declared(self.origins)
 
-    def check_cluster(self, distribution: Distribution) -> None:
+    def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.
 
         Args:
             distribution: The declared one, resolved.
+            joins: Whether this process is a task of somebody else's cluster.
 
         Raises:
-            DeclarationError: The declaration cannot be trained by so many tasks.
+            DeclarationError: The declaration cannot be trained by so many tasks, or by those of others.
         """
+        if joins and self.declaration.tune is not None:
+            raise refuse_others_cluster()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
         declaration = self.declaration.copy(update={"trainer": trainer})
         problems = [
@@ -122,7 +128,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
         raise to_error(draft.sorted_problems(), text.source)
     origins = _origins(declaration, draft, changed)
     warnings = _warnings(declaration, origins, draft.search_paths)
-    notes = (*names, *note_runtime(declaration))
+    notes = (*names, *note_runtime(declaration), *note_tune(declaration))
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
 
 
@@ -197,9 +203,9 @@ class _Draft:
                     _repair(values, path)
         if declaration is None:
             return None
-        for problem in check(declaration, self.search_paths):
+        for problem in [*check(declaration, self.search_paths), *check_tune(declaration, self.search_paths)]:
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
-                where = self.where(tuple(problem.path.split(".")))
+                where = self.where(_path_of(problem.path))
                 self.problems.append(dataclasses.replace(problem, where=where))
         return declaration
 
@@ -240,6 +246,14 @@ class _Draft:
             return problem.where.startswith("--set"), int(line) if line.isdigit() else 0
 
         return sorted(self.problems, key=place)
+
+
+def _path_of(dotted: str) -> Path:
+    """The keys of a dotted path; a range's name is one key, whatever its dots."""
+    if not dotted.startswith(f"{RANGES}."):
+        return tuple(dotted.split("."))
+    name = dotted.removeprefix(f"{RANGES}.")
+    return (*RANGES.split("."), name)
 
 
 def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.evaluator import long_metrics
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.sync import long_sync
+from tfx_estimator.pipeline.config.tune import long_ranges
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 _COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
@@ -17,7 +18,7 @@ _COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_device
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")
-_TRAINER, _SECTION = ("trainer",), ("trainer", "distribution")
+_TRAINER, _SECTION, _TUNE = ("trainer",), ("trainer", "distribution"), ("tune",)
 
 
 def long_strategy(value: Any) -> Any:
@@ -64,6 +65,10 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
     for key in ("keep_best", "early_stopping"):
         _replace(trainer, key, long_metric, lines, (*_TRAINER, key))
     _replace(trainer, "sync_every", long_sync, lines, (*_TRAINER, "sync_every"))
+    tune = _find(values, _TUNE)
+    _replace(tune, "objective", long_metric, lines, (*_TUNE, "objective"))
+    if "ranges" in tune:
+        tune["ranges"] = _place_ranges(tune["ranges"], lines)
     for key in ("train", "eval"):
         path = (*_SECTION, key)
         _replace(section, key, long_strategy, lines, path)
@@ -76,6 +81,19 @@ def _find(values: Any, path: Path) -> dict[str, Any]:
     for key in path:
         values = values.get(key) if isinstance(values, dict) else None
     return values if isinstance(values, dict) else {}
+
+
+def _place_ranges(ranges: Any, lines: dict[Path, int]) -> Any:
+    """Writes dotted paths in the place of nested sections, on the lines of those."""
+    longer = long_ranges(ranges)
+    if longer is not ranges:
+        path = (*_TUNE, "ranges")
+        for name, item in longer.items():
+            dotted, nested = (*path, name), (*path, *name.split("."))
+            if (line := lines.get(dotted, lines.get(nested))) is not None:
+                lines[dotted] = line
+                _place(item, lines, dotted)
+    return longer
 
 
 def _replace(section: dict[str, Any], key: str, lengthen: Any, lines: dict[Path, int], path: Path) -> None:

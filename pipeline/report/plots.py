@@ -82,6 +82,33 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
     return _figure(draw, _HEIGHT)
 
 
+def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, log: bool = False, best: str = "") -> str:
+    """Draws what trials came to.
+
+    Args:
+        values: Of each trial: its number, or a value that it was trained with.
+        scores: What it was judged by.
+        label: Of the values.
+        log: Whether powers of ten are equally far apart.
+        best: `max` or `min` draws the best so far as a line; the values are in order then.
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.scatter(values, scores, s=30, color=_SERIES[0], zorder=3)
+        if best:
+            so_far = list(itertools.accumulate(scores, max if best == "max" else min))
+            axes.step(values, so_far, where="post", color=_SERIES[1], linewidth=1.6, label="best so far")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        if log:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.minorticks_off()
+        axes.set_xlabel(label)
+
+    return _figure(draw, 2.4)
+
+
 def draw_progress(
     progress: Sequence[tuple[float, int]], starts: Sequence[tuple[float, int]], lost: Sequence[tuple[float, float]]
 ) -> str:

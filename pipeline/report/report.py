@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.report.missing import LeftOutError, attempt
 from tfx_estimator.pipeline.report.page import render
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.report.training import chart_training, find_training, tell_time
+from tfx_estimator.pipeline.report.tuning import chart_tuning
 from tfx_estimator.pipeline.report.versions import read_versions
 
 FILE = "report.html"
@@ -40,6 +41,7 @@ def write_report(run: Run, path: str) -> None:
         "run": run,
         "summary": run.summary,
         "graph": lay_out(run.summary.get("components", ())),
+        "tuning": attempt(chart_tuning, run.summary["tuning"]) if run.summary.get("tuning") else None,
         "charts": attempt(chart_training, training),
         "timeline": attempt(lambda found: tell_time(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),

@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("training", "versions"), (dict,)),
     **dict.fromkeys(("seconds", "evaluated"), _NUMBER),
     **dict.fromkeys(("accuracy", "loss"), (*_NUMBER, type(None))),
-    "error": (dict, type(None)),
+    **dict.fromkeys(("error", "tuning"), (dict, type(None))),
 }
 _COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "seconds": _NUMBER}
 

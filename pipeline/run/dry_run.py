@@ -287,6 +287,7 @@ class Memory:
             declaration.trainer.distribution.train.gradient_compression,
             *([declaration.trainer.warm_start.fingerprint()] if declaration.trainer.warm_start else []),
             *([declaration.evaluator.dict()] if declares_evaluation else []),
+            *([declaration.tune.dict()] if declaration.tune else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

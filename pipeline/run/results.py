@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.metrics import CROSSED
+from tfx_estimator.pipeline.report.trials import read_tuning
 from tfx_estimator.pipeline.run.reasons import read_reasons
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
@@ -33,6 +34,8 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
     outputs = _outputs(folders, [run for run in results.components if run.execution_id])
     if examples := outputs.get("TfdsExampleGen", {}).get("examples"):
         _read_examples(results, examples)
+    if tuned := outputs.get("Tuner", {}).get("tuner_results"):
+        results.tuning = read_tuning(tuned.uri)
     if model_run := outputs.get("Trainer", {}).get("model_run"):
         results.model_run = model_run.uri
         results.training = {

@@ -73,6 +73,7 @@ class Summary:
         exported: Which checkpoint is the model, and why, where one is declared to be chosen.
         stopped_early: Where early stopping ended training, and why; None if it did not.
         learning_rate: The highest, where it is scaled with the number of replicas.
+        tuning: The trials, what they were judged by, and which was the best, where there is a Tuner.
         profiles: Folders of the tasks' profiles, by task.
         versions: Of Python and the packages, and the machine.
     """
@@ -106,6 +107,7 @@ class Summary:
     exported: Optional[str] = None
     stopped_early: Optional[str] = None
     learning_rate: Optional[str] = None
+    tuning: Optional[dict[str, Any]] = None
     profiles: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=read_versions)
 

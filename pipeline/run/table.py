@@ -9,6 +9,7 @@ from rich.console import Console
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.profile import PROFILE_TEXT
 from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, place, show_metric
+from tfx_estimator.pipeline.report.trials import tell_best
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.text import duration, one_line
 
@@ -27,6 +28,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     """
     counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
     facts = {"data": [f"{results.dataset}: {counts}"]}
+    if results.tuning:
+        facts["tuned"] = [tell_best(results.tuning)]
     if results.training:
         facts["training"] = [_training(results.training, asynchronous)]
     if results.learning_rate:

@@ -176,8 +176,10 @@ class _ProgressHandler(logging.Handler):
         self._view = view
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows one record; a warning stays."""
+        """Shows one record; a warning stays, and what says so."""
         if record.levelno >= logging.WARNING:
             self._view.warn(record.getMessage())
+        elif getattr(record, "stays", False):
+            self._view.note(record.getMessage())
         else:
             self._view.progress(record.getMessage())

@@ -142,7 +142,9 @@ def main(declaration: str, workdir: str) -> None:
 def _run(declaration: str, workdir: str) -> None:
     loaded = load(declaration)
     check_workdir(workdir, "WORKDIR")
-    loaded.check_cluster(resolve_distribution(loaded.declaration.trainer.distribution, resolve(os.environ)))
+    place = resolve(os.environ)
+    distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
+    loaded.check_cluster(distribution, joins=place is not None)
     folders = PipelineFolders(workdir, loaded.declaration.name)
     try:
         with only_run(folders):

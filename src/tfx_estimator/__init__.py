@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.components.tuner import Tuner
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration
     from tfx_estimator.pipeline.config.load import load as load_declaration
@@ -64,6 +65,7 @@ _PLACES = {
     "Pusher": ("components.pusher", "Pusher"),
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
+    "Tuner": ("components.tuner", "Tuner"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
     **{name: ("pipeline.errors", name) for name in _ERRORS},
@@ -90,6 +92,7 @@ __all__ = [
     "TfxEstimatorError",
     "Trainer",
     "TrainingError",
+    "Tuner",
     "UserCodeError",
     "__version__",
     "create_pipeline",

@@ -203,3 +203,18 @@ def test_components_that_are_not_used_are_not_imported():
     code += "print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tuner_stands_before_the_trainer_and_feeds_it(plain, tmp_path):
+    from tfx_estimator.components.tuner.argument import TUNE_KEY
+
+    pipeline = build(tmp_path, "tune.ranges.trainer.optimizer.learning_rate=[0.01, 0.1]")
+    assert [node.id for node in pipeline.components] == [*NODES[:5], "Tuner", *NODES[5:]]
+    tuner, trainer = component(pipeline, "Tuner"), component(pipeline, "Trainer")
+    assert trainer.inputs["hyperparameters"] is tuner.outputs["best_hyperparameters"]
+    assert '"values": [0.01, 0.1]' in tuner.exec_properties[TUNE_KEY]
+    # Both train the same, but for the values.
+    assert set(tuner.inputs) == {"examples", "schema", "transform_graph"}
+    same = {key: value for key, value in trainer.exec_properties.items() if value is not None}
+    assert {key: value for key, value in tuner.exec_properties.items() if key in same} == same
+    assert "hyperparameters" not in component(plain, "Trainer").inputs

@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of a split, where a batch is larger: the input repeats them.
@@ -68,6 +69,8 @@ def run(context: TaskContext) -> None:
         label_names=info.label_names,
         declared=(),
     )
+    if declaration.tune is not None and trainer.module_file:
+        inputs["hyperparameters"] = [_first_values(declaration.tune, folder)]
     job = _make_job(context.job, settings, inputs)
     name = trainer.model or os.path.basename(trainer.module_file or "")
     if job.path == RUN_FN:
@@ -104,6 +107,19 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
         path=paths.name_of(properties, settings),
         training_dir=os.path.join(job.training_dir, "training"),
     )
+
+
+def _first_values(tune: TuneSection, folder: str) -> Any:
+    """What code that reads `fn_args.hyperparameters` would be given: the first value of each range."""
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.tuned import write_config
+    from tfx_estimator.components.tuner.proposals import make_space
+
+    artifact = standard_artifacts.HyperParameters()
+    artifact.uri = os.path.join(folder, "hyperparameters")
+    write_config(artifact.uri, make_space(tune).get_config())
+    return artifact
 
 
 def _check_run_fn(job: Job) -> None:

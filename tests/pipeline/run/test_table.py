@@ -97,3 +97,19 @@ def test_the_summary_of_each_profile_is_printed_with_its_folder(tmp_path):
     assert "profile       profile of chief-0: 20 steps in 0.5 s\n" in text
     assert f"  {folder}\n" in text
     assert f"{gone} (deleted since)\n" in text
+
+
+def test_the_values_that_were_used_are_told():
+    trial = {"status": "completed", "metrics": {}, "steps": 50, "seconds": 9.0, "reason": "", "parent": None}
+    values = {"trainer.optimizer.learning_rate": 0.0073912, "trainer.optimizer.name": "adam"}
+    found = {
+        "objective": {"metric": "accuracy", "mode": "max"},
+        "best": 2,
+        "trials": [
+            {**trial, "number": 1, "values": values, "status": "failed", "score": None},
+            {**trial, "number": 2, "values": values, "score": 0.95},
+        ],
+    }
+    text = shown(Summary("own.yaml", tuning=found))
+    said = "learning_rate 0.007391, optimizer.name adam: accuracy 0.9500, trial 2 of 2, 1 of which failed"
+    assert f"tuned         {said}\n" in text

@@ -1,0 +1,74 @@
+"""The arguments of a Trainer, or of a Tuner's trials, as the settings that they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Optional, Union
+
+from absl import logging
+
+from tfx_estimator.components.trainer.contract import Contract
+from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
+from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.source import deciding_code
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+
+def read_arguments(
+    contract: Contract,
+    settings: Settings,
+    distribution: Optional[Union[Mapping[str, Any], Distribution]],
+    runtime: Mapping[str, Any],
+) -> Settings:
+    """Types and checks what a Trainer was given beyond TFX's own parameters.
+
+    Args:
+        contract: What it calls.
+        settings: As they were given.
+        distribution: As the section `trainer.distribution`; None is none.
+        runtime: `threads`, `gpu`, `onednn`, `profile`: None is the default.
+
+    Returns:
+        The settings, with all of it, the path and the fingerprint of the source.
+
+    Raises:
+        DeclarationError: Something is wrong, or given twice, or the function cannot be given it.
+    """
+    if distribution is not None:
+        settings = _with_distribution(settings, distribution)
+    if section := read_runtime(dict(runtime), settings):
+        settings = dataclasses.replace(settings, runtime_section=section)
+    if settings.declaration is None:
+        check_contract(settings.distribution, contract)
+        check_profiled(settings, contract.path)
+    source = settings.source or _fingerprint(contract)
+    return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
+
+
+def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any], Distribution]) -> Settings:
+    if settings.declaration is not None or settings.distribution_section is not None:
+        raise DeclarationError(
+            "Trainer is given a distribution, and settings that hold one",
+            expected="the distribution in one place",
+            todo="remove one of the two",
+        )
+    section = read_distribution(distribution)
+    # One that says nothing is none: the same training, and the same key.
+    return settings if section == Distribution() else dataclasses.replace(settings, distribution_section=section.dict())
+
+
+def _fingerprint(contract: Contract) -> str:
+    """Of the user's code, and of our own that decides the model."""
+    own = deciding_code(contract.path)
+    if contract.target:
+        try:
+            return fingerprint_source([contract.target, *own])
+        except DeclarationError as error:
+            # TFX needs the module when it trains, perhaps elsewhere. A module file it keys by its contents.
+            if not contract.target.endswith(".py"):
+                logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
+    return fingerprint_source(own)

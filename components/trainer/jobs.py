@@ -1,0 +1,93 @@
+"""What a training is made of before it is supervised: its job, its declaration beside it, its folder of logs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfx import types
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils
+
+from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.trainer.best.keeper import is_declared
+from tfx_estimator.components.trainer.contract import Contract
+from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.module_text import target_of
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.runtime_arguments import check_profiled
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.errors import DeclarationError
+
+Artifacts = Mapping[str, list[types.Artifact]]
+
+
+def make_job(
+    inputs: Artifacts, outputs: Artifacts, exec_properties: dict[str, Any], settings: Settings, training_dir: str
+) -> Job:
+    """Makes the job of a training.
+
+    Args:
+        inputs: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
+        outputs: `model` and `model_run`.
+        exec_properties: As of `tfx.components.Trainer`.
+        settings: Steps and weights of classes counted.
+        training_dir: Folder of checkpoints, events and logs.
+
+    Returns:
+        The job.
+
+    Raises:
+        DeclarationError: Its run_fn cannot do what is declared, and the constructor could not know.
+        UserCodeError: The module cannot be read, or has no function to train.
+    """
+    job = Job(
+        inputs=artifact_utils.jsonify_artifact_dict(dict(inputs)),
+        outputs=artifact_utils.jsonify_artifact_dict(dict(outputs)),
+        exec_properties=exec_properties,
+        training_dir=training_dir,
+        settings=settings.to_dict(),
+        path=paths.name_of(exec_properties, settings),
+    )
+    if job.path == RUN_FN and is_declared(settings.trainer):
+        raise DeclarationError(
+            "trainer.keep_best and trainer.early_stopping are for a trainer_fn or a trainer.model: the module file "
+            "has a run_fn, which trains, evaluates and saves by itself",
+            expected="neither of them beside a run_fn",
+            todo="remove them, and do it inside the run_fn",
+        )
+    if not settings.path:
+        # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
+        with target_of(exec_properties) as target:
+            check_contract(settings.distribution, Contract(job.path, target))
+        check_profiled(settings, job.path)
+    return job
+
+
+def write_declaration(training_dir: str, settings: Settings) -> None:
+    """Stores the declaration beside the checkpoints."""
+    if settings.declaration is not None:
+        text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
+        write_whole(os.path.join(training_dir, "declaration.json"), text)
+
+
+@contextlib.contextmanager
+def logs_folder(training_dir: str) -> Iterator[str]:
+    """A local folder for the logs of the tasks; copied into the training folder where that is not local."""
+    in_training_dir = os.path.join(training_dir, "logs")
+    if "://" not in training_dir:
+        os.makedirs(in_training_dir, exist_ok=True)
+        yield in_training_dir
+        return
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
+        try:
+            yield local
+        finally:
+            fileio.makedirs(in_training_dir)
+            for name in os.listdir(local):
+                fileio.copy(os.path.join(local, name), os.path.join(in_training_dir, name), overwrite=True)

@@ -1,0 +1,90 @@
+"""The Tuner's parameter `tune`: the section of a declaration, without a YAML file; and as execution properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Union
+
+from pydantic.v1 import ValidationError
+
+from tfx_estimator.components.trainer.in_python import name_kind, plain, refusal
+from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection, long_ranges
+from tfx_estimator.pipeline.config.tune_ranges import check_section
+from tfx_estimator.pipeline.config.tuned import SECTION
+from tfx_estimator.pipeline.errors import DeclarationError
+
+# Execution properties: JSON of what decides the trials, and of the rest, which the driver blanks.
+TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"
+_ARGUMENT = "tune=…"
+
+
+def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
+    """Types and checks what a Tuner was given.
+
+    Args:
+        given: As in YAML, `{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1}}}`; or typed.
+
+    Returns:
+        The section.
+
+    Raises:
+        DeclarationError: Something is wrong; the message lists everything that is.
+    """
+    if isinstance(given, TuneSection):
+        section = given
+    else:
+        if not isinstance(given, Mapping):
+            raise _not_plain(given, "")
+        values = plain(given, _not_plain)
+        values.update({"ranges": long_ranges(values["ranges"])} if "ranges" in values else {})
+        try:
+            section = TuneSection.parse_obj(values)
+        except ValidationError as error:
+            items = ({**item, "loc": ("tune", *item["loc"])} for item in error.errors())
+            raise refusal(_ARGUMENT, [explain(item, {"tune": values}, lambda path: "") for item in items]) from None
+    if problems := list(check_section(section)):
+        raise refusal(_ARGUMENT, problems)
+    return section
+
+
+def refuse_declared(section: TuneSection) -> None:
+    """Refuses dotted paths of a declaration where there is none.
+
+    Raises:
+        DeclarationError: There is one.
+    """
+    for name in section.ranges:
+        if name.startswith(f"{SECTION}."):
+            raise DeclarationError(
+                f"Tuner({_ARGUMENT}) varies {name}, and there is no declaration that it stands in",
+                expected="a name that your trainer_fn takes out of fn_args.hyperparameters['values']",
+                todo="give it a name of its own, and read it there",
+            )
+
+
+def to_properties(section: TuneSection) -> dict[str, str]:
+    """Returns the execution properties that carry the section."""
+    deciding, operational = section.split()
+    if section.strategy == RANDOM:
+        # What is drawn does not depend on what is known by then.
+        operational["parallel_trials"] = deciding.pop("parallel_trials")
+    return {
+        # Ranges in another order are the same tuning.
+        TUNE_KEY: json.dumps(deciding, sort_keys=True),
+        TUNE_OPERATION_KEY: json.dumps(operational, sort_keys=True),
+    }
+
+
+def of_properties(deciding: str, operational: str) -> TuneSection:
+    """Reads what `to_properties` wrote."""
+    return TuneSection.parse_obj({**json.loads(deciding), **json.loads(operational or "{}")})
+
+
+def _not_plain(value: Any, path: str) -> DeclarationError:
+    return DeclarationError(
+        f"Tuner(tune=…): {path or 'it'} is {name_kind(value)}",
+        expected='{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}',
+        todo="give a dict of numbers and words, as in a declaration",
+    )

@@ -1,0 +1,145 @@
+"""The Tuner component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional, Union
+
+from tfx import types
+from tfx.components.util import udf_utils
+from tfx.dsl.components.base import base_component, executor_spec
+from tfx.proto import trainer_pb2
+from tfx.types import standard_artifacts, standard_component_specs
+from tfx.utils import json_utils
+
+from tfx_estimator.components.trainer.arguments import read_arguments
+from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
+from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
+from tfx_estimator.components.tuner.executor import Executor
+from tfx_estimator.components.unkeyed import UnkeyedDriver
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.errors import DeclarationError
+
+
+class Driver(UnkeyedDriver):
+    """Keeps deadlines, restarts and logging out of the cache key."""
+
+    UNKEYED = (OPERATION_KEY, TUNE_OPERATION_KEY)
+
+
+class Tuner(base_component.BaseComponent):
+    """Tries values in whole, supervised trainings, and finds the best: TFX's Tuner without a `tuner_fn`.
+
+    Each trial is what the Trainer would do with its values: fresh processes under the declared strategy, with a log, a
+    training folder and restarts of their own. keras-tuner's oracles choose the values. A tuning that was killed goes
+    on: trials that are done are not done again, and one that was interrupted goes on from its checkpoint.
+
+        tuner = Tuner(
+            module_file="taxi_utils.py",
+            examples=example_gen.outputs["examples"],
+            schema=schema_gen.outputs["schema"],
+            transform_graph=transform.outputs["transform_graph"],
+            train_args=trainer_pb2.TrainArgs(num_steps=1_000),
+            eval_args=trainer_pb2.EvalArgs(num_steps=500),
+            tune={
+                "objective": {"metric": "accuracy", "mode": "max"},
+                "max_trials": 10,
+                "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}, "units": [16, 64]},
+            },
+        )
+        trainer = Trainer(..., hyperparameters=tuner.outputs["best_hyperparameters"])
+
+    The trainer_fn of a trial, as that of the Trainer, finds its values in `fn_args.hyperparameters["values"]`.
+
+    Component `outputs`: `best_hyperparameters`, as keras-tuner writes them; `tuner_results`: `trials.json`, with all
+    that is known of each trial, and TFX's own `tuner_results.json`.
+
+    Args:
+        examples: Channel of `standard_artifacts.Examples`.
+        tune: The section `tune` of a declaration.
+        transform_graph: Channel of `standard_artifacts.TransformGraph`.
+        schema: Channel of `standard_artifacts.Schema`.
+        base_model: Channel of the `standard_artifacts.Model` to start from.
+        module_file: Path of a TFX module file with a trainer_fn. Of this and the next two there is one.
+        run_fn: Dotted path of what trains a declaration on the Keras paths.
+        trainer_fn: Dotted path of a `trainer_fn(fn_args, schema)`.
+        train_args: Splits and steps of a trial.
+        eval_args: Splits and steps of its evaluation.
+        custom_config: `fn_args.custom_config`.
+        distribution: As of the Trainer, for each trial; likewise the next three.
+        threads: The section `trainer.threads` of a declaration.
+        gpu: The section `trainer.gpu`.
+        onednn: As `trainer.onednn`.
+        settings: Deadlines, and the declaration; None takes the defaults.
+
+    Raises:
+        DeclarationError: Something of it is wrong; or it is a run_fn, whose evaluation nobody hears of.
+
+    Source: https://www.tensorflow.org/tfx/guide/tuner.
+    """
+
+    DRIVER_CLASS = Driver
+    SPEC_CLASS = standard_component_specs.TunerSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        examples: types.BaseChannel,
+        tune: Union[Mapping[str, Any], TuneSection],
+        transform_graph: Optional[types.BaseChannel] = None,
+        schema: Optional[types.BaseChannel] = None,
+        base_model: Optional[types.BaseChannel] = None,
+        module_file: Optional[str] = None,
+        run_fn: Optional[str] = None,
+        trainer_fn: Optional[str] = None,
+        train_args: Optional[trainer_pb2.TrainArgs] = None,
+        eval_args: Optional[trainer_pb2.EvalArgs] = None,
+        custom_config: Optional[dict[str, Any]] = None,
+        *,
+        distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
+        threads: Optional[Mapping[str, Any]] = None,
+        gpu: Optional[Mapping[str, Any]] = None,
+        onednn: Optional[bool] = None,
+        settings: Optional[Settings] = None,
+    ) -> None:
+        if [bool(module_file), bool(run_fn), bool(trainer_fn)].count(True) != 1:
+            raise DeclarationError(
+                "Tuner is given none, or several, of module_file, run_fn and trainer_fn",
+                expected="what the Trainer is given",
+                todo="give the one that the Trainer has",
+            )
+        contract = find_contract(module_file, run_fn, trainer_fn, None, Executor)
+        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
+        settings = read_arguments(contract, settings or Settings(), distribution, runtime)
+        section = read_tune(tune)
+        if settings.declaration is None:
+            refuse_declared(section)
+        if settings.path == RUN_FN:
+            raise DeclarationError(
+                "Tuner is given a run_fn, which evaluates by itself, and tells nobody what it found",
+                expected="a trainer_fn",
+                todo="use tfx.components.Tuner with a tuner_fn: the Trainer takes its best_hyperparameters as well",
+            )
+        super().__init__(
+            standard_component_specs.TunerSpec(
+                examples=examples,
+                schema=schema,
+                transform_graph=transform_graph,
+                base_model=base_model,
+                module_file=module_file,
+                train_args=train_args or trainer_pb2.TrainArgs(),
+                eval_args=eval_args or trainer_pb2.EvalArgs(),
+                custom_config=json_utils.dumps(custom_config),
+                best_hyperparameters=types.Channel(type=standard_artifacts.HyperParameters),
+                tuner_results=types.Channel(type=standard_artifacts.TunerResults),
+            )
+        )
+        functions = {"run_fn": run_fn, "trainer_fn": trainer_fn}
+        self.spec.exec_properties.update({name: dotted for name, dotted in functions.items() if dotted})
+        self.spec.exec_properties.update({**settings.to_properties(), **to_properties(section)})
+        if udf_utils.should_package_user_modules():
+            udf_utils.add_user_module_dependency(
+                self, standard_component_specs.MODULE_FILE_KEY, standard_component_specs.MODULE_PATH_KEY
+            )

@@ -1,0 +1,157 @@
+"""The executor of Tuner: finds its folder, searches, and writes what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Optional
+
+from tfx import types
+from tfx.dsl.components.base import base_executor
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils, standard_component_specs
+
+from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.tuned import write_config
+from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
+from tfx_estimator.components.tuner.proposals import Proposals
+from tfx_estimator.components.tuner.search import Search
+from tfx_estimator.components.tuner.table import lines
+from tfx_estimator.components.tuner.training import Trials, steps_of
+from tfx_estimator.components.tuner.trials import FAILED, Result, Trial, best_of
+from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
+from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
+from tfx_estimator.pipeline.config.tuned import TRIALS_FILE, tell_values
+from tfx_estimator.pipeline.errors import DeclarationError, TrainingError
+from tfx_estimator.pipeline.log import STAYS, get_logger
+
+_RESULTS_FILE = "tuner_results.json"
+_FOLDER = "tuning"
+
+logger = get_logger("tuner")
+
+
+class Executor(base_executor.BaseExecutor):
+    """Trains trials in fresh processes, and publishes the best values, or raises."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Tunes.
+
+        Args:
+            input_dict: As of the Trainer.
+            output_dict: `best_hyperparameters` and `tuner_results`.
+            exec_properties: As of the Trainer, and the section: see `argument.py`.
+
+        Raises:
+            TrainingError: Too many trials failed.
+            StoppedError: A signal ended it; the next run goes on from there.
+            UserCodeError: No evaluation reports the objective.
+            DeclarationError: It runs in somebody else's cluster, or hyperband does not know how long to train.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        if resolve(os.environ) is not None:
+            raise refuse_others_cluster()
+        node = self._context.pipeline_node if self._context else None
+        operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
+        settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        section = of_properties(exec_properties[TUNE_KEY], unkeyed_property(node, exec_properties, TUNE_OPERATION_KEY))
+        results_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.TUNER_RESULTS_KEY])
+        best_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.BEST_HYPERPARAMETERS_KEY])
+        folder = _locate(results_uri, input_dict, exec_properties, section)
+        steps = steps_of(settings, exec_properties, input_dict[standard_component_specs.EXAMPLES_KEY])
+        if section.strategy == HYPERBAND and not (steps or section.hyperband.max_steps):
+            raise DeclarationError(
+                "tune.strategy: hyperband, and nobody says how long to train",
+                expected="tune.hyperband.max_steps, or steps of the Trainer",
+                todo="set tune.hyperband.max_steps",
+            )
+        logger.info(f"tuning begins; its trials: {folder}")
+        proposals = Proposals(section, steps)
+        configs: dict[int, Any] = {}
+
+        def hear(trial: Trial, result: Optional[Result]) -> None:
+            configs[trial.number] = trial.config
+            _say(section, trial, result, results)
+
+        results: list[Result] = []
+        search = Search(section, proposals, lambda trial: trials.run(trial), hear)
+        trials = Trials(folder, input_dict, exec_properties, settings, section, search.enough)
+        try:
+            found = search.search()
+        except TrainingError:
+            for each in results:
+                if each.status == FAILED:
+                    trials.forget(each.number)
+            raise
+        finally:
+            proposals.close()
+        best = best_of(found, section.objective.better or "max")
+        assert best is not None  # else the search raised
+        for line in lines(found, section, best):
+            logger.info(line, extra=STAYS)
+        write_config(best_uri, configs[best.number])
+        _write(results_uri, section, found, best, folder)
+        for each in found:
+            trials.tidy(each.number)
+
+
+def _locate(
+    uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], section: TuneSection
+) -> str:
+    """The folder of this tuning: the same for a retry, for more trials, and for other deadlines."""
+    properties = {
+        key: value for key, value in exec_properties.items() if key not in (OPERATION_KEY, TUNE_OPERATION_KEY)
+    }
+    deciding = json.loads(properties[TUNE_KEY])
+    if section.strategy != HYPERBAND:
+        deciding.pop("max_trials")
+    properties[TUNE_KEY] = deciding
+    artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
+    text = json.dumps([artifacts, properties], sort_keys=True, default=str)
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return os.path.join(os.path.dirname(os.path.dirname(uri)), _FOLDER, key)
+
+
+def _say(section: TuneSection, trial: Trial, result: Optional[Result], results: list[Result]) -> None:
+    of = f"/{section.trials}" if section.trials else ""
+    head = f"trial {trial.number}{of}: "
+    if result is None:
+        more = f", from the checkpoint of trial {trial.parent}" if trial.parent else ""
+        logger.info(f"{head}{tell_values(trial.values)}{more}")
+        return
+    results.append(result)
+    if result.status == FAILED:
+        logger.warning(f"{head}failed: {result.reason.splitlines()[0]}")
+        return
+    best = best_of(results, section.objective.better or "max")
+    assert best is not None
+    metric = section.objective.metric
+    against = "the best so far" if best is result else f"the best so far is {best.score:.4f}, of trial {best.number}"
+    logger.info(f"{head}{metric} {result.score:.4f}, {against}; {tell_values(trial.values)}", extra=STAYS)
+
+
+def _write(uri: str, section: TuneSection, found: list[Result], best: Result, folder: str) -> None:
+    fileio.makedirs(uri)
+    told = {
+        "objective": {"metric": section.objective.metric, "mode": section.objective.better},
+        "strategy": section.strategy,
+        "ranges": {name: str(each) for name, each in section.ranges.items()},
+        "best": best.number,
+        "folder": folder,
+        "trials": [each.to_dict() for each in found],
+    }
+    write_whole(os.path.join(uri, TRIALS_FILE), json.dumps(told, indent=1))
+    # As TFX's own Tuner writes it.
+    rows = [
+        {"trial_id": str(each.number), "score": each.score, **each.values} for each in found if each.status != FAILED
+    ]
+    write_whole(os.path.join(uri, _RESULTS_FILE), json.dumps(rows))

@@ -1,0 +1,126 @@
+"""Proposes the values of trials: keras-tuner's oracles, told of results in the order of the trials.
+
+An oracle's proposals follow from its seed and from what it was told, in which order. So nothing of it is stored: a
+tuning that goes on asks and tells it the same again, with results that are known by then.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, Optional
+
+import keras_tuner
+from keras_tuner.engine import oracle as oracle_module
+
+from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
+from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, Range, TuneSection
+from tfx_estimator.pipeline.config.tune_ranges import is_whole
+
+# What an oracle of hyperband adds to the values.
+_OWN = "tuner/"
+_UNLIMITED = 10**9
+
+
+class Proposals:
+    """The trials of a tuning, one after the other.
+
+    Args:
+        section: What to vary, how.
+        steps: Of the longest trials, which hyperband must know; None if it is not known.
+    """
+
+    def __init__(self, section: TuneSection, steps: Optional[int] = None) -> None:
+        self._section = section
+        self._steps = section.hyperband.max_steps or steps
+        self._oracle = _make_oracle(section, self._steps)
+        self._oracle.verbose = 0
+        # It writes its state, which nobody reads.
+        self._folder = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
+        self._oracle._set_project_dir(self._folder.name, "oracle")
+        self.over = False
+
+    def next(self) -> Optional[Trial]:
+        """Proposes a trial; None if there is none until others are told of, or `over`."""
+        number = len(self._oracle.trials) + 1
+        proposed = self._oracle.create_trial(str(number))
+        if proposed.status != "RUNNING":
+            self.over = self.over or proposed.status == "STOPPED"
+            return None
+        values = {name: _plain(value) for name, value in proposed.hyperparameters.values.items()}
+        steps, parent = self._section.train_steps, None
+        if self._section.strategy == HYPERBAND:
+            assert self._steps is not None
+            units = self._section.hyperband.factor ** (self._section.hyperband.rounds(self._steps) - 1)
+            steps = max(round(self._steps * values[f"{_OWN}epochs"] / units), 1)
+            before = values.get(f"{_OWN}trial_id")
+            parent = int(before) + 1 if before is not None else None
+        shown = {name: value for name, value in values.items() if not name.startswith(_OWN)}
+        config = {**proposed.hyperparameters.get_config(), "values": values}
+        return Trial(number, shown, config, steps, parent)
+
+    def tell(self, result: Result) -> None:
+        """Takes the result of a trial."""
+        trial = next(each for each in self._oracle.trials.values() if int(each.trial_id) + 1 == result.number)
+        trial.status, trial.message = ("COMPLETED", None) if result.status == COMPLETED else ("FAILED", result.reason)
+        if result.score is not None:
+            self._oracle.update_trial(trial.trial_id, {self._section.objective.metric: result.score})
+        self._oracle.end_trial(trial)
+
+    def close(self) -> None:
+        """Removes its folder."""
+        self._folder.cleanup()
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's own."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Oracle:
+    common: dict[str, Any] = {
+        "objective": keras_tuner.Objective(section.objective.metric, section.objective.better),
+        "hyperparameters": make_space(section),
+        "seed": section.seed,
+        "allow_new_entries": False,
+        "tune_new_entries": False,
+        # Counted by who tells it.
+        "max_consecutive_failed_trials": _UNLIMITED,
+    }
+    if section.strategy == HYPERBAND:
+        band = section.hyperband
+        assert steps is not None
+        oracle = keras_tuner.oracles.HyperbandOracle(
+            max_epochs=band.factor ** (band.rounds(steps) - 1), factor=band.factor, **common
+        )
+        oracle.max_trials = section.max_trials
+        return oracle
+    if section.strategy == BAYESIAN:
+        return keras_tuner.oracles.BayesianOptimizationOracle(
+            max_trials=section.trials, num_initial_points=section.at_random, **common
+        )
+    return keras_tuner.oracles.RandomSearchOracle(max_trials=section.trials, **common)
+
+
+def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
+    """Returns the ranges as keras-tuner has them.
+
+    Args:
+        section: With the ranges.
+    """
+    space = keras_tuner.HyperParameters()
+    for name, each in section.ranges.items():
+        _add(space, name, each)
+    return space
+
+
+def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
+    if not each.values:
+        kind = space.Int if is_whole(name, each) else space.Float
+        kind(name, each.min, each.max, step=each.step, sampling=each.sampling)
+    elif len(each.values) == 1:
+        space.Fixed(name, each.values[0])
+    elif isinstance(each.values[0], bool):
+        space.Boolean(name)
+    else:
+        numbers = any(isinstance(value, float) for value in each.values)
+        space.Choice(name, [float(value) if numbers else value for value in each.values])

@@ -1,0 +1,212 @@
+"""One trial: a whole supervised training with its values, in a folder of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+from tfx import types
+from tfx.dsl.io import fileio
+from tfx.types import standard_artifacts, standard_component_specs
+from tfx.utils import io_utils
+
+from tfx_estimator.components.trainer.balance import with_weights
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, write_declaration
+from tfx_estimator.components.trainer.length import with_steps
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
+from tfx_estimator.components.trainer.wording import reword
+from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial, forget
+from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
+from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.log import get_logger
+
+_TRAINING, _HYPERPARAMETERS = "training", "hyperparameters"
+# What is kept of the training of a trial: TensorBoard's curves, logs, and what was declared.
+_EVENTS, _LOGS, _KEPT = "events.out.tfevents", "logs", ("declaration.json", "evaluations.json")
+
+logger = get_logger("tuner")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+    """Trains trials.
+
+    Args:
+        folder: Of the tuning; it outlives one execution.
+        inputs: The execution's input artifacts.
+        exec_properties: As of a Trainer.
+        settings: As of a Trainer.
+        section: What is tuned.
+        enough: Says that no trial is wanted any more: those that train are ended.
+    """
+
+    folder: str
+    inputs: Mapping[str, list[types.Artifact]]
+    exec_properties: Mapping[str, Any]
+    settings: Settings
+    section: TuneSection
+    enough: Callable[[], bool] = lambda: False
+
+    def place(self, number: int) -> str:
+        """Returns the folder of a trial."""
+        return os.path.join(self.folder, "trials", f"{number:04d}")
+
+    def run(self, trial: Trial) -> Result:
+        """Trains with the values of a trial, unless that was done before.
+
+        Args:
+            trial: The values.
+
+        Returns:
+            What came of it; that it failed, and why, is a result too.
+
+        Raises:
+            StoppedError: A signal ended it; it goes on from there the next time.
+            UserCodeError: Its evaluation does not report the objective.
+        """
+        place = self.place(trial.number)
+        if (known := Result.load(place)) is not None:
+            if known.is_of(trial):
+                return known
+            fileio.rmtree(place)
+        self._begin(trial, place)
+        started = time.monotonic()
+        try:
+            outcome = self._train(trial, place)
+        except StoppedError:
+            raise
+        except TfxEstimatorError as error:
+            if self.settings.declaration is None:
+                reword(error)
+            seconds = time.monotonic() - started
+            result = Result(trial.number, trial.values, FAILED, seconds=seconds, reason=str(error), parent=trial.parent)
+        else:
+            result = self._judge(trial, outcome)
+        if not self.enough():
+            _write_events(os.path.join(place, _TRAINING), result)
+            result.save(place)
+            if result.status == COMPLETED and self.section.strategy != HYPERBAND:
+                self.tidy(trial.number)
+        return result
+
+    def forget(self, number: int) -> None:
+        """Has a trial be done again, from its last checkpoint."""
+        forget(self.place(number))
+
+    def tidy(self, number: int) -> None:
+        """Removes the checkpoints and models of a trial that nobody goes on from."""
+        training = os.path.join(self.place(number), _TRAINING)
+        if fileio.exists(training):
+            _tidy(training)
+
+    def _begin(self, trial: Trial, place: str) -> None:
+        """Makes the folder; of a trial that goes on from another one's checkpoint, with that."""
+        training = os.path.join(place, _TRAINING)
+        if trial.parent is not None and not fileio.exists(training):
+            draft = f"{training}.tmp"
+            if fileio.exists(draft):
+                fileio.rmtree(draft)
+            io_utils.copy_dir(os.path.join(self.place(trial.parent), _TRAINING), draft)
+            for name in ("exported", _LOGS):
+                if fileio.exists(path := os.path.join(draft, name)):
+                    fileio.rmtree(path)
+            fileio.rename(draft, training)
+        fileio.makedirs(training)
+
+    def _train(self, trial: Trial, place: str) -> Outcome:
+        training = os.path.join(place, _TRAINING)
+        tuned = standard_artifacts.HyperParameters()
+        tuned.uri = os.path.join(place, _HYPERPARAMETERS)
+        write_config(tuned.uri, trial.config)
+        inputs = {**self.inputs, standard_component_specs.HYPERPARAMETERS_KEY: [tuned]}
+        outputs: dict[str, list[types.Artifact]] = {}
+        for key, kind in (
+            (standard_component_specs.MODEL_KEY, standard_artifacts.Model),
+            (standard_component_specs.MODEL_RUN_KEY, standard_artifacts.ModelRun),
+        ):
+            outputs[key] = [kind()]
+            outputs[key][0].uri = os.path.join(place, key)
+        settings, properties = with_hyperparameters(self.settings, dict(self.exec_properties), [tuned])
+        if trial.steps is not None:
+            settings, properties = _with_steps(settings, trial.steps), with_length(properties, trial.steps)
+        declared = settings
+        examples = inputs[standard_component_specs.EXAMPLES_KEY]
+        settings, properties = with_steps(settings, properties, examples)
+        settings = with_weights(settings, examples)
+        job = make_job(inputs, outputs, properties, settings, training)
+        write_declaration(training, declared)
+        with logs_folder(training) as logs:
+            return supervise(job, logs, self.enough)
+
+    def _judge(self, trial: Trial, outcome: Outcome) -> Result:
+        metric = self.section.objective.metric
+        if metric not in outcome.metrics and not self.enough():
+            raise UserCodeError(
+                f"tune.objective.metric: the evaluation reports no `{metric}`",
+                expected=f"one of {', '.join(sorted(outcome.metrics)) or 'those that it reports'}",
+                todo="name one of them, or add it to the metrics of your model",
+            )
+        return Result(
+            trial.number,
+            trial.values,
+            COMPLETED,
+            outcome.metrics.get(metric),
+            outcome.metrics,
+            outcome.last_step,
+            outcome.seconds,
+            parent=trial.parent,
+        )
+
+
+def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list[types.Artifact]) -> Optional[int]:
+    """Returns the steps that the Trainer will do, epochs counted; None where its data end it.
+
+    Args:
+        settings: As of the Trainer.
+        exec_properties: As of the Trainer.
+        examples: To train on.
+    """
+    _, properties = with_steps(settings, exec_properties, examples)
+    return json.loads(properties[standard_component_specs.TRAIN_ARGS_KEY]).get("num_steps") or None
+
+
+def _with_steps(settings: Settings, steps: int) -> Settings:
+    if settings.declaration is None:
+        return settings
+    trainer = {**settings.declaration["trainer"], "train_steps": steps, "train_epochs": None}
+    return dataclasses.replace(settings, declaration={**settings.declaration, "trainer": trainer})
+
+
+def _write_events(training: str, result: Result) -> None:
+    """Writes the values beside the curves, for TensorBoard's HParams."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import api_pb2, summary, summary_v2
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    status = api_pb2.STATUS_SUCCESS if result.status == COMPLETED else api_pb2.STATUS_FAILURE
+    writer = EventFileWriter(training)
+    values = summary_v2.hparams_pb(dict(result.values), trial_id=str(result.number))
+    for told in (values, summary.session_end_pb(status)):
+        # One of them is TensorFlow's own class, of the same message.
+        writer.add_event(Event(summary=Summary.FromString(told.SerializeToString())))
+    writer.close()
+
+
+def _tidy(folder: str) -> None:
+    for name in fileio.listdir(folder):
+        path = os.path.join(folder, name.rstrip("/"))
+        if fileio.isdir(path):
+            if os.path.basename(path) != _LOGS:
+                _tidy(path)
+                if not fileio.listdir(path):
+                    fileio.rmtree(path)
+        elif not name.startswith(_EVENTS) and name not in _KEPT:
+            fileio.remove(path)

@@ -1,0 +1,113 @@
+"""Trials: what is tried, and what came of it, in a file for each that survives any end of a process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.files import write_whole
+
+COMPLETED, FAILED = "completed", "failed"
+_FILE = "trial.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What is tried.
+
+    Args:
+        number: From 1.
+        values: By name.
+        config: All of keras-tuner's, as `HyperParameters.get_config` returns it.
+        steps: To train in all; None where the declaration says it.
+        parent: The trial whose checkpoint it goes on from; None if it begins at step 0.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    steps: Optional[int] = None
+    parent: Optional[int] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What came of a trial.
+
+    Args:
+        number: Of the trial.
+        values: Of the trial.
+        status: `completed` or `failed`.
+        score: The objective; None if it failed.
+        metrics: Of its evaluation, by name.
+        steps: That it came to; None if that is not known.
+        seconds: Wall time, start of its processes included.
+        reason: Why it failed.
+        parent: As of Trial.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    status: str
+    score: Optional[float] = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    steps: Optional[int] = None
+    seconds: float = 0.0
+    reason: str = ""
+    parent: Optional[int] = None
+
+    def save(self, folder: str) -> None:
+        """Writes it into the trial's folder, whole or not at all."""
+        write_whole(os.path.join(folder, _FILE), json.dumps(self.to_dict(), indent=1))
+
+    @classmethod
+    def load(cls, folder: str) -> Optional[Result]:
+        """Reads what `save` wrote; None before that."""
+        path = os.path.join(folder, _FILE)
+        if not fileio.exists(path):
+            return None
+        with fileio.open(path) as file:
+            return cls(**json.loads(file.read()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what JSON can hold: what is not a number is null."""
+        told = dataclasses.asdict(self)
+        told["metrics"] = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
+        return told
+
+    def is_of(self, trial: Trial) -> bool:
+        """Tells whether it came of the same values; on another machine they may differ in the last bits."""
+        if self.parent != trial.parent or self.values.keys() != trial.values.keys():
+            return False
+        return all(_same(value, trial.values[name]) for name, value in self.values.items())
+
+
+def forget(folder: str) -> None:
+    """Removes a trial's result: it is done again."""
+    path = os.path.join(folder, _FILE)
+    if fileio.exists(path):
+        fileio.remove(path)
+
+
+def best_of(results: list[Result], better: str) -> Optional[Result]:
+    """Returns the best of the completed trials, of equal ones the first; None if there is none.
+
+    Args:
+        results: Of the trials.
+        better: `max` or `min`.
+    """
+    sign = 1 if better == "max" else -1
+    scored = [each for each in results if each.score is not None]
+    return max(scored, key=lambda each: (sign * (each.score or 0.0), -each.number), default=None)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6)
+    return one == other

@@ -1,0 +1,273 @@
+"""Checks of the section `tune`: ranges that no training takes, or that a Tuner cannot vary, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from pydantic.v1 import BaseModel, ValidationError
+from pydantic.v1.fields import ModelField
+
+from tfx_estimator.pipeline.config.best_checks import METRICS
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.checks import check
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.explain import all_keys, explain, find_field
+from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
+from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations
+from tfx_estimator.pipeline.config.tuned import SECTION, put
+from tfx_estimator.pipeline.config.unread import find_unread, keys_of
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
+
+_VARY = "compare it: `tfx-estimator compare FILE --vary {name}=VALUE,VALUE`"
+_BEFORE = "it is at work before the Tuner, which trains on what it made"
+_AFTER = "it judges or moves a model that is trained already"
+# Section, or key -> why a Tuner does not vary it, and what to do.
+_NOT_VARIED: dict[str, tuple[str, str]] = {
+    "data": (_BEFORE, _VARY),
+    "transform": (_BEFORE, _VARY),
+    "evaluator": (_AFTER, "remove it"),
+    "pusher": (_AFTER, "remove it"),
+    "beam": ("it decides how the pipeline runs, and no model", "remove it"),
+    "name": ("it is the pipeline's name", "remove it"),
+    "tune": ("it is the tuning's own", "remove it"),
+    "trainer.path": ("each way of training is a Trainer of its own", _VARY),
+    "trainer.model": ("the key of a finished training holds the source of one model", _VARY),
+    "trainer.module_file": ("the key of a finished training holds the source of one module", _VARY),
+    "trainer.warm_start": ("the key of a finished training holds the weights that it begins with", _VARY),
+    "trainer.distribution": (
+        "it decides how fast a model is trained, not which",
+        "measure it: `tfx-estimator bench strategies FILE`",
+    ),
+    "trainer.eval_steps": ("trials are compared by the same examples", "remove it"),
+    "trainer.eval_batch_size": ("it changes no model", "remove it"),
+}
+
+
+def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
+    """Checks the section: each value of a list, and both ends of a range, by the declaration's own checks.
+
+    Args:
+        declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Returns:
+        The problems.
+    """
+    tune = declaration.tune
+    if tune is None:
+        return []
+    alone = declaration.copy(update={"tune": None})
+    found = [*_objective(declaration), *_steps(declaration)]
+    told = {problem.path for problem in found}
+    found += [problem for problem in check_section(tune) if problem.path not in told]
+    for name, each in tune.ranges.items():
+        if problem := _name(declaration, name, search_paths):
+            found.append(problem)
+        elif name.startswith(f"{SECTION}.") and not list(check_range(name, each)):
+            found += _values(alone, name, each, search_paths)
+    return found
+
+
+def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> Optional[Problem]:
+    """What is wrong with what is to be varied."""
+    path, trainer = f"{RANGES}.{name}", declaration.trainer
+    for part, (why, todo) in _NOT_VARIED.items():
+        if name == part or name.startswith(f"{part}."):
+            return Problem(path, f"a Tuner cannot vary it: {why}", EXPECTED, todo.format(name=name))
+    if not name.startswith(f"{SECTION}."):
+        return _free_name(declaration, name)
+    field = find_field(tuple(name.split(".")))
+    if field is None or (keys := _known_below(field, name)) is None:
+        known = [".".join(key) for key in all_keys() if key[0] == SECTION]
+        near = nearest(name, known)
+        todo = f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
+        return Problem(path, "there is no such value", EXPECTED, todo, depends=(name,))
+    if keys:
+        return Problem(path, "it is a section, not a value", f"one of {', '.join(keys)}", f"name {name}.{keys[0]}")
+    if _is_operational(name):
+        return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
+    if trainer.module_file is not None and keys_of(name):
+        todo = "give it a name of its own, which your code takes out of fn_args.hyperparameters"
+        return Problem(path, "a module file brings its own", "a value that it reads", todo,
+                       depends=("trainer.module_file",))  # fmt: skip
+    if list(find_unread(declaration, [name], search_paths)):
+        return Problem(path, f"{trainer.model} does not take it out of params", "a value that it reads",
+                       "remove it, or read it", depends=("trainer.model",))  # fmt: skip
+    return None
+
+
+def _free_name(declaration: Declaration, name: str) -> Optional[Problem]:
+    """What is wrong with a name that is for the user's module file."""
+    path, file = f"{RANGES}.{name}", declaration.trainer.module_file
+    if file is None:
+        known = [".".join(key) for key in all_keys() if key[0] == SECTION]
+        inside = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+        near = inside[0] if inside else nearest(f"{SECTION}.{name}", known)
+        todo = f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
+        return Problem(path, "there is no such value", EXPECTED, todo)
+    try:
+        with open(file, encoding="utf-8") as text:
+            reads = "hyperparameters" in text.read()
+    except (OSError, UnicodeDecodeError):
+        return None  # told as a problem of the file
+    if reads:
+        return None
+    todo = "let it read the name out of fn_args.hyperparameters['values'], or remove the range"
+    return Problem(path, "the module file does not read fn_args.hyperparameters, where it would be", "a name that it "
+                   "reads", todo, depends=("trainer.module_file",))  # fmt: skip
+
+
+def _known_below(field: ModelField, name: str) -> Optional[list[str]]:
+    """The keys of a section; none of a value; None where there is no such value."""
+    if is_class(field.outer_type_, BaseModel):
+        return list(field.outer_type_.__fields__)
+    # Below a value there is nothing, but below a free mapping.
+    if field.name == name.rpartition(".")[2] or name.startswith(f"{SECTION}.params."):
+        return []
+    return None
+
+
+def _is_operational(name: str) -> bool:
+    parts = name.split(".")
+    fields = [find_field(tuple(parts[:count])) for count in range(1, len(parts) + 1)]
+    return any(field is not None and field.field_info.extra.get("operational") for field in fields)
+
+
+def _values(declaration: Declaration, name: str, each: Range, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """What is wrong with a declaration that has one of the values."""
+    told: set[tuple[str, str]] = set()
+    for value in each.extremes:
+        for problem in problems_with(declaration, {name: value}, search_paths):
+            if _told(problem) in told:
+                continue
+            told.add(_told(problem))
+            what = problem.what if problem.path == name else f"with it, {problem.path}: {problem.what}"
+            yield Problem(
+                f"{RANGES}.{name}",
+                f"{inline(value)}: {what}",
+                problem.expected,
+                problem.todo if problem.path == name else f"choose other values; or {problem.todo}",
+                value=str(each),
+                depends=(name, problem.path, *problem.depends),
+            )
+
+
+def problems_with(
+    declaration: Declaration, tuned: Mapping[str, Any], search_paths: Sequence[str] = ()
+) -> list[Problem]:
+    """Returns what is wrong with a declaration that has other values.
+
+    Args:
+        declaration: Typed values.
+        tuned: By dotted path.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+    """
+    values, problems = put(declaration.dict(), tuned)
+    if problems:
+        return problems
+    try:
+        varied = Declaration.parse_obj(values)
+    except ValidationError as error:
+        return [explain(item, values, lambda path: "") for item in error.errors()]
+    known = {_told(problem) for problem in check(declaration, search_paths)}
+    return [problem for problem in check(varied, search_paths) if _told(problem) not in known]
+
+
+def _told(problem: Problem) -> tuple[str, str]:
+    return problem.path, problem.what
+
+
+def _objective(declaration: Declaration) -> Iterator[Problem]:
+    trainer, tune = declaration.trainer, declaration.tune
+    assert tune is not None
+    metric = tune.objective.metric
+    if trainer.model in SHORT_NAMES["trainer.model"] and metric not in METRICS:
+        near = nearest(metric, METRICS)
+        yield Problem(
+            "tune.objective.metric",
+            f"the evaluation of {trainer.model} reports no `{metric}`",
+            f"one of {', '.join(METRICS)}",
+            f"did you mean `{near}`?" if near else "choose one of them",
+            value=metric,
+            depends=("trainer.model", "trainer.module_file"),
+        )
+    if trainer.module_file and (functions_of(trainer.module_file) or ("",))[0] == RUN_FN:
+        yield Problem(
+            "tune",
+            "a run_fn evaluates by itself, and tells nobody what it found: no trial could be judged",
+            "a trainer_fn, or trainer.model",
+            "remove `tune`; TFX's own Tuner, with a tuner_fn, can tune inside of a run_fn",
+            depends=("trainer.module_file",),
+        )
+
+
+def _steps(declaration: Declaration) -> Iterator[Problem]:
+    trainer, tune = declaration.trainer, declaration.tune
+    assert tune is not None
+    lengths = [name for name in ("trainer.train_steps", "trainer.train_epochs") if name in tune.ranges]
+    own = "tune.hyperband" if tune.strategy == HYPERBAND else "tune.train_steps" if tune.train_steps else ""
+    if own and lengths:
+        what = f"{own} says how long a trial trains"
+        yield Problem(f"{RANGES}.{lengths[0]}", what, "one of the two", "remove one of them", depends=(own,))
+    steps = tune.hyperband.max_steps or trainer.train_steps
+    if tune.strategy == HYPERBAND and steps and tune.hyperband.rounds(steps) < 2:
+        yield Problem(
+            "tune.hyperband.min_steps",
+            f"no trial would go on: the longest have {steps:,} steps, and the shortest, times the factor, more",
+            f"at most {steps // tune.hyperband.factor:,}",
+            "lower it, or train longer",
+            value=str(tune.hyperband.min_steps),
+            depends=("tune.hyperband.max_steps", "tune.hyperband.factor", "trainer.train_steps"),
+        )
+    for path, length in (
+        ("tune.train_steps", tune.train_steps),
+        ("tune.hyperband.max_steps", tune.hyperband.max_steps),
+    ):
+        if length is not None and trainer.optimizer.warmup_steps >= length and trainer.module_file is None:
+            yield Problem(
+                path,
+                f"a trial ends before the warm-up does (trainer.optimizer.warmup_steps: "
+                f"{trainer.optimizer.warmup_steps:,})",
+                f"more than {trainer.optimizer.warmup_steps:,}",
+                "raise it, or lower the warm-up",
+                value=str(length),
+                depends=("trainer.optimizer.warmup_steps",),
+            )
+
+
+def note_tune(declaration: Declaration) -> Iterator[str]:
+    """Says what the user should know of the section.
+
+    Args:
+        declaration: Typed values.
+    """
+    tune = declaration.tune
+    if tune is None:
+        return
+    count = combinations(tune.ranges)
+    if tune.trials and count is not None and count < tune.trials:
+        yield f"tune.max_trials is {tune.trials}, and the ranges hold {count} combinations: there are as many trials"
+    if tune.strategy == BAYESIAN and tune.trials and tune.trials <= tune.at_random:
+        yield (
+            f"tune.strategy bayesian begins with {tune.at_random} trials at random, 3 for each range: with "
+            f"max_trials {tune.trials} there are no others"
+        )
+    if tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
+        yield (
+            "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "
+            f"schedule {declaration.trainer.optimizer.schedule} of fewer steps"
+        )
+
+
+def refuse_others_cluster() -> DeclarationError:
+    """Returns the error of a tuning in somebody else's cluster, whose tasks all train one training."""
+    return DeclarationError(
+        "tune: this process is a task of a cluster (TF_CONFIG, srun), whose other tasks know nothing of trials",
+        expected="a tuning outside of a cluster; its trials may start clusters of their own on this machine",
+        todo="tune alone first; then declare the best values, and train in the cluster with --set tune=null",
+    )

@@ -1,0 +1,145 @@
+"""The ranges of `tune` by themselves: what is wrong with them, and how many values they hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.config.explain import find_field
+from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
+from tfx_estimator.pipeline.config.tuned import SECTION
+from tfx_estimator.pipeline.config.yaml_text import inline
+
+# What may be varied of a declaration.
+EXPECTED = "a value of `trainer` that decides the model, as trainer.optimizer.learning_rate"
+
+
+def check_section(tune: TuneSection) -> Iterator[Problem]:
+    """Checks what needs nothing but the section.
+
+    Args:
+        tune: Typed values.
+
+    Yields:
+        The problems.
+    """
+    if not tune.ranges:
+        expected = f"{{name: [value, value]}} or {{name: {{min, max}}}}, each name {EXPECTED}"
+        yield Problem(RANGES, "there is nothing to vary", expected, "add a range")
+    for name, each in tune.ranges.items():
+        yield from check_range(name, each)
+    if tune.objective.better is None:
+        metric = tune.objective.metric
+        yield Problem(
+            "tune.objective.metric",
+            f"its name does not tell whether more or less of `{metric}` is better",
+            "tune.objective.mode: max, or min",
+            "set tune.objective.mode",
+            value=metric,
+            depends=("tune.objective.mode",),
+        )
+    band = tune.hyperband
+    if tune.strategy != HYPERBAND and band != type(band)():
+        what = f"it is of the strategy {HYPERBAND}, and tune.strategy is {tune.strategy}"
+        yield Problem(
+            "tune.hyperband", what, "no such section", f"remove it, or set tune.strategy to {HYPERBAND}",
+            depends=("tune.strategy",),
+        )  # fmt: skip
+    if tune.strategy == HYPERBAND and tune.train_steps is not None:
+        yield Problem(
+            "tune.train_steps",
+            "trials of hyperband have different numbers of steps",
+            "tune.hyperband.max_steps",
+            "call it hyperband.max_steps",
+            value=str(tune.train_steps),
+            depends=("tune.strategy",),
+        )
+
+
+def check_range(name: str, each: Range) -> Iterator[Problem]:
+    """Checks what needs nothing but the range.
+
+    Args:
+        name: Of what is varied.
+        each: Its values.
+
+    Yields:
+        The problems.
+    """
+    path = f"{RANGES}.{name}"
+    ends = [key for key in ("min", "max") if getattr(each, key) is not None]
+    form = "[value, value], or {min, max}"
+    if each.values:
+        if others := [*ends, *(["step"] if each.step is not None else [])]:
+            yield Problem(path, f"it has values, and {' and '.join(others)} as well", form, "keep one of the two")
+        yield from _list(path, each.values)
+        return
+    if len(ends) < 2:
+        missing = "neither a list of values nor min and max" if not ends else f"{ends[0]} alone"
+        yield Problem(path, f"it has {missing}", form, "write a list, or both ends")
+        return
+    assert each.min is not None
+    assert each.max is not None
+    if each.min >= each.max:
+        yield Problem(f"{path}.max", f"it is not more than min, {each.min:g}", f"more than {each.min:g}",
+                      "choose another value", value=inline(each.max))  # fmt: skip
+        return
+    log = each.sampling == "log"
+    if log and each.min <= 0:
+        yield Problem(f"{path}.min", "a logarithm has no such values", "more than 0",
+                      "raise it, or set sampling to linear", value=inline(each.min))  # fmt: skip
+        return
+    if each.step is None:
+        return
+    widest = each.max / each.min if log else each.max - each.min
+    if not (1 if log else 0) < each.step <= widest * (1 + 1e-9):
+        least = "more than 1, by which values are multiplied" if log else "more than 0"
+        yield Problem(f"{path}.step", "no second value lies within the range", f"{least}, and at most {widest:g}",
+                      "choose another value", value=inline(each.step))  # fmt: skip
+
+
+def _list(path: str, values: Sequence[Any]) -> Iterator[Problem]:
+    kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in values}
+    if not kinds <= {"number", "str", "bool"} or len(kinds) > 1:
+        expected = "numbers, texts, or true and false, all of one kind: keras-tuner knows no others"
+        yield Problem(path, "its values are of other kinds", expected, "choose other values", value=inline(values))
+    elif len({repr(value) for value in values}) < len(values):
+        yield Problem(path, "it has a value twice", "each value once", "remove one", value=inline(values))
+
+
+def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
+    """Returns how many different trials there are; None where a range has no steps.
+
+    Args:
+        ranges: By name.
+    """
+    counts = [_count(each, is_whole(name, each)) for name, each in ranges.items()]
+    return math.prod(count for count in counts if count) if all(counts) else None
+
+
+def is_whole(name: str, each: Range) -> bool:
+    """Tells whether a range between two numbers is of whole ones: those of a declared whole number are.
+
+    Args:
+        name: Of what is varied.
+        each: Its values.
+    """
+    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
+    kind = field.outer_type_ if field is not None and not name.startswith(f"{SECTION}.params.") else None
+    if is_class(kind, float):
+        return False
+    numbers = [number for number in (each.min, each.max, each.step) if number is not None]
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _count(each: Range, whole: bool) -> Optional[int]:
+    if each.values:
+        return len(each.values)
+    if each.min is None or each.max is None or (each.step is None and not whole):
+        return None
+    if each.sampling == "log":
+        return None if each.step is None else int(math.log(each.max / each.min, each.step) + 1e-8) + 1
+    return int((each.max - each.min) // (each.step or 1) + 1)

@@ -1,0 +1,96 @@
+"""The Tuner as TFX sees it: its key, its channels, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.components.trainer.conftest import declaration, settings  # noqa: F401
+from tfx_estimator.components.trainer.settings import OPERATION_KEY
+from tfx_estimator.components.tuner.argument import (
+    TUNE_KEY,
+    TUNE_OPERATION_KEY,
+    of_properties,
+    read_tune,
+    to_properties,
+)
+from tfx_estimator.pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+TUNE = {"max_trials": 3, "ranges": {"units": [8, 16], "rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}
+MODULE = "def trainer_fn(fn_args, schema):\n    return fn_args.hyperparameters\n"
+
+
+def tuner(**values):
+    from tfx.types import Channel, standard_artifacts
+
+    from tfx_estimator import Tuner
+
+    return Tuner(Channel(type=standard_artifacts.Examples), **{"tune": TUNE, **values})
+
+
+@pytest.fixture
+def module(tmp_path) -> str:
+    file = tmp_path / "own.py"
+    file.write_text(MODULE)
+    return str(file)
+
+
+def test_a_section_travels_whole_and_what_decides_nothing_is_no_part_of_the_key():
+    section = read_tune({**TUNE, "max_consecutive_failures": 5, "parallel_trials": 4})
+    properties = to_properties(section)
+    assert of_properties(properties[TUNE_KEY], properties[TUNE_OPERATION_KEY]) == section
+    assert to_properties(read_tune(TUNE))[TUNE_KEY] == properties[TUNE_KEY]
+    # There the results that are known decide what is tried next.
+    parallel = [to_properties(read_tune({**TUNE, "strategy": "bayesian", "parallel_trials": n})) for n in (1, 2)]
+    assert parallel[0][TUNE_KEY] != parallel[1][TUNE_KEY]
+    assert to_properties(read_tune({**TUNE, "seed": 2}))[TUNE_KEY] != properties[TUNE_KEY]
+
+
+def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_what_is_no_key(module):
+    made = tuner(module_file=module, threads={"intra_op": 1})
+    assert set(made.outputs) == {"best_hyperparameters", "tuner_results"}
+    assert made.driver_class.UNKEYED == (OPERATION_KEY, TUNE_OPERATION_KEY)
+    assert json.loads(made.exec_properties[TUNE_KEY])["max_trials"] == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tune": {"ranges": {"units": [8, "a"]}}}, "its values are of other kinds"),
+        ({"tune": {"ranges": {}}}, "there is nothing to vary"),
+        ({"tune": {"ranges": {"a": [1, 2]}, "trials": 3}}, "did you mean `max_trials`?"),
+        ({"tune": {"ranges": {"a": [1, 2]}, "objective": "quality"}}, "set tune.objective.mode"),
+        ({"tune": {"ranges": {"a": object()}}}, "a is an object"),
+        ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "there is no declaration that it stands in"),
+        ({"trainer_fn": "own.trainer_fn"}, "none, or several, of module_file, run_fn and trainer_fn"),
+        ({"distribution": {"train": "mirored"}}, "did you mean `mirrored`?"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_python(module, values, said):
+    with pytest.raises(DeclarationError) as caught:
+        tuner(module_file=module, **values)
+    assert said in str(caught.value)
+
+
+def test_a_run_fn_is_refused(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text("def run_fn(fn_args):\n    return fn_args.hyperparameters\n")
+    with pytest.raises(DeclarationError, match="a run_fn, which evaluates by itself"):
+        tuner(module_file=str(file))
+
+
+def test_a_declaration_is_a_part_of_the_key_but_for_its_deadlines(settings):  # noqa: F811
+    from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
+
+    name = f"{trainer_fn.__module__}.{trainer_fn.__name__}"
+    tune = {"ranges": {"trainer.seed": [1, 2]}}
+    made, late, other = (
+        tuner(trainer_fn=name, tune=tune, settings=settings(trainer, source="x", path="estimator"))
+        for trainer in ({}, {"stall_timeout": 10.0}, {"label_smoothing": 0.1})
+    )
+    keyed = [{k: v for k, v in each.exec_properties.items() if k != OPERATION_KEY} for each in (made, late, other)]
+    assert keyed[0] == keyed[1]
+    assert keyed[0] != keyed[2]

@@ -1,0 +1,109 @@
+"""What keras-tuner's oracles propose: the same again, whenever they are asked and told the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.components.tuner.proposals import Proposals, make_space
+from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial
+from tfx_estimator.pipeline.config.tune import TuneSection
+
+pytestmark = pytest.mark.unit
+
+RATE = "trainer.optimizer.learning_rate"
+RANGES = {
+    RATE: {"min": 1e-4, "max": 0.1, "sampling": "log"},
+    "trainer.global_batch_size": {"min": 16, "max": 64, "step": 16},
+    "trainer.optimizer.name": ["adam", "sgd"],
+    "trainer.deterministic": [True, False],
+}
+
+
+def section(**values) -> TuneSection:
+    return TuneSection.parse_obj({"ranges": RANGES, "max_trials": 6, **values})
+
+
+def score(trial: Trial) -> float:
+    return trial.values[RATE] * (2 if trial.values["trainer.optimizer.name"] == "adam" else 1)
+
+
+def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = ()) -> list[Trial]:
+    proposals, found = Proposals(tune, steps), []
+    while trial := proposals.next():
+        found.append(trial)
+        failed = trial.number in fails
+        result = Result(trial.number, trial.values, FAILED if failed else COMPLETED, None if failed else score(trial))
+        proposals.tell(result)
+    assert proposals.over
+    proposals.close()
+    return found
+
+
+def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
+    space = {each.name: each for each in make_space(section()).space}
+    assert type(space[RATE]).__name__ == "Float"
+    assert space[RATE].sampling == "log"
+    assert list(space["trainer.global_batch_size"].values) == [16, 32, 48, 64]
+    assert space["trainer.optimizer.name"].values == ["adam", "sgd"]
+    assert type(space["trainer.deterministic"]).__name__ == "Boolean"
+    one = TuneSection.parse_obj({"ranges": {"a": [3], "b": [1, 2.5]}})
+    assert [type(each).__name__ for each in make_space(one).space] == ["Fixed", "Choice"]
+
+
+@pytest.mark.parametrize("strategy", ["random", "bayesian", "hyperband"])
+def test_the_same_seed_proposes_the_same_within_the_ranges(strategy):
+    once, again = (drive(section(strategy=strategy, max_trials=13)) for _ in range(2))
+    assert once == again
+    assert [trial.number for trial in once] == list(range(1, 14))
+    for trial in once:
+        assert 1e-4 <= trial.values[RATE] <= 0.1
+        assert trial.values["trainer.global_batch_size"] in (16, 32, 48, 64)
+        assert type(trial.values["trainer.deterministic"]) is bool
+        assert trial.config["values"][RATE] == trial.values[RATE]
+    other = drive(section(strategy=strategy, max_trials=1, seed=2))
+    assert other[0].values != once[0].values
+
+
+def test_more_trials_begin_with_the_same_ones():
+    assert [each.values for each in drive(section())] == [each.values for each in drive(section(max_trials=9))[:6]]
+
+
+def test_there_are_no_more_trials_than_combinations():
+    tune = TuneSection.parse_obj({"ranges": {"a": [1, 2], "b": [True, False], RATE: [0.1]}, "max_trials": 10})
+    proposals = Proposals(tune)
+    seen = set()
+    while trial := proposals.next():
+        seen.add(tuple(trial.values.items()))
+        proposals.tell(Result(trial.number, trial.values, COMPLETED, 0.5))
+    assert len(seen) == 4
+    assert proposals.over
+
+
+def test_bayesian_trials_follow_the_results():
+    tune = TuneSection.parse_obj({"ranges": {RATE: RANGES[RATE]}, "strategy": "bayesian", "max_trials": 6})
+    proposals, found = Proposals(tune), []
+    while trial := proposals.next():
+        found.append(trial.values[RATE])
+        proposals.tell(Result(trial.number, trial.values, COMPLETED, trial.values[RATE]))
+    # After 3 at random they go where the objective is high.
+    assert max(found[3:]) > 0.9 * 0.1 > max(found[:3])
+
+
+def test_the_best_of_hyperband_go_on_from_their_checkpoints():
+    found = drive(section(strategy="hyperband", max_trials=None))
+    steps = [trial.steps for trial in found]
+    # Nine of 100 steps, of which three go on to 300, and one to 900.
+    assert steps[:13] == [100] * 9 + [300] * 3 + [900]
+    by_number = {trial.number: trial for trial in found}
+    best = sorted(found[:9], key=score, reverse=True)[:3]
+    assert [trial.parent for trial in found[9:12]] == [trial.number for trial in best]
+    for trial in found:
+        if trial.parent:
+            assert trial.values == by_number[trial.parent].values
+            assert trial.steps == 3 * by_number[trial.parent].steps
+    assert {trial.steps for trial in found} == {100, 300, 900}
+
+
+def test_a_failed_trial_is_not_gone_on_with():
+    found = drive(section(strategy="hyperband", max_trials=None), fails=(1, 2))
+    assert not {1, 2} & {trial.parent for trial in found}

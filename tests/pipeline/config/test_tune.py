@@ -1,0 +1,170 @@
+"""The section `tune`: what it may say, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.tune import Hyperband, Range
+from tfx_estimator.pipeline.config.tune_ranges import combinations, is_whole
+
+pytestmark = pytest.mark.unit
+
+RATE = "trainer.optimizer.learning_rate"
+TUNE = """\
+tune:
+  max_trials: 4
+  ranges:
+    trainer.optimizer.learning_rate: {min: 1e-4, max: 0.1, sampling: log}
+    trainer.global_batch_size: [32, 64]
+"""
+
+
+def ranges(*lines: str) -> str:
+    return "tune:\n  ranges:\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def test_ranges_are_read_in_each_form_and_come_back_as_they_were(write, good):
+    write(good + TUNE)
+    tune = load("mine.yaml").declaration.tune
+    assert tune is not None
+    assert list(tune.ranges) == [RATE, "trainer.global_batch_size"]
+    assert tune.ranges[RATE].extremes == (1e-4, 0.1)
+    assert tune.ranges["trainer.global_batch_size"].extremes == (32, 64)
+    assert (tune.objective.metric, tune.objective.better) == ("accuracy", "max")
+    loaded = load("mine.yaml")
+    assert loaded.origins[f"tune.ranges.{RATE}.min"] == "mine.yaml:11"
+    assert "the best of the trials" in loaded.origins[RATE]
+    write(render(loaded.declaration.dict()), "again.yaml")
+    assert load("again.yaml").declaration == loaded.declaration
+    assert Declaration.from_json(loaded.declaration.to_json()) == loaded.declaration
+
+
+def test_nested_sections_and_overrides_are_dotted_paths(write, good):
+    write(good + ranges("trainer:", "  optimizer: {learning_rate: [0.1, 0.2]}", "  seed: {min: 1, max: 9}"))
+    tune = load("mine.yaml", ["tune.ranges.trainer.label_smoothing=[0.0, 0.1]"]).declaration.tune
+    assert tune is not None
+    assert list(tune.ranges) == [RATE, "trainer.seed", "trainer.label_smoothing"]
+
+
+def test_without_the_section_nothing_is_tuned(write, good):
+    write(good)
+    assert load("mine.yaml").declaration.tune is None
+    write(good + TUNE)
+    assert load("mine.yaml", ["tune=null"]).declaration.tune is None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("trainer.optimizer.learning_rat: [1, 2]", f"did you mean `{RATE}`?"),
+        ("learning_rate: [0.1, 0.2]", f"did you mean `{RATE}`?"),
+        ("data.shards: [1, 2]", "compare it: `tfx-estimator compare FILE --vary data.shards=VALUE,VALUE`"),
+        ("transform.preprocessing_fn: [a, b]", "it is at work before the Tuner"),
+        ("evaluator.min_accuracy: [0.1, 0.2]", "it judges or moves a model that is trained already"),
+        ("trainer.path: [estimator, keras]", "--vary trainer.path=VALUE,VALUE"),
+        ("trainer.model: [mnist_cnn, cifar_cnn]", "the source of one model"),
+        ("trainer.distribution.train.workers: [2, 3]", "bench strategies"),
+        ("trainer.stall_timeout: [100, 200]", "it decides how training runs, and no model"),
+        ("trainer.gpu.memory_growth: [true, false]", "it decides how training runs, and no model"),
+        ("trainer.optimizer: [1, 2]", "it is a section, not a value"),
+        ("trainer.optimizer.name: [adam, adamm]", "adamm: unknown value"),
+        ("trainer.label_smoothing: {min: 0.5, max: 1.5}", "1.5: the value is out of range"),
+        ("trainer.global_batch_size: {min: 0, max: 64}", "0: the value is out of range"),
+        ("trainer.optimizer.warmup_steps: [10, 600]", "600: "),
+        ("trainer.params.width: [8, 16]", "8: "),
+        ("trainer.seed: {min: 3}", "it has min alone"),
+        ("trainer.seed: {}", "neither a list of values nor min and max"),
+        ("trainer.seed: {min: 3, max: 3}", "it is not more than min, 3"),
+        ("trainer.seed: {min: 0, max: 9, sampling: log}", "a logarithm has no such values"),
+        ("trainer.seed: {min: 1, max: 9, step: 20}", "no second value lies within the range"),
+        ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "more than 1, by which values are multiplied"),
+        ("trainer.seed: {min: 1, max: 9, values: [1]}", "it has values, and min and max as well"),
+        ("trainer.seed: [1, 1]", "it has a value twice"),
+        ("trainer.seed: [1, a]", "its values are of other kinds"),
+        ("trainer.seed: [null, 1]", "its values are of other kinds"),
+        ("trainer.seed: {min: 1, mx: 9}", "did you mean `max`?"),
+        ("trainer.seed: 3", "a whole number is no section"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line, said):
+    found = problems(good + ranges(line))
+    assert any(said in problem for problem in found), found
+    assert all(problem.startswith(("mine.yaml:10  tune.ranges", "mine.yaml:9  tune.ranges")) for problem in found)
+
+
+def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
+    distributed = good + '  distribution: {train: "mirrored:2"}\n'
+    [problem] = problems(distributed + ranges("trainer.global_batch_size: [31, 64]"))
+    assert problem.startswith("mine.yaml:11  tune.ranges.trainer.global_batch_size: 31, 64")
+    assert "31 examples do not divide evenly among 2 devices" in problem
+
+
+def test_what_is_wrong_without_a_range_is_told_once(problems, good):
+    found = problems(good.replace("mnist_cnn", "nothing:here") + TUNE)
+    assert len(found) == 1
+    assert "trainer.model" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("  objective: acuracy\n", "did you mean `accuracy`?"),
+        ("  objective: {metric: accuracy, goal: max}\n", "did you mean `tune.objective.mode`?"),
+        ("  max_trials: 0\n", "out of range"),
+        ("  strategy: grid\n", "one of random, bayesian, hyperband"),
+        ("  hyperband: {factor: 2}\n", "it is of the strategy hyperband, and tune.strategy is random"),
+        ("  strategy: hyperband\n  train_steps: 10\n", "tune.hyperband.max_steps"),
+        ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would go on"),
+        ("  num_trials: 3\n", "did you mean `tune.max_trials`?"),
+    ],
+)
+def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
+    found = problems(good + TUNE.replace("  max_trials: 4\n", "") + lines)
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_the_length_of_a_trial_is_said_once(problems, good):
+    [problem] = problems(good + ranges("trainer.train_steps: [10, 20]") + "  train_steps: 50\n")
+    assert "tune.train_steps says how long a trial trains" in problem
+
+
+def test_a_module_file_is_given_names_that_it_reads(write, problems, good):
+    module = good.replace("model: mnist_cnn", "module_file: own.py")
+    lines = ranges("units: [8, 16]", "trainer.optimizer.learning_rate: [0.1, 0.2]")
+    write("def trainer_fn(fn_args, schema): ...\n", "own.py")
+    unread, brings = problems(module + lines + "  objective: auc\n")
+    assert "the module file does not read fn_args.hyperparameters" in unread
+    assert "a module file brings its own" in brings
+    write("def trainer_fn(fn_args, schema): return fn_args.hyperparameters['values']\n", "own.py")
+    write(module + ranges("units: [8, 16]") + "  objective: auc\n")
+    assert load("mine.yaml").declaration.tune is not None
+    write("def run_fn(fn_args): return fn_args.hyperparameters\n", "own.py")
+    [problem] = problems(module + ranges("units: [8, 16]"))
+    assert "a run_fn evaluates by itself" in problem
+
+
+def test_it_is_said_when_fewer_trials_are_possible_or_none_is_chosen(write, good):
+    write(good + ranges("trainer.seed: [1, 2]", "trainer.deterministic: [true, false]"))
+    assert "the ranges hold 4 combinations" in load("mine.yaml").notes[0]
+    write(good + TUNE + "  strategy: bayesian\n")
+    assert "begins with 6 trials at random" in load("mine.yaml").notes[0]
+
+
+def test_what_is_counted_of_a_range():
+    assert combinations({"trainer.seed": Range(min=1, max=9, step=4)}) == 3
+    assert combinations({"trainer.seed": Range(min=1, max=9), "a": Range(values=(1, 2))}) == 18
+    assert combinations({RATE: Range(min=1, max=9)}) is None
+    assert combinations({"a": Range(min=1, max=8, step=2, sampling="log")}) == 4
+    assert is_whole("trainer.seed", Range(min=1, max=9))
+    assert not is_whole(RATE, Range(min=1, max=9))
+    assert is_whole("trainer.params.width", Range(min=1, max=9))
+    assert not is_whole("trainer.params.rate", Range(min=1, max=9.5))
+
+
+def test_rounds_of_hyperband():
+    assert Hyperband().rounds(900) == 3  # 100, 300, 900
+    assert Hyperband(min_steps=10, factor=2).rounds(80) == 4
+    assert Hyperband(min_steps=50).rounds(100) == 1
