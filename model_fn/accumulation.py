@@ -65,28 +65,49 @@ def in_turn(compute: Callable[[Part], Computed], features: Features, labels: tf.
     Raises:
         UserCodeError: A part would have no example: averages of normalisation would be no numbers.
     """
-    if parts == 1:
-        return compute(Part(features, labels))
-    size = labels.shape[0] or tf.shape(labels)[0]
-    if isinstance(size, int) and size < parts:
-        raise UserCodeError(
-            f"trainer.gradient_accumulation: each replica has {size} examples of a step, too few for {parts} parts",
-            expected=f"at most {size}",
-            todo="lower it, or raise trainer.global_batch_size, which is the batch of an update",
-        )
     total: Optional[Computed] = None
     for number in range(parts):
-        begin, end = size * number // parts, size * (number + 1) // parts
-        with tf.control_dependencies(_operations(total)):
-            cut = {name: each[begin:end] for name, each in features.items()}
-            share = (end - begin) / size
-            total = _add(total, compute(Part(cut, labels[begin:end], share, first=not number)))
+        with tf.control_dependencies(operations(total)):
+            part = cut(features, labels, number, parts, "trainer.gradient_accumulation")
+            computed = compute(part)
+            total = computed if parts == 1 else add(total, computed)
     assert total is not None
     return total
 
 
-def _operations(computed: Optional[Computed]) -> list[Any]:
-    """What is done when a part is."""
+def cut(features: Features, labels: tf.Tensor, number: int, parts: int, option: str) -> Part:
+    """Cuts a part out of a batch, all of which are of equal size, to within one example.
+
+    Args:
+        features: Of the replica's batch, each [batch, ...].
+        labels: int64, [batch].
+        number: Of the part, from 0.
+        parts: How many; one is the batch itself.
+        option: Dotted path in the declaration, which says how many.
+
+    Raises:
+        UserCodeError: A part would have no example: averages of normalisation would be no numbers.
+    """
+    if parts == 1:
+        return Part(features, labels)
+    size = labels.shape[0] or tf.shape(labels)[0]
+    if isinstance(size, int) and size < parts:
+        raise UserCodeError(
+            f"{option}: each replica has {size} examples of a step, too few for {parts} parts",
+            expected=f"at most {size}",
+            todo="lower it, or raise trainer.global_batch_size, which is the batch of an update",
+        )
+    begin, end = size * number // parts, size * (number + 1) // parts
+    within = {name: each[begin:end] for name, each in features.items()}
+    return Part(within, labels[begin:end], (end - begin) / size, first=not number)
+
+
+def operations(computed: Optional[Computed]) -> list[Any]:
+    """Returns what is done when a part is.
+
+    Args:
+        computed: Of the parts so far; None if none was.
+    """
     if computed is None:
         return []
     return [computed.loss, computed.hits, *(g for g in computed.gradients if g is not None), *computed.updates]
@@ -130,7 +151,13 @@ def refuse_accumulation(parts: int, target: str, brings: str) -> None:
         )
 
 
-def _add(total: Optional[Computed], more: Computed) -> Computed:
+def add(total: Optional[Computed], more: Computed) -> Computed:
+    """Adds what a part contributes.
+
+    Args:
+        total: Of the parts before it; None if there are none.
+        more: Of the part.
+    """
     if total is None:
         # Rows that a part does not touch may be of another's.
         return Computed(more.loss, more.hits, [_dense(each) for each in more.gradients], more.updates)

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
 from tfx_estimator.model_fn.compression import NONE
+from tfx_estimator.model_fn.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import global_loss, gradients_of, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 Network = Callable[[int], tf.keras.Model]
 
 
-def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]:
+def make_model_fn(
+    network: Network, divided: Optional[TrainerSection] = None
+) -> Callable[..., tf.estimator.EstimatorSpec]:
     """Makes the model_fn that trains `network`.
 
     Args:
         network: Builds the model; see `model_fn.networks`.
+        divided: The declared trainer, where it puts layers on several devices.
 
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
@@ -40,22 +47,44 @@ def make_model_fn(network: Network) -> Callable[..., tf.estimator.EstimatorSpec]
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
+        use(params.get("precision", FLOAT32))
+        serves = mode == tf.estimator.ModeKeys.PREDICT
+        division = None if serves or divided is None or is_whole() else divide(divided, features, params)
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
-        use(params.get("precision", FLOAT32))
-        model = network(params["num_classes"])
+        with division.used() if division else contextlib.nullcontext():
+            model = network(params["num_classes"])
         if mode == tf.estimator.ModeKeys.TRAIN:
-            return _train(model, features, labels, params)
-        logits = _logits(model, inputs_of(model, features), params)
-        if mode == tf.estimator.ModeKeys.PREDICT:
+            return _train(model, features, labels, params, division, divided)
+        logits = _logits(model, inputs_of(model, features), params, division=division)
+        if serves:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
         return _evaluate(logits, labels)
+
+    found: list[Optional[Division]] = []
+
+    def divide(section: TrainerSection, features: dict[str, tf.Tensor], params: dict[str, Any]) -> Optional[Division]:
+        """Finds out, once, by a network of its own."""
+        if not found:
+            shapes = {name: tf.TensorSpec([1, *each.shape[1:]], each.dtype) for name, each in features.items()}
+            with tf.Graph().as_default():
+                found.append(find_division(section, lambda: network(params["num_classes"]), shapes))
+        return found[0]
 
     return model_fn
 
 
-def _logits(model: tf.keras.Model, inputs: Any, params: dict[str, Any], training: bool = False) -> tf.Tensor:
-    outputs = model(inputs, training=training)
+def _logits(
+    model: tf.keras.Model,
+    inputs: Any,
+    params: dict[str, Any],
+    training: bool = False,
+    division: Optional[Division] = None,
+) -> tf.Tensor:
+    with division.used(model) if division else contextlib.nullcontext():
+        outputs = model(inputs, training=training)
+    if division:
+        division.check(model)
     require_scores(outputs, params["num_classes"])
     return as_float(outputs)
 
@@ -87,7 +116,12 @@ def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.T
 
 
 def _train(
-    model: tf.keras.Model, features: dict[str, tf.Tensor], labels: tf.Tensor, params: dict[str, Any]
+    model: tf.keras.Model,
+    features: dict[str, tf.Tensor],
+    labels: tf.Tensor,
+    params: dict[str, Any],
+    division: Optional[Division],
+    divided: Optional[TrainerSection],
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
     step = tf.compat.v1.train.get_or_create_global_step()
@@ -96,16 +130,17 @@ def _train(
     options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
     scale = LossScale() if params.get("precision") == FLOAT16 else None
     of_earlier_parts: list[tf.Tensor] = []
+    decay_of = functools.partial(weight_decay, factor=section.weight_decay, beside=division is not None)
 
     def compute(part: Part) -> Computed:
         inputs = inputs_of(model, part.features)
         with dropout_keys(told_apart(part.features), params["seed"]):
-            logits = _logits(model, inputs, params, training=True)
+            logits = _logits(model, inputs, params, training=True, division=division)
         per_example = classification_loss(part.labels, logits, **options)
         # Keras lists those of each call.
         own = [each for each in model.losses if not any(each is earlier for earlier in of_earlier_parts)]
         of_earlier_parts.extend(own)
-        penalties = part_penalties(part, own, weight_decay(model, section.weight_decay))
+        penalties = part_penalties(part, own, decay_of(model.trainable_variables))
         loss = global_loss(per_example, params["global_batch_size"], penalties)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
         averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
@@ -113,7 +148,13 @@ def _train(
         gradients = gradients_of(objective, stored(model.trainable_variables))
         return Computed(loss, tf.reduce_sum(hits), gradients, averages)
 
-    whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
+    if division and divided and division.stages:
+        # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
+        _logits(model, inputs_of(model, features), params, division=division)
+        pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
+        whole = pipeline.compute(features, labels)
+    else:
+        whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
     gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
     optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
     train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)
@@ -136,17 +177,3 @@ def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpe
     return tf.estimator.EstimatorSpec(
         tf.estimator.ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics
     )
-
-
-def weight_decay(model: tf.keras.Model, factor: float) -> list[tf.Tensor]:
-    """The L2 penalties of a network's kernels.
-
-    Args:
-        model: The network.
-        factor: As declared.
-
-    Returns:
-        Scalars; none if the factor is 0.
-    """
-    kernels = [variable for variable in model.trainable_variables if "kernel" in variable.name]
-    return [factor * tf.nn.l2_loss(kernel) for kernel in kernels] if factor else []

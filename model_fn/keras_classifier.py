@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from typing import Optional
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
-from tfx_estimator.model_fn.classifier import predictions, weight_decay
+from tfx_estimator.model_fn.classifier import predictions
+from tfx_estimator.model_fn.division import Division
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss
+from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
 from tfx_estimator.model_fn.precision import FLOAT32, stored
-from tfx_estimator.model_fn.update import global_loss
+from tfx_estimator.model_fn.update import global_loss, gradients_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What a step of training, or of evaluation, returns.
@@ -31,15 +34,17 @@ class KerasClassifier(tf.keras.Model):
     Args:
         network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
         section: The declared trainer, its class weights by label.
+        division: Where the network's layers are; None is on one device.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
 
-    def __init__(self, network: tf.keras.Model, section: TrainerSection) -> None:
+    def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
         # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
         super().__init__(name="classifier", dtype=None if section.precision == FLOAT32 else FLOAT32)
         self.network = network
         self._section = section
+        self._division = division
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
 
@@ -53,7 +58,8 @@ class KerasClassifier(tf.keras.Model):
         Returns:
             float, [batch, num_classes].
         """
-        return as_float(self.network(inputs_of(self.network, features), training=training))
+        with self._division.used(self.network) if self._division else contextlib.nullcontext():
+            return as_float(self.network(inputs_of(self.network, features), training=training))
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
         """What a served model answers: see `predictions`."""
@@ -78,25 +84,33 @@ class KerasClassifier(tf.keras.Model):
         # By itself, a replica trains by the mean over its own examples.
         alone = section.sync_every is not None
         scale = getattr(self.optimizer, "loss_scale", None)
+        variables, division = stored(self.trainable_variables), self._division
 
         def compute(part: Part) -> Computed:
-            with tf.GradientTape() as tape:
+            # A tape would not remember where anything was computed.
+            with contextlib.nullcontext() if division else tf.GradientTape() as tape:
                 with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
                     logits = self(part.features, training=True)
                 losses = classification_loss(part.labels, logits, **section.loss_options)
-                decay = weight_decay(self.network, section.optimizer.weight_decay)
+                factor = section.optimizer.weight_decay
+                decay = weight_decay(self.network.trainable_variables, factor, beside=division is not None)
                 penalties = part_penalties(part, self.network.losses, decay)
                 loss = global_loss(losses, section.global_batch_size, penalties)
                 if alone:
                     loss *= context.num_replicas_in_sync
                 objective = scale.scaled(loss) if scale else loss
-            gradients = tape.gradient(objective, stored(self.trainable_variables))
+            gradients = tape.gradient(objective, variables) if tape else gradients_of(objective, variables)
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
             return Computed(loss, tf.reduce_sum(hits), gradients)
 
-        whole = in_turn(compute, *data, section.gradient_accumulation)
+        if division and division.stages:
+            own = {"scaled": scale.scaled} if scale else {}
+            pipeline = division.pipeline(self.network, section, step=self.optimizer.iterations, **own)
+            whole = pipeline.compute(*data)
+        else:
+            whole = in_turn(compute, *data, section.gradient_accumulation)
         gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
-        pairs = zip(gradients, stored(self.trainable_variables))
+        pairs = zip(gradients, variables)
         accuracy = whole.hits / section.global_batch_size
         if alone:
             self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)

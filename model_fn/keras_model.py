@@ -80,6 +80,19 @@ def told_apart(features: Features) -> tf.Tensor:
     return features[IMAGE] if IMAGE in features else features[min(features)]
 
 
+def example(spec: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Returns the features of one made-up example, each [1, ...].
+
+    Args:
+        spec: Of the transformed features, the label among them.
+    """
+    return {
+        name: tf.zeros([1, *each.shape], each.dtype)
+        for name, each in spec.items()
+        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
+    }
+
+
 def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
     """Gives a model all its variables.
 
@@ -93,11 +106,7 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
     Raises:
         UserCodeError: An input is named as no feature is, or the model cannot be called with the features.
     """
-    features = {
-        name: tf.zeros([1, *each.shape], each.dtype)
-        for name, each in spec.items()
-        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
-    }
+    features = example(spec)
     inputs = inputs_of(model, features)
     try:
         return model(inputs, training=False)

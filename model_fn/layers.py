@@ -205,15 +205,18 @@ def dropout_keys(examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = Non
     Yields:
         Nothing.
     """
-    token = _KEYS.set(_Keys(examples, seed, step))
-    try:
+    with DropoutKeys(examples, seed, step).used():
         yield
-    finally:
-        _KEYS.reset(token)
 
 
-class _Keys:
-    """Of one forward pass: gives each dropout layer another key for each example."""
+class DropoutKeys:
+    """Of one forward pass: gives each dropout layer another key for each example.
+
+    Args:
+        examples: As of `dropout_keys`.
+        seed: As of `dropout_keys`.
+        step: As of `dropout_keys`.
+    """
 
     def __init__(self, examples: tf.Tensor, seed: int, step: Optional[tf.Tensor]) -> None:
         self._examples = examples
@@ -222,6 +225,19 @@ class _Keys:
         # By graph: Keras also calls a layer in one that it throws away, to learn the shape of the outputs.
         self._bases: dict[tf.Graph, tf.Tensor] = {}
         self._layers: dict[tf.Graph, int] = {}
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Tells the layers that are called inside; again, where the pass goes on.
+
+        Yields:
+            Nothing.
+        """
+        token = _KEYS.set(self)
+        try:
+            yield
+        finally:
+            _KEYS.reset(token)
 
     def next(self) -> tf.Tensor:
         """uint32, [batch]."""
@@ -234,7 +250,7 @@ class _Keys:
 
 
 # The model_fn of each replica runs in a thread of its own, and sees only its own.
-_KEYS: contextvars.ContextVar[Optional[_Keys]] = contextvars.ContextVar("dropout_keys", default=None)
+_KEYS: contextvars.ContextVar[Optional[DropoutKeys]] = contextvars.ContextVar("dropout_keys", default=None)
 
 
 def _fingerprint(examples: tf.Tensor) -> tf.Tensor:

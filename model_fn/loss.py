@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -44,3 +45,22 @@ def classification_loss(
     if class_weights:
         per_example *= tf.gather(tf.constant(list(class_weights), logits.dtype), labels)
     return per_example
+
+
+def weight_decay(variables: Iterable[tf.Variable], factor: float, beside: bool = False) -> list[tf.Tensor]:
+    """The L2 penalties of a network's kernels.
+
+    Args:
+        variables: What is trained.
+        factor: As declared.
+        beside: Compute each on the device of its variable; else TensorFlow chooses.
+
+    Returns:
+        Scalars; none if the factor is 0.
+    """
+    found = []
+    for kernel in variables if factor else ():
+        if "kernel" in kernel.name:
+            with tf.device(kernel.device) if beside else contextlib.nullcontext():
+                found.append(factor * tf.nn.l2_loss(kernel))
+    return found

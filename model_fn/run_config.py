@@ -24,5 +24,11 @@ def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.Run
         save_checkpoints_steps=section.checkpoint_steps,
         keep_checkpoint_max=section.keep_checkpoint_max,
         log_step_count_steps=section.report_steps,
-        session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True),
+        session_config=_session_config(section),
     )
+
+
+def _session_config(section: TrainerSection) -> tf.compat.v1.ConfigProto:
+    # A session makes logical CPUs of its own, whatever tf.config says.
+    cpus = {"device_count": {"CPU": section.logical_cpus}} if section.logical_cpus else {}
+    return tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)

@@ -16,14 +16,15 @@ from tfx_estimator.pipeline.errors import DeclarationError
 _TPU_SECONDS = 5.0
 
 
-def configure_devices(*sections: Strategy) -> None:
-    """Splits the CPU into the logical devices that the strategies need. Must run before any TensorFlow op.
+def configure_devices(*sections: Strategy, cpus: int = 1) -> None:
+    """Splits the CPU into the logical devices that are needed. Must run before any TensorFlow op.
 
     Args:
         *sections: The strategies of one task.
+        cpus: How many the layers of its network need.
     """
-    last = max(max(section.devices.indices) if section.devices.cpu else 0 for section in sections)
-    wanted = last + 1
+    used = (max(section.devices.indices) if section.devices.cpu else 0 for section in sections)
+    wanted = max(max(used, default=0) + 1, cpus)
     if wanted > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)

@@ -9,7 +9,7 @@ Source: https://www.tensorflow.org/tutorials/distribute/custom_training#define_t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -31,18 +31,26 @@ def global_loss(per_example: tf.Tensor, global_batch_size: int, penalties: Seque
     return loss
 
 
-def gradients_of(loss: tf.Tensor, variables: Sequence[tf.Variable]) -> list[Any]:
-    """Differentiates a loss in an Estimator's graph.
+def gradients_of(
+    loss: Union[tf.Tensor, Sequence[tf.Tensor]],
+    variables: Sequence[Any],
+    of_outputs: Optional[Sequence[Any]] = None,
+    stop: Sequence[tf.Tensor] = (),
+) -> list[Any]:
+    """Differentiates a loss in a graph: an Estimator's, or that of a tf.function.
 
     Args:
-        loss: Of `global_loss`.
-        variables: What is trained.
+        loss: Of `global_loss`; or several tensors.
+        variables: What is trained, or tensors.
+        of_outputs: The gradients of several tensors; None, also of one of them, is ones.
+        stop: Tensors that count as constants, whatever they were made of.
 
     Returns:
-        A gradient for each variable; None where the loss does not depend on it.
+        A gradient for each variable, computed where what it is the gradient of is; None where the loss does not depend
+        on it.
     """
     # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
-    return tf.gradients(loss, variables, gate_gradients=True)
+    return tf.gradients(loss, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
 
 
 def update(

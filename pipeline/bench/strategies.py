@@ -102,6 +102,8 @@ class Contender:
             early_stopping=None,
             profile=None,
         )
+        if nature.distributes:
+            trainer.update(model_parallel=None, pipeline_parallel=None)
         if not (nature.is_cluster and nature.in_step):
             trainer["sync_every"] = None
         if trainer["class_weights"] == BALANCED:

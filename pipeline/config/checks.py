@@ -18,6 +18,7 @@ from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
+from tfx_estimator.pipeline.config.parallel_checks import check_parallel
 from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
 from tfx_estimator.pipeline.config.precision_checks import check_precision
@@ -53,6 +54,7 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_augment(declaration),
         *check_distribution(declaration),
         *check_accumulation(declaration, search_paths),
+        *check_parallel(declaration, search_paths),
         *check_parameter_servers(declaration),
         *check_runtime(declaration.trainer),
         *check_sync(declaration),

@@ -13,6 +13,7 @@ from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, Kee
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads
 from tfx_estimator.pipeline.config.section import Section
@@ -77,6 +78,14 @@ class TrainerSection(Section):
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
         default="float32",
         description="of what the network computes; its variables, the loss and the served outputs are float32",
+    )
+    # As threads do, it changes sums in their last bits at most.
+    model_parallel: Optional[ModelParallel] = Field(
+        default=None, description="layers on several devices of one process", operational=True
+    )
+    pipeline_parallel: Optional[PipelineParallel] = Field(
+        default=None,
+        description="stages of the network on several devices of one process, which work on parts of a batch at once",
     )
     seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
         default=42, description="of initial weights and of the order of examples"
@@ -164,6 +173,21 @@ class TrainerSection(Section):
     def intra_op(self) -> Optional[int]:
         """Threads inside one TensorFlow op, by either name."""
         return self.threads.intra_op or self.intra_op_threads
+
+    @property
+    def logical_cpus(self) -> int:
+        """How many logical CPUs the devices of layers and stages need; 0 where none are declared."""
+        return max((each.logical_cpus for each in (self.model_parallel, self.pipeline_parallel) if each), default=0)
+
+    @property
+    def is_divided(self) -> bool:
+        """Are layers of the network on several devices of one process."""
+        return self.model_parallel is not None or self.pipeline_parallel is not None
+
+    @property
+    def undivided(self) -> TrainerSection:
+        """The section with all of the network on one device: as it is exported, and as its costs are counted."""
+        return self.copy(update={"model_parallel": None, "pipeline_parallel": None})
 
     @property
     def environment(self) -> dict[str, str]:

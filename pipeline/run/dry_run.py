@@ -55,6 +55,8 @@ _TRAINER_KEYS = (
     "label_smoothing",
     "class_weights",
     "gradient_accumulation",
+    "model_parallel",
+    "pipeline_parallel",
     "augment",
     "keep_best",
     "early_stopping",
@@ -253,7 +255,8 @@ class Memory:
     def knows(self) -> bool:
         """Tells whether a dry run could say nothing new: of the built-in code, or of what passed."""
         trainer, transform = self._loaded.declaration.trainer, self._loaded.declaration.transform
-        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not trainer.params
+        # A layer's name may be wrong in any.
+        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not trainer.params and not trainer.is_divided
         if built_in and transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
             return True
         return self._key() in self._passed()

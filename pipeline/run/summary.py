@@ -74,6 +74,7 @@ class Summary:
         stopped_early: Where early stopping ended training, and why; None if it did not.
         learning_rate: The highest, where it is scaled with the number of replicas.
         tuning: The trials, what they were judged by, and which was the best, where there is a Tuner.
+        stages: How long those of a pipeline waited for each other.
         profiles: Folders of the tasks' profiles, by task.
         versions: Of Python and the packages, and the machine.
     """
@@ -108,6 +109,7 @@ class Summary:
     stopped_early: Optional[str] = None
     learning_rate: Optional[str] = None
     tuning: Optional[dict[str, Any]] = None
+    stages: Optional[str] = None
     profiles: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=read_versions)
 

@@ -34,6 +34,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         facts["training"] = [_training(results.training, asynchronous)]
     if results.learning_rate:
         facts["learning rate"] = [results.learning_rate]
+    if results.stages:
+        facts["stages"] = [results.stages]
     if results.stopped_early:
         facts["stopped early"] = [results.stopped_early]
     if results.exported:

@@ -116,10 +116,12 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     from tfx_estimator.components.trainer.dry_run import graph_costs
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
     from tfx_estimator.data.features import LABEL
+    from tfx_estimator.model_fn.flops import flops
 
     settings = with_stand_ins(settings, len(settings.label_names))
-    section = settings.trainer
-    assert section is not None
+    assert settings.trainer is not None
+    # All that the devices of one process hold together.
+    section = settings.trainer.undivided
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
     features = {
@@ -144,8 +146,8 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
         slot_bytes=_bytes(slots),
         batch=batch,
         peak_bytes=graph_costs.peak_bytes(step),
-        forward_flops=graph_costs.flops(forward),
-        step_flops=graph_costs.flops(step),
+        forward_flops=flops(forward),
+        step_flops=flops(step),
         example_bytes=sum((each.shape.num_elements() or 0) * each.dtype.size // batch for each in features.values()),
         resident_bytes=None,
         runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),

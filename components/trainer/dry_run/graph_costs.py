@@ -1,4 +1,4 @@
-"""What a graph costs, told from its shapes alone: floating-point operations, and the most memory at once."""
+"""What a graph needs, told from its shapes alone: the most memory at once, and whose costs are not seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import ops as tf_ops
 
 # Their output is their input's memory.
 _ALIASES = ("Reshape", "Identity", "IdentityN", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient")
@@ -41,19 +40,6 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
             stack += [tensor.op for tensor in op.inputs]
             stack += op.control_inputs if after else ()
     return sorted(found, key=lambda op: op._id)
-
-
-def flops(ops: Sequence[tf.Operation]) -> int:
-    """Adds up floating-point operations; a multiplication and its addition are two.
-
-    Args:
-        ops: Of one graph, whose shapes are known.
-    """
-    total = 0
-    for op in ops:
-        counted = tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value
-        total += counted or 0
-    return total
 
 
 def opaque(ops: Sequence[tf.Operation]) -> list[str]:

@@ -53,6 +53,7 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
+from tfx_estimator.model_fn.division import whole_network
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -75,7 +76,8 @@ class EstimatorPath:
         seeds.apply(context.settings.trainer)
         if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")
-        configure_devices(train, evaluate)
+        section = context.settings.trainer
+        configure_devices(train, evaluate, cpus=section.logical_cpus if section else 1)
         # Before any TensorFlow op, and while TF_CONFIG is there.
         strategies = make_strategy(train), make_strategy(evaluate)
         progress.write(Event.STARTED)
@@ -97,8 +99,8 @@ class EstimatorPath:
             # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
             step_timeout=distribution.train.timeout_seconds if synchronous else None,
         )
-        if section := warm_start_of(context):
-            begin_with(spec["estimator"], section, functools.partial(tell, context))
+        if begins := warm_start_of(context):
+            begin_with(spec["estimator"], begins, functools.partial(tell, context))
         spec.update(_shared_inputs(spec, distribution, *strategies))
         if task.type == DRY_RUN:
             spec.update(
@@ -283,12 +285,13 @@ def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
         # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
         from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 
-        exported = tfma_export.export_eval_savedmodel(
-            estimator=estimator,
-            export_dir_base=os.path.join(estimator.model_dir, "export_eval"),
-            eval_input_receiver_fn=spec["eval_input_receiver_fn"],
-            checkpoint_path=checkpoint,
-        )
+        with whole_network():
+            exported = tfma_export.export_eval_savedmodel(
+                estimator=estimator,
+                export_dir_base=os.path.join(estimator.model_dir, "export_eval"),
+                eval_input_receiver_fn=spec["eval_input_receiver_fn"],
+                checkpoint_path=checkpoint,
+            )
         export.adopt(tf.compat.as_str(exported), path_utils.eval_model_dir(exports))
     # Last: that it is there says that all is.
     export.adopt(saved_model, path_utils.serving_model_dir(exports))

@@ -19,6 +19,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.compression import refuse_compression
+from tfx_estimator.model_fn.division import refuse_division
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -55,6 +56,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
         refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
+        refuse_division(section, section.model or "", "is a whole model_fn")
         refuse_compression(section.distribution.train.gradient_compression, section.model or "")
         if section.precision != FLOAT32:
             raise UserCodeError(
@@ -69,11 +71,13 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
     elif (compiled := compiled_model.find_compiled(function, settings, declared.transformed_spec)) is not None:
         refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
+        refuse_division(section, section.model or "", "returns a compiled model")
         estimator = compiled_model.make_estimator(compiled, settings, config)
         recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
     else:
         params["gradient_compression"] = section.distribution.train.gradient_compression
-        model_fn = make_model_fn(lambda num_classes: call_network(function, num_classes, section.params))
+        divided = section if section.is_divided else None
+        model_fn = make_model_fn(lambda classes: call_network(function, classes, section.params), divided)
         params["gradient_accumulation"] = section.gradient_accumulation
         params["precision"] = section.precision
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)

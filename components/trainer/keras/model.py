@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -13,8 +14,9 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.division import find_division, refuse_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_model import build, is_compiled, require_scores
+from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, stored, use
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -55,23 +57,38 @@ class ModelMaker:
                 todo="set trainer.path: estimator, or name a network function",
             )
         use(section.precision)
-        network = call_network(function, self.num_classes, section.params)
-        if not isinstance(network, tf.keras.Model):
-            raise UserCodeError(
-                f"trainer.model: {section.model!r} returned {type(network).__name__}",
-                expected="a tf.keras.Model",
-                todo="return the model from the function",
-            )
+        division = None
+        if section.is_divided:
+            features = {name: tf.TensorSpec(each.shape, each.dtype) for name, each in example(self.spec).items()}
+            division = find_division(section, lambda: self._make_network(function), features)
+            seeds.begin(section)
+        with division.used() if division else contextlib.nullcontext():
+            network = self._make_network(function)
         # Built before a checkpoint is read: every variable is there to be restored.
-        outputs = build(network, self.spec)
+        with division.used(network) if division else contextlib.nullcontext():
+            outputs = build(network, self.spec)
         if is_compiled(network):
             check_compiled(network, section.model or "", section.distribution, section.precision)
             refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
+            refuse_division(section, section.model or "", "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")
             return CompiledClassifier(network, section, self.num_classes)
         require_scores(outputs, self.num_classes)
-        return KerasClassifier(network, section)
+        if division:
+            division.check(network)
+        return KerasClassifier(network, section, division)
+
+    def _make_network(self, function: Callable) -> tf.keras.Model:
+        """Calls the user's function."""
+        network = call_network(function, self.num_classes, self.section.params)
+        if isinstance(network, tf.keras.Model):
+            return network
+        raise UserCodeError(
+            f"trainer.model: {self.section.model!r} returned {type(network).__name__}",
+            expected="a tf.keras.Model",
+            todo="return the model from the function",
+        )
 
     def make_compiled(self, steps_per_execution: int) -> Union[KerasClassifier, CompiledClassifier]:
         """Builds and compiles the model, in the strategy's scope if there is one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
@@ -127,7 +128,7 @@ class _Task:
         train = distribution.train if self._trains else TrainStrategy()
         evaluate = Strategy() if self._task.in_cluster else distribution.eval
         seeds.apply(self._section)
-        configure_devices(train, evaluate)
+        configure_devices(train, evaluate, cpus=self._section.logical_cpus)
         made = make_keras_strategy(train), make_keras_strategy(evaluate)
         # What has been read must not make another cluster of anything else.
         os.environ.pop(_TF_CONFIG, None)
@@ -260,7 +261,8 @@ class _Task:
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir
         folder = os.path.join(self._folder, "export")
-        export_model(self._maker(), checkpoint, self._declared(), settings.image_shape, settings.label_names, folder)
+        maker = dataclasses.replace(self._maker(), section=self._section.undivided)
+        export_model(maker, checkpoint, self._declared(), settings.image_shape, settings.label_names, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))
         tf.io.gfile.rmtree(folder)

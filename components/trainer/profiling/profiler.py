@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Optional
+from typing import Any, Optional
 
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfx_estimator.components.trainer.profiling import trace
+from tfx_estimator.components.trainer.profiling.bubble import find_bubble
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR
+from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Steps that a training that goes on does before its profile.
 _WARM_UP = 10
+# Where none are declared.
+_OF_A_PIPELINE = Profile(start_step=20, steps=5)
+_PASSING = "pipeline_profile"
 _COORDINATES = (
     "This task hands out the steps, and runs none of their operations: the workers of a parameter_server training do, "
     "on the Keras paths without a profile of their own. So nothing is said of shares here."
@@ -33,16 +38,27 @@ class Profiler:
         task: Which task this is.
         progress: Where to report.
         coordinates: Does it only hand out steps, which others run.
+        pipeline: The declared pipeline, of whose stages it tells how long they wait.
+        keeps: Is the profile kept, and summed up.
     """
 
     def __init__(
-        self, declared: Profile, folder: str, task: TaskSpec, progress: ProgressWriter, coordinates: bool = False
+        self,
+        declared: Profile,
+        folder: str,
+        task: TaskSpec,
+        progress: ProgressWriter,
+        coordinates: bool = False,
+        pipeline: Optional[PipelineParallel] = None,
+        keeps: bool = True,
     ) -> None:
         self._declared = declared
-        self._folder = os.path.join(folder, PROFILES, task.name)
+        self._folder = os.path.join(folder, PROFILES, task.name) if keeps else os.path.join(folder, _PASSING)
         self._task = task
         self._progress = progress
         self._coordinates = coordinates
+        self._pipeline = pipeline
+        self._keeps = keeps
         self._first = declared.start_step
         self._started = False
         self._began: Optional[int] = None
@@ -50,11 +66,13 @@ class Profiler:
 
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
-        """Returns what is declared; None if nothing is, or this task does no steps."""
-        if section.profile is None or not task.trains:
+        """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps."""
+        pipeline, keeps = section.pipeline_parallel, section.profile is not None
+        declared = section.profile or (_OF_A_PIPELINE if pipeline else None)
+        if declared is None or not task.trains:
             return None
         coordinates = section.distribution.train.asynchronous and section.path != ESTIMATOR
-        return cls(section.profile, folder, task, progress, coordinates)
+        return cls(declared, folder, task, progress, coordinates, pipeline, keeps)
 
     @property
     def edges(self) -> tuple[int, int]:
@@ -74,7 +92,7 @@ class Profiler:
             if step:
                 # What a training that goes on does first builds and warms up as well.
                 self._first = max(self._first, step + _WARM_UP)
-            self._ended = tf.io.gfile.exists(os.path.join(self._folder, PROFILE_JSON))
+            self._ended = self._keeps and tf.io.gfile.exists(os.path.join(self._folder, PROFILE_JSON))
         if self._ended:
             return
         try:
@@ -88,24 +106,34 @@ class Profiler:
         if self._began is None:
             if is_last and begins:
                 self._ended = True
-                self._notice(f"training ended at step {step:,}, before the profile began, after step {first:,}")
+                if self._keeps:
+                    self._notice(f"training ended at step {step:,}, before the profile began, after step {first:,}")
             elif step >= first and begins:
                 self._began = step
                 tf.profiler.experimental.start(self._folder)
         elif is_last or step >= max(last, self._began + self._declared.steps):
             self._ended = True
             tf.profiler.experimental.stop()
-            self._tell(step - self._began)
+            space = self._read()
+            if self._pipeline and (bubble := find_bubble(space)):
+                self._progress.write(Event.STAGED, text=bubble.tell(self._pipeline))
+            if self._keeps:
+                self._tell(space, step - self._began)
+            else:
+                tf.io.gfile.rmtree(self._folder)
 
     def _notice(self, text: str) -> None:
         self._progress.write(Event.NOTICED, text=f"trainer.profile: {text}")
 
-    def _tell(self, steps: int) -> None:
-        """Writes the summary beside the profile, and reports it."""
+    def _read(self) -> Any:
         files = tf.io.gfile.glob(os.path.join(self._folder, "plugins", "profile", "*", "*.xplane.pb"))
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
+        return space
+
+    def _tell(self, space: Any, steps: int) -> None:
+        """Writes the summary beside the profile, and reports it."""
         found = trace.summarise(space, steps, self._task.in_cluster)
         if self._coordinates:
             found.update(shares={}, advice=[_COORDINATES])

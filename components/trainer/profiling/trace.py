@@ -105,15 +105,19 @@ def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> di
     """Each moment counts once: for an operation that runs, else for what is waited for."""
     if not seconds:
         return {"compute": 0.0, "input": 0.0, "communication": 0.0, "other": 1.0}
-    busy = _length(compute)
-    with_sends = _length([*compute, *sends])
-    with_all = _length([*compute, *sends, *waits])
+    busy = length(compute)
+    with_sends = length([*compute, *sends])
+    with_all = length([*compute, *sends, *waits])
     parts = (busy, with_all - with_sends, with_sends - busy, max(seconds - with_all, 0.0))
     return dict(zip(("compute", "input", "communication", "other"), (each / seconds for each in parts)))
 
 
-def _length(spans: Iterable[tuple[int, int]]) -> float:
-    """Seconds that at least one of the spans covers."""
+def length(spans: Iterable[tuple[int, int]]) -> float:
+    """Returns the seconds that at least one of the spans covers.
+
+    Args:
+        spans: Begin and end, in picoseconds.
+    """
     covered, end = 0, None
     for start, stop in sorted(spans):
         if end is None or start >= end:

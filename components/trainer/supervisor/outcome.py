@@ -53,6 +53,7 @@ class Outcome:
         exported: Which checkpoint that was, and why; empty where it is the last as a matter of course.
         stopped_early: Where early stopping ended training, and why; empty if it did not.
         learning_rate: The highest, where it is scaled with the number of replicas; else empty.
+        stages: How long those of a pipeline waited for each other; empty if there are none, or it was not measured.
     """
 
     first_step: Optional[int]
@@ -69,6 +70,7 @@ class Outcome:
     stopped_early: str = ""
     learning_rate: str = ""
     skipped_steps: Optional[int] = None
+    stages: str = ""
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -94,6 +96,7 @@ class Outcome:
             "exported": self.exported,
             "stopped_early": self.stopped_early,
             "learning_rate": self.learning_rate,
+            "stages": self.stages,
         }
         return {name: text for name, text in told.items() if text}
 

@@ -42,6 +42,7 @@ class Report:
         self._noticed: list[str] = []
         self._chosen: Optional[dict[str, Any]] = None
         self._scaled = ""
+        self._staged = ""
         self._ended_early: Optional[dict[str, Any]] = None
         # Of the first failure since steps were done last: when, and at which step.
         self._failed: Optional[tuple[float, int]] = None
@@ -78,6 +79,9 @@ class Report:
         elif kind is Event.SCALED:
             self._scaled = event["text"]
             message = f"learning rate {event['text']}"
+        elif kind is Event.STAGED:
+            self._staged = event["text"]
+            message = f"pipeline: {event['text']}"
         elif kind is Event.WARMED:
             message = event["text"]
         elif kind is Event.ENDED_EARLY:
@@ -131,6 +135,7 @@ class Report:
             self._ended_early["text"] if self._ended_early else "",
             self._scaled,
             self._skipped,
+            self._staged,
         )
 
     def _step(self, event: dict[str, Any]) -> None:

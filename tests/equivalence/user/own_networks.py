@@ -31,7 +31,8 @@ def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
         An unbuilt model.
     """
     tf.keras.backend.set_floatx("float64")
-    build = {"regularised": regularised, "linear": linear}.get(network) or getattr(networks, network)
+    own = {"regularised": regularised, "linear": linear, "branched": branched}
+    build = own.get(network) or getattr(networks, network)
     return build(num_classes, **params)
 
 
@@ -64,6 +65,18 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
     stack += [layers.ReLU(name="relu2")]
     stack += [dropouts[dropout](0.5, name="dropout2")] if dropout else []
     return tf.keras.Sequential([*stack, layers.Dense(num_classes, name="logits")], name="net")
+
+
+def branched(num_classes: int) -> tf.keras.Model:
+    """A functional network, built at once, whose two branches meet again; in one of them is a model of its own."""
+    layers = tf.keras.layers
+    image = tf.keras.Input((12, 12, 1), name="image")
+    left = layers.Flatten(name="flatten")(layers.Conv2D(4, 3, strides=3, name="left")(image))
+    right = tf.keras.Sequential(
+        [layers.Flatten(), layers.Dense(8, activation="relu", name="right_dense")], name="right"
+    )(image)
+    both = tf.nn.relu(layers.Concatenate(name="both")([left, right]))
+    return tf.keras.Model(image, layers.Dense(num_classes, kernel_regularizer="l2", name="logits")(both), name="net")
 
 
 class _KillWorkerOnce(tf.keras.layers.Layer):

@@ -1,0 +1,113 @@
+"""How long the stages of a pipeline wait for each other: a profile tells, whose operations bear their stage's name."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.profiling.trace import length
+from tfx_estimator.model_fn.pipelining import SCOPE
+from tfx_estimator.pipeline.config.parallel import PipelineParallel
+
+_STAGE = re.compile(rf"(?:^|/){SCOPE}(\d+)(?:_\d+)?/")
+_Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """Of some steps, each from the first operation of a stage to the last one.
+
+    Args:
+        share: Part of the time of all stages in which they wait.
+        busy: Part of the time in which each stage is at work.
+        together: Part of the time in which at least two are.
+    """
+
+    share: float
+    busy: tuple[float, ...]
+    together: float
+
+    def tell(self, section: PipelineParallel) -> str:
+        """Returns it in words.
+
+        Args:
+            section: The declared pipeline.
+        """
+        busy = ", ".join(f"{each:.0%}" for each in self.busy)
+        return (
+            f"{section.stage_count} stages, {section.microbatches} microbatches: bubble {self.share:.2f}, of "
+            f"{section.ideal_bubble:.2f} ideal; the stages were at work {busy} of the time, and two at once "
+            f"{self.together:.0%}"
+        )
+
+
+def find_bubble(space: Any) -> Optional[Bubble]:
+    """Reads the bubble from a profile.
+
+    Args:
+        space: The XSpace of whole steps.
+
+    Returns:
+        None if no stage ran.
+    """
+    # The n-th time that an operation runs is in the n-th step.
+    ran: dict[str, list[_Span]] = defaultdict(list)
+    for name, span in _operations(space):
+        ran[name].append(span)
+    steps: dict[int, dict[int, list[_Span]]] = defaultdict(lambda: defaultdict(list))
+    stages = sorted({_number(name) for name in ran})
+    most = max(map(len, ran.values()), default=0)
+    for name, spans in ran.items():
+        # What runs several times in a step, or was left out of some, cannot be told apart so.
+        if len(spans) == most:
+            for step, span in enumerate(sorted(spans)):
+                steps[step][_number(name)].append(span)
+    whole, together = 0.0, 0.0
+    busy = dict.fromkeys(stages, 0.0)
+    for by_stage in steps.values():
+        spans = [span for each in by_stage.values() for span in each]
+        whole += length([(min(begin for begin, _ in spans), max(end for _, end in spans))])
+        for stage, each in by_stage.items():
+            busy[stage] += length(each)
+        together += _length_of_two(by_stage.values())
+    if not whole:
+        return None
+    shares = tuple(busy[stage] / whole for stage in stages)
+    return Bubble(1 - sum(shares) / len(shares), shares, together / whole)
+
+
+def _operations(space: Any) -> Iterator[tuple[str, _Span]]:
+    for plane in space.planes:
+        if not plane.name.startswith(("/host", "/device")):
+            continue
+        names = {number: each.name for number, each in plane.event_metadata.items() if _STAGE.search(each.name)}
+        for line in plane.lines:
+            base = line.timestamp_ns * 1000
+            for event in line.events:
+                if event.metadata_id in names:
+                    begin = base + event.offset_ps
+                    yield names[event.metadata_id], (begin, begin + event.duration_ps)
+
+
+def _number(name: str) -> int:
+    found = _STAGE.search(name)
+    assert found is not None
+    return int(found[1])
+
+
+def _length_of_two(stages: Iterable[list[_Span]]) -> float:
+    """Seconds in which at least two stages are at work."""
+    apart = list(stages)
+    # What is covered by a stage, and by another one.
+    shared = [
+        (max(one[0], other[0]), min(one[1], other[1]))
+        for number, spans in enumerate(apart)
+        for more in apart[number + 1 :]
+        for one in spans
+        for other in more
+        if one[0] < other[1] and other[0] < one[1]
+    ]
+    return length(shared)

@@ -1,0 +1,99 @@
+"""Layers on several devices, and stages that work on parts of a batch, train what the whole network does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.equivalence.conftest import ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.test_strategies import STEPS, as_shipped
+from tests.equivalence.train_parallel import CASES, PATHS
+
+pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
+
+# Absolute: of float64, where Adam divides by small numbers; and of float32.
+FLOAT64 = {"layers": 1e-12, "branches": 1e-9, "stages": 1e-12, "three stages": 1e-9}
+FLOAT32 = 5e-6
+ALWAYS = ("layers", "stages")
+# Where the layers with variables are.
+PLACES = {
+    "layers": {"conv": "CPU:0", "dense": "CPU:1", "logits": "CPU:1"},
+    "branches": {"left": "CPU:1", "right_dense": "CPU:0", "logits": "CPU:0"},
+    "stages": {"conv": "CPU:0", "dense": "CPU:1", "logits": "CPU:1"},
+    "three stages": {"conv": "CPU:2", "dense": "CPU:1", "logits": "CPU:1"},
+}
+FORWARD = re.compile(r"/(\w+)(?<!_grad)/(?:Conv2D|MatMul|BiasAdd)$")
+BACK = re.compile(r"/(\w+)/(?:Conv2D|MatMul|BiasAdd)_grad/(?:Conv2DBackpropFilter|MatMul(?:_1)?|BiasAddGrad)$")
+# Of an Estimator's graph, and of Keras's optimizer.
+UPDATE = re.compile(r"/(\w+)/(?:kernel|bias)/ResourceApply\w+$")
+STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|/[mv]:0)?$")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory):
+    """The folder of what came of a case; those that are always tried are trained in one fresh process."""
+    folder = tmp_path_factory.mktemp("parallel")
+
+    def find(case: str) -> Path:
+        if not (folder / f"{case}.npz").exists():
+            train_apart("train_parallel", folder, *(ALWAYS if case in ALWAYS else [case]))
+        return folder
+
+    return find
+
+
+def _weights(file: Path) -> np.ndarray:
+    values = np.load(file)
+    return np.concatenate([values[key].ravel() for key in values.files])
+
+
+EACH = [pytest.param(case, path, marks=() if case in ALWAYS else pytest.mark.long) for case in CASES for path in PATHS]
+
+
+@pytest.mark.parametrize(("case", "path"), EACH)
+def test_weights_are_those_of_the_whole_network(trained, case, path):
+    folder = trained(case)
+    whole, divided = _weights(folder / f"{case}.npz"), _weights(folder / f"{case}.{path}.npz")
+    np.testing.assert_allclose(divided, whole, rtol=0, atol=FLOAT64[case])
+
+
+@pytest.mark.parametrize(("case", "path"), EACH)
+def test_variables_forward_and_gradients_of_a_layer_are_on_its_device(trained, case, path):
+    ran = json.loads((trained(case) / f"{case}.{path}.json").read_text())
+    # A tf.function is given its variables, and changes them where they are.
+    kinds = [FORWARD, BACK, STATE, *([UPDATE] if path == "estimator" else [])]
+    for kind in kinds if path == "estimator" or "adam" in str(CASES[case]) else kinds[:2]:
+        found = {(match[1], device) for device, names in ran.items() for name in names if (match := kind.search(name))}
+        assert found == set(PLACES[case].items()), kind.pattern
+
+
+def divided(path: str, **parallel: object) -> dict:
+    """The declared trainer of `mnist_cnn`, on two devices."""
+    return {**as_shipped(ONE_DEVICE), "path": path, **parallel}
+
+
+MODEL = {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"dense*": 1, "logits": 1}}}
+PIPELINE = {"pipeline_parallel": {"stages": 2, "microbatches": 4}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize("parallel", [MODEL, PIPELINE], ids=["layers", "stages"])
+def test_the_network_as_shipped_has_the_losses_weights_and_metrics_of_the_whole(trainings, path, parallel):
+    whole, parts = trainings.run(as_shipped(ONE_DEVICE), divided(path, **parallel))
+    assert whole.steps == parts.steps == list(range(1, STEPS + 1))
+    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
+    found, expected = (_by_layer(each.weights) for each in (parts, whole))
+    assert largest_difference(expected, found) <= FLOAT32
+    for name in ("eval_accuracy", "eval_loss"):
+        assert parts.metric(name) == pytest.approx(whole.metric(name), abs=FLOAT32)
+
+
+def _by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    ends = ("kernel", "bias")
+    return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
