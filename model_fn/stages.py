@@ -66,8 +66,8 @@ def chain_of(model: tf.keras.Model) -> list[Link]:
         for depth in sorted(model._nodes_by_depth, reverse=True):
             nodes = model._nodes_by_depth[depth]
             if len(nodes) > 1 or len(tf.nest.flatten(nodes[0].outputs)) > 1:
-                names = ", ".join(node.layer.name for node in nodes)
-                raise uncuttable(model, f"it is no chain: side by side are {names}")
+                beside = ", ".join(node.layer.name for node in nodes)
+                raise uncuttable(model, f"it is no chain: side by side are {beside}")
             (node,) = nodes
             if node.is_input:
                 continue

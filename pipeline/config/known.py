@@ -30,6 +30,8 @@ VALUES: dict[str, dict[str, str]] = {
 # Dotted path -> why not.
 KEYS: dict[str, str] = {
     **dict.fromkeys((f"trainer.{key}" for key in ("xla",)), _LATER),
+    # Of DTensor.
+    **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _LATER),
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "
     "1/sqrt(step) either way",

@@ -25,6 +25,7 @@ PIPELINE_BATCH, PIPELINE_STEPS = 128, 500
 DENSE_STEPS, DENSE_SLICES = 400, 8
 CIFAR_STEPS, CIFAR_SLICES = 200, 12
 INPUT_SLICES = 8
+MICROBATCHES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,27 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     ], results
 
 
+def stages(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """`pipeline_parallel` of two equal stages: their time at work against the ideal, and its rate against one device.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    sides = [(str(count), _run("measure_stages", microbatches=count)) for count in (0, *MICROBATCHES)]
+    results = alternate(sides, setting.rounds, setting.tell)
+    ratios = []
+    for count in map(str, MICROBATCHES):
+        bubble, ideal = (median(results[count], name) for name in ("bubble", "ideal"))
+        what = f"two stages, {count} microbatches: bubble, (p - 1) / (m + p - 1)"
+        ratios.append(Ratio(what, f"{ideal:.2f}", f"{bubble:.2f}", (1 - bubble) / (1 - ideal), 0.85))
+    rates = {side: median(values, "rate") for side, values in results.items()}
+    most = str(MICROBATCHES[-1])
+    return [*ratios, _more(f"two stages, {most} microbatches: one device", rates["0"], rates[most], 0.9)], results
+
+
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Our input_fn, decoding and Transform graph included, against the tutorial's.
 
@@ -256,6 +278,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "keras_precision": keras_precision,
     "keras_input": keras_input,
     "two_processes": two_processes,
+    "stages": stages,
 }
 
 

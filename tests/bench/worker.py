@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
-from tests.bench import cluster, keras_worker
+from tests.bench import cluster, keras_worker, pipelining
 from tests.bench.measure import Clock
 
 
@@ -292,6 +292,7 @@ TASKS = {
     "run_pipeline": run_pipeline,
     "prepare_cluster": cluster.prepare,
     "train_cluster": cluster.train,
+    "measure_stages": pipelining.measure,
 }
 SLICED = {"read": read, "train": train, "train_keras": keras_worker.train}
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from tfx_estimator.components.trainer.profiling.trace import length
 from tfx_estimator.model_fn.pipelining import SCOPE
@@ -18,14 +18,16 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Bubble:
-    """Of some steps, each from the first operation of a stage to the last one.
+    """Of one step, from the first operation of a stage to the last one.
 
     Args:
+        seconds: That it took.
         share: Part of the time of all stages in which they wait.
         busy: Part of the time in which each stage is at work.
         together: Part of the time in which at least two are.
     """
 
+    seconds: float
     share: float
     busy: tuple[float, ...]
     together: float
@@ -44,14 +46,14 @@ class Bubble:
         )
 
 
-def find_bubble(space: Any) -> Optional[Bubble]:
-    """Reads the bubble from a profile.
+def find_bubbles(space: Any) -> list[Bubble]:
+    """Reads the bubbles from a profile.
 
     Args:
         space: The XSpace of whole steps.
 
     Returns:
-        None if no stage ran.
+        One for each step, the fastest first; none if no stage ran.
     """
     # The n-th time that an operation runs is in the n-th step.
     ran: dict[str, list[_Span]] = defaultdict(list)
@@ -59,24 +61,21 @@ def find_bubble(space: Any) -> Optional[Bubble]:
         ran[name].append(span)
     steps: dict[int, dict[int, list[_Span]]] = defaultdict(lambda: defaultdict(list))
     stages = sorted({_number(name) for name in ran})
-    most = max(map(len, ran.values()), default=0)
+    # As often as there are steps; what runs several times in one cannot be told apart so.
+    usual = Counter(map(len, ran.values())).most_common(1)
     for name, spans in ran.items():
-        # What runs several times in a step, or was left out of some, cannot be told apart so.
-        if len(spans) == most:
+        if len(spans) == usual[0][0]:
             for step, span in enumerate(sorted(spans)):
                 steps[step][_number(name)].append(span)
-    whole, together = 0.0, 0.0
-    busy = dict.fromkeys(stages, 0.0)
+    bubbles = []
     for by_stage in steps.values():
         spans = [span for each in by_stage.values() for span in each]
-        whole += length([(min(begin for begin, _ in spans), max(end for _, end in spans))])
-        for stage, each in by_stage.items():
-            busy[stage] += length(each)
-        together += _length_of_two(by_stage.values())
-    if not whole:
-        return None
-    shares = tuple(busy[stage] / whole for stage in stages)
-    return Bubble(1 - sum(shares) / len(shares), shares, together / whole)
+        whole = length([(min(begin for begin, _ in spans), max(end for _, end in spans))])
+        if whole:
+            busy = tuple(length(by_stage[stage]) / whole for stage in stages)
+            together = _length_of_two(by_stage.values()) / whole
+            bubbles.append(Bubble(whole, 1 - sum(busy) / len(busy), busy, together))
+    return sorted(bubbles, key=lambda each: each.seconds)
 
 
 def _operations(space: Any) -> Iterator[tuple[str, _Span]]:

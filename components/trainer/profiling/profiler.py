@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfx_estimator.components.trainer.profiling import trace
-from tfx_estimator.components.trainer.profiling.bubble import find_bubble
+from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR
@@ -115,8 +115,9 @@ class Profiler:
             self._ended = True
             tf.profiler.experimental.stop()
             space = self._read()
-            if self._pipeline and (bubble := find_bubble(space)):
-                self._progress.write(Event.STAGED, text=bubble.tell(self._pipeline))
+            if self._pipeline and (bubbles := find_bubbles(space)):
+                # The one in the middle: a step may be late for any reason.
+                self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(self._pipeline))
             if self._keeps:
                 self._tell(space, step - self._began)
             else:
