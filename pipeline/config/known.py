@@ -92,6 +92,7 @@ ALIASES: dict[str, str] = {
     "search_space": "tune.ranges",
     "num_trials": "tune.max_trials",
     "num_parallel_trials": "tune.parallel_trials",
+    "trainer.distribution.devices": f"{_TRAIN}.devices",
     "options": "beam.options",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",
