@@ -71,6 +71,7 @@ class Estimate:
         memory: Of a replica and its process.
         wire: What a step sends.
         unseen: Kinds of operations whose costs are not seen.
+        divided: Are layers on several devices of the process.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Estimate:
     memory: Memory
     wire: Wire
     unseen: tuple[str, ...] = ()
+    divided: bool = False
 
     def notes(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
@@ -91,6 +93,8 @@ class Estimate:
         if self.unseen:
             kinds = ", ".join(self.unseen)
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
+        if self.divided:
+            notes.append("The layers are on several devices: the memory is that of all together, with a batch in one.")
         if self.memory.data is None:
             notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
         return notes
@@ -177,4 +181,5 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         memory=memory,
         wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], trainer.sync_every),
         unseen=tuple(found["unseen"]),
+        divided=trainer.is_divided,
     )

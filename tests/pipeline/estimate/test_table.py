@@ -26,7 +26,9 @@ def test_sizes(number, shown):
 @pytest.mark.parametrize("unseen", [(), ("PyFunc",)])
 def test_what_is_at_least_so_much_says_so(unseen):
     memory = Memory(1, 1, 1, 1, 1, None, 1, 1, False)
-    found = Estimate("name", "own:model", "one_device", 1, 32, 10, 100.0, 300.0, memory, Wire(), unseen)
+    divided = not unseen
+    found = Estimate("name", "own:model", "one_device", 1, 32, 10, 100.0, 300.0, memory, Wire(), unseen, divided)
+    assert any("on several devices" in note for note in found.notes()) == divided
     shown = {line.split("  ")[0]: line for line in lines(found) if not line.startswith(" ")}
     for title in ("FLOPs per example", "memory of a replica", "memory of a process"):
         assert ("≥ " in shown[title]) == bool(unseen)
