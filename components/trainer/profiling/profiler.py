@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Optional
+from typing import Optional
 
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -12,6 +12,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tfx_estimator.components.trainer.profiling import trace
 from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
@@ -68,7 +69,8 @@ class Profiler:
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
         """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps."""
         pipeline, keeps = section.pipeline_parallel, section.profile is not None
-        declared = section.profile or (_OF_A_PIPELINE if pipeline else None)
+        # Not where the time of steps is measured.
+        declared = section.profile or (_OF_A_PIPELINE if pipeline and not Window.of_environment() else None)
         if declared is None or not task.trains:
             return None
         coordinates = section.distribution.train.asynchronous and section.path != ESTIMATOR
@@ -114,27 +116,23 @@ class Profiler:
         elif is_last or step >= max(last, self._began + self._declared.steps):
             self._ended = True
             tf.profiler.experimental.stop()
-            space = self._read()
-            if self._pipeline and (bubbles := find_bubbles(space)):
-                # The one in the middle: a step may be late for any reason.
-                self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(self._pipeline))
-            if self._keeps:
-                self._tell(space, step - self._began)
-            else:
-                tf.io.gfile.rmtree(self._folder)
+            self._tell(step - self._began)
 
     def _notice(self, text: str) -> None:
         self._progress.write(Event.NOTICED, text=f"trainer.profile: {text}")
 
-    def _read(self) -> Any:
+    def _tell(self, steps: int) -> None:
+        """Writes the summary beside the profile, and reports it; of a pipeline how long its stages waited."""
         files = tf.io.gfile.glob(os.path.join(self._folder, "plugins", "profile", "*", "*.xplane.pb"))
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
-        return space
-
-    def _tell(self, space: Any, steps: int) -> None:
-        """Writes the summary beside the profile, and reports it."""
+        if self._pipeline and (bubbles := find_bubbles(space)):
+            # The one in the middle: a step may be late for any reason.
+            self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(self._pipeline))
+        if not self._keeps:
+            tf.io.gfile.rmtree(self._folder)
+            return
         found = trace.summarise(space, steps, self._task.in_cluster)
         if self._coordinates:
             found.update(shares={}, advice=[_COORDINATES])

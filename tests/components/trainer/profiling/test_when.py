@@ -76,3 +76,20 @@ def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
         profiler.at(step)
     (text,) = told()
     assert "training goes on: read-only file system" in text
+
+
+def test_a_pipeline_is_looked_into_and_nothing_is_kept_or_said_of_a_short_one(tmp_path, monkeypatch):
+    from tfx_estimator.components.trainer.profiling.profiler import Profiler
+    from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    section = TrainerSection(train_steps=9, pipeline_parallel={"stages": 2, "microbatches": 2})
+    arguments = str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(tmp_path / "progress"))
+    profiler = Profiler.of(section, *arguments)
+    assert profiler.edges == (20, 25)
+    profiler.at(0)
+    profiler.at(9, is_last=True)
+    assert list(tmp_path.iterdir()) == []
+    # Where `bench` measures, its steps are left alone.
+    monkeypatch.setenv(MEASURE, Window(str(tmp_path), 1, 1, (0,)).to_environment())
+    assert Profiler.of(section, *arguments) is None
