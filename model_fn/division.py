@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -164,7 +165,10 @@ def _find_stages(declared: PipelineParallel, model: tf.keras.Model, features: Ma
     stages = [tuple(name for name, number in zip(names, numbers) if number == stage) for stage in range(count)]
     devices = declared.devices or _default_devices(count)
     placement = Placement(_PIPELINE, devices, dict(zip(names, numbers)))
-    return Division(placement, tuple(stages), tuple(devices), declared.microbatches)
+    division = Division(placement, tuple(stages), tuple(devices), declared.microbatches)
+    # Into the task's log.
+    sys.stdout.write(f"{_PIPELINE}: {division}\n")
+    return division
 
 
 def _default_devices(count: int) -> list[str]:
