@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
+from typing import Optional, Union
 
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.orchestration import metadata
+from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2, trainer_pb2
 from tfx.types import Channel, standard_artifacts
@@ -31,11 +34,17 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, VERTEX
+from tfx_estimator.pipeline.travelling import preprocessing_fn, told, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
 def create_pipeline(
-    declaration: Declaration, folders: PipelineFolders, search_paths: Sequence[str] = (), declared: Sequence[str] = ()
+    declaration: Declaration,
+    folders: PipelineFolders,
+    search_paths: Sequence[str] = (),
+    declared: Sequence[str] = (),
+    target: str = "",
 ) -> Pipeline:
     """Builds the TFX pipeline of a declaration.
 
@@ -44,6 +53,7 @@ def create_pipeline(
         folders: Where to keep it.
         search_paths: Folders where the declared modules are found, beside `sys.path`.
         declared: Dotted paths of what was written down, not defaults.
+        target: Where it is to be deployed, one of `targets.TARGETS`; empty if it runs on this machine.
 
     Returns:
         The pipeline, for any TFX runner.
@@ -71,8 +81,8 @@ def create_pipeline(
     transform_graph = Transform(
         examples=examples,
         schema=schema.outputs["schema"],
-        module_file=transform.module_file,
-        preprocessing_fn=None if transform.module_file else transform.target.replace(":", "."),
+        module_file=None if target else transform.module_file,
+        preprocessing_fn=preprocessing_fn(transform, target),
         # The trainer applies the graph to its batches: rewriting every image as floats would cost four times the space.
         materialize=False,
         disable_statistics=True,
@@ -90,16 +100,18 @@ def create_pipeline(
         "examples": examples,
         "transform_graph": transform_graph.outputs["transform_graph"],
         "schema": schema.outputs["schema"],
-        **built_in_function(trainer),
+        **(travelling_function(trainer) if target else built_in_function(trainer)),
         "train_args": trainer_pb2.TrainArgs(num_steps=trainer.train_steps or 0),
         "eval_args": trainer_pb2.EvalArgs(num_steps=trainer.eval_steps or 0),
         "settings": Settings(
             start_timeout=trainer.start_timeout,
             stall_timeout=trainer.stall_timeout,
-            declaration=json.loads(declaration.to_json()),
+            declaration=told(declaration, target),
             image_shape=image_shape,
             label_names=source.info.label_names,
-            declared=tuple(declared),
+            declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
+            # There the artifacts of each run lie in a folder of its own, where no retry finds them.
+            training_root=os.path.join(folders.home, "training") if target in SPEC_TARGETS else "",
             path="" if trainer.module_file else trainer.path,
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *_begins(trainer)]),
         ),
@@ -107,16 +119,11 @@ def create_pipeline(
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
     trained = Trainer(**training, hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None)
 
-    baseline = Resolver(
-        strategy_class=BaselineStrategy,
-        model=Channel(type=standard_artifacts.Model),
-        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
-        candidate=trained.outputs["model"],
-    ).with_id("BaselineResolver")
+    baseline = _baseline(trained.outputs["model"], target)
     evaluator = Evaluator(
         examples=examples,
         model=trained.outputs["model"],
-        baseline_model=baseline.outputs["model"],
+        baseline_model=baseline and baseline.outputs["model"],
         eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
@@ -127,11 +134,7 @@ def create_pipeline(
     pusher = Pusher(
         model=trained.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
-        push_destination=pusher_pb2.PushDestination(
-            filesystem=pusher_pb2.PushDestination.Filesystem(
-                base_directory=declaration.pusher.destination or folders.serving
-            )
-        ),
+        push_destination=_destination(declaration.pusher.destination or folders.serving, target),
     )
 
     return Pipeline(
@@ -145,14 +148,37 @@ def create_pipeline(
             transform_graph,
             *([tuner] if tuner else []),
             trained,
-            baseline,
+            *([baseline] if baseline else []),
             evaluator,
             pusher,
         ],
         enable_cache=True,
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(folders.metadata),
+        # Elsewhere the service has its own.
+        metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
+
+
+def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:
+    """Looks for the model to compare the candidate with."""
+    if target == KUBEFLOW_V2:
+        # Its backend says of every resolver that it is not implemented yet.
+        return None
+    # Vertex AI knows TFX's own strategies only: what is no baseline the Evaluator drops.
+    stock = target == VERTEX
+    return Resolver(
+        strategy_class=LatestBlessedModelStrategy if stock else BaselineStrategy,
+        model=Channel(type=standard_artifacts.Model),
+        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
+        **({} if stock else {"candidate": candidate}),
+    ).with_id("BaselineResolver")
+
+
+def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, RuntimeParameter]:
+    """Elsewhere it is what changes between one environment and the next."""
+    if target:
+        return RuntimeParameter(name="push_destination", ptype=str, default=folder)
+    return pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=folder))
 
 
 def _begins(trainer: TrainerSection) -> list[str]:

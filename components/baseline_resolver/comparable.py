@@ -33,6 +33,13 @@ def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], 
     model.set_string_custom_property(_PROPERTY, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
 
 
+def is_baseline(model: types.Artifact, candidate: types.Artifact) -> bool:
+    """Tells whether a candidate can be compared with a model that some resolver found: another one, and comparable."""
+    # What was cached is found again under the address, not the id, that it had.
+    is_itself = model.uri == candidate.uri or bool(model.id and model.id == candidate.id)
+    return not is_itself and comparable(model, candidate)
+
+
 def comparable(model: types.Artifact, candidate: types.Artifact) -> bool:
     """Tells whether a model is still there and was trained on the candidate's data set, to the same outputs."""
     same = model.get_string_custom_property(_PROPERTY) == candidate.get_string_custom_property(_PROPERTY)

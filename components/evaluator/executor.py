@@ -12,10 +12,14 @@ from tfx.components.evaluator import executor as tfx_executor
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 
+from tfx_estimator.components.baseline_resolver import is_baseline
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_features
 from tfx_estimator.components.evaluator.extras import Extras, extracting
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
+from tfx_estimator.pipeline.log import get_logger
+
+logger = get_logger("evaluator")
 
 _MODEL = standard_component_specs.MODEL_KEY
 _BASELINE = standard_component_specs.BASELINE_MODEL_KEY
@@ -46,6 +50,7 @@ class Executor(tfx_executor.Executor):
             UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none; or there
                 is no feature to slice by.
         """
+        input_dict = _without_unfit_baseline(input_dict)
         text, extras = exec_properties.get(_EVAL_CONFIG), Extras()
         if text and input_dict.get(_MODEL):
             config = proto_utils.json_to_proto(text, tfma.EvalConfig())
@@ -61,6 +66,22 @@ class Executor(tfx_executor.Executor):
                 output_dict,
                 exec_properties,
             )
+
+
+def _without_unfit_baseline(inputs: dict[str, list[types.Artifact]]) -> dict[str, list[types.Artifact]]:
+    """Drops a baseline that is the candidate itself, or cannot be compared with it.
+
+    Not every service has resolvers of one's own: those of TFX's find both.
+    """
+    if not inputs.get(_BASELINE) or not inputs.get(_MODEL):
+        return inputs
+    candidate = artifact_utils.get_single_instance(inputs[_MODEL])
+    fit = [model for model in inputs[_BASELINE] if is_baseline(model, candidate)]
+    if len(fit) < len(inputs[_BASELINE]):
+        logger.info(
+            "the latest blessed model is no baseline: it is the candidate, or of other data or outputs, or gone"
+        )
+    return {**{name: found for name, found in inputs.items() if name != _BASELINE}, **({_BASELINE: fit} if fit else {})}
 
 
 def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> Extras:

@@ -33,7 +33,8 @@ class Executor(tfx_executor.Executor):
         Args:
             input_dict: `model` or `infra_blessing`, and where given `model_blessing`.
             output_dict: `pushed_model`.
-            exec_properties: `push_destination`, as of `tfx.components.Pusher`.
+            exec_properties: `push_destination`, as of `tfx.components.Pusher`; or the folder alone, as the value of a
+                RuntimeParameter.
 
         Raises:
             PipelineError: The model is not there, or cannot be copied to the destination, which is then as it was.
@@ -65,8 +66,11 @@ class Executor(tfx_executor.Executor):
 
 def _destination(exec_properties: dict[str, Any]) -> str:
     """Returns the folder of the versions."""
+    told = exec_properties[standard_component_specs.PUSH_DESTINATION_KEY]
+    if is_address(told) or os.path.isabs(told):
+        return told
     destination = pusher_pb2.PushDestination()
-    proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
+    proto_utils.json_to_proto(told, destination)
     base = destination.filesystem.base_directory
     if not base or destination.filesystem.versioning not in (
         pusher_pb2.Versioning.AUTO,

@@ -68,7 +68,7 @@ class Executor(base_executor.BaseExecutor):
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_steps(settings, exec_properties, examples)
         settings = with_weights(settings, examples)
-        folder = training_folder.locate(model_run.uri, input_dict, exec_properties)
+        folder = training_folder.locate(model_run.uri, input_dict, exec_properties, settings.training_root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         _prepare(folder, model_run.uri, job, settings)
         write_declaration(job.training_dir, declared)

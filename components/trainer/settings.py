@@ -40,6 +40,7 @@ class Settings:
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
             dotted path.
         declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
+        training_root: Where training folders lie; empty is beside the `model_run` artifacts.
         path: The way of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty leaves it to the functions
             that there are.
     """
@@ -53,6 +54,7 @@ class Settings:
     label_names: tuple[str, ...] = ()
     source: str = ""
     declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
+    training_root: str = dataclasses.field(default="", metadata=_OPERATIONAL)
     path: str = ""
 
     @property

@@ -60,7 +60,7 @@ class Earlier:
 
 
 def locate(
-    model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]
+    model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], root: str = ""
 ) -> TrainingFolder:
     """Finds the training folder of this declaration, data and source.
 
@@ -68,6 +68,7 @@ def locate(
         model_run_uri: Where the execution's `model_run` artifact lies; the folder lies beside all of those.
         inputs: The execution's input artifacts.
         exec_properties: The execution's properties; they hold the declaration and the fingerprint of the source.
+        root: Where training folders lie instead.
     """
     # A retry with longer deadlines, or more restarts, is the same training.
     properties = {key: value for key, value in exec_properties.items() if key != OPERATION_KEY}
@@ -85,7 +86,7 @@ def locate(
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     # Epochs were made steps before.
     steps = declared["train_steps"] or num_steps
-    root = os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER)
+    root = root or os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER)
     return TrainingFolder(os.path.join(root, f"{key}-{steps}"), key, steps)
 
 

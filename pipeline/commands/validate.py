@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.targets import TARGETS
 from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also try your code, on made-up examples: some seconds; 4 if it fails"
     )
+    parser.add_argument(
+        "--target", choices=TARGETS, default="", help="also list all that is missing, or local, to be deployed there"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     code = 0
     for source in args.source:
         try:
-            loaded = load(source, args.overrides)
+            loaded = load(source, args.overrides, args.target)
             tried = None
             if args.deep:
                 say(one_line(f"trying the code of {source} on made-up examples ..."), to_stderr=True)

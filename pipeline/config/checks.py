@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy_checks import check_deploy, check_deployment
 from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
@@ -33,12 +34,13 @@ from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
 
-def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
+def check(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> list[Problem]:
     """Runs every check.
 
     Args:
         declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
 
     Returns:
         The problems.
@@ -63,8 +65,11 @@ def check(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem
         *check_profile(declaration),
         *_run_fn(declaration, search_paths),
         *check_evaluator(declaration),
-        *_pusher(declaration),
+        # Of a path of somewhere else.
+        *(() if target else _pusher(declaration)),
         *_beam(declaration),
+        *check_deploy(declaration),
+        *(check_deployment(declaration, target) if target else ()),
     ]
 
 

@@ -9,6 +9,7 @@ from pydantic.v1 import Field, ValidationError, constr
 
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.pusher import PusherSection
 from tfx_estimator.pipeline.config.render import render
@@ -36,6 +37,7 @@ class Declaration(Section):
     evaluator: EvaluatorSection = EvaluatorSection()
     pusher: PusherSection = PusherSection()
     beam: BeamSection = BeamSection()
+    deploy: Optional[DeploySection] = None
 
     def derived(self) -> dict[str, str]:
         """Returns what follows from the values that are left open, by dotted path."""

@@ -103,7 +103,7 @@ class Loaded:
             raise to_error(found, self.source)
 
 
-def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loaded:
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: str = "") -> Loaded:
     """Loads a declaration.
 
     Relative paths in a file are relative to the file's folder; in presets and overrides, to the current one. `~` is
@@ -112,6 +112,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
     Args:
         source: A preset's name, or a YAML file.
         overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
+        target: Where the pipeline is to be deployed, one of `targets.TARGETS`; empty if it runs on this machine.
 
     Returns:
         The declaration, and where each value came from.
@@ -127,9 +128,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Loade
         draft.override(override)
     changed = draft.resolve_paths()
     names = tuple(draft.modernise_names())
-    declaration = draft.validate()
+    declaration = draft.validate(target)
     if draft.problems or declaration is None:
-        raise to_error(draft.sorted_problems(), text.source)
+        raise to_error(draft.sorted_problems(), text.source, target)
     origins = _origins(declaration, draft, changed)
     warnings = _warnings(declaration, origins, draft.search_paths)
     notes = (*names, *note_runtime(declaration), *note_tune(declaration))
@@ -189,7 +190,7 @@ class _Draft:
             if values[key] != written:
                 yield f"{self.where((section, key))}  {dotted}: {written} is now called `{values[key]}`"
 
-    def validate(self) -> Declaration | None:
+    def validate(self, target: str) -> Declaration | None:
         """Types and checks the values, and notes every problem; None if too little is right to go on."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
         values, declaration = copy.deepcopy(self.values), None
@@ -207,7 +208,8 @@ class _Draft:
                     _repair(values, path)
         if declaration is None:
             return None
-        for problem in [*check(declaration, self.search_paths), *check_tune(declaration, self.search_paths)]:
+        problems = [*check(declaration, self.search_paths, target), *check_tune(declaration, self.search_paths)]
+        for problem in problems:
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
                 where = self.where(_path_of(problem.path))
                 self.problems.append(dataclasses.replace(problem, where=where))

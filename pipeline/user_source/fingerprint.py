@@ -68,7 +68,7 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 
 
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
-    module, paths = _root(target, search_paths)
+    module, paths = find_root(target, search_paths)
     waiting = [module, *(parent for parent in _parents(module.name, paths) if _is_followed(parent))]
     while waiting:
         module = waiting.pop()
@@ -114,8 +114,12 @@ def imports(data: bytes, module: Module) -> Iterator[tuple[str, tuple[str, ...]]
                 yield first.value, ()
 
 
-def _root(target: str, search_paths: Sequence[str]) -> tuple[Module, tuple[str, ...]]:
-    """The module to start from, and where it finds others."""
+def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:
+    """Finds the module to start from, and where it finds others; takes and raises what `fingerprint_source` does.
+
+    Returns:
+        The module, by its full name where it lies in a package; and the folders to look in.
+    """
     if target.endswith(".py"):
         file = Path(target).expanduser().resolve()
         if not file.is_file():

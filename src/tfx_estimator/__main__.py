@@ -13,7 +13,7 @@ from typing import NoReturn
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
-    *("run", "report", "compare", "bench", "estimate", "validate", "show", "presets", "copy", "schema"),
+    *("run", "report", "compare", "bench", "estimate", "compile", "validate", "show", "presets", "copy", "schema"),
     *("constraints", "doctor"),
 )
 # They work for long, and are watched by a process of their own.

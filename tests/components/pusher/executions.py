@@ -9,7 +9,7 @@ from tfx.types import standard_artifacts
 from tfx_estimator.components.pusher.executor import Executor
 
 
-def execute(model: str, base: str, output: str, blessed=None, infra=None):
+def execute(model: str, base: str, output: str, blessed=None, infra=None, alone=False):
     """Executes the Pusher.
 
     Args:
@@ -18,6 +18,7 @@ def execute(model: str, base: str, output: str, blessed=None, infra=None):
         output: Folder of the pushed_model artifact.
         blessed: What the Evaluator said; None if there is none.
         infra: What the InfraValidator said.
+        alone: Is it told the folder alone, as by a runtime parameter of a compiled pipeline.
 
     Returns:
         The pushed_model artifact.
@@ -34,6 +35,6 @@ def execute(model: str, base: str, output: str, blessed=None, infra=None):
         blessing = standard_artifacts.InfraBlessing()
         blessing.set_int_custom_property("blessed", int(infra))
         inputs["infra_blessing"] = [blessing]
-    destination = json.dumps({"filesystem": {"base_directory": base}})
+    destination = base if alone else json.dumps({"filesystem": {"base_directory": base}})
     Executor().Do(inputs, {"pushed_model": [pushed]}, {"push_destination": destination})
     return pushed

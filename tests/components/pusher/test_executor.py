@@ -41,6 +41,13 @@ def test_a_blessed_model_is_pushed_and_its_artifact_says_where(model, tmp_path):
         assert (copy / "variables" / "variables.index").stat().st_size == 200_000
 
 
+@pytest.mark.parametrize("scheme", ["", "ram://alone"])
+def test_the_value_of_a_runtime_parameter_is_the_folder(model, tmp_path, scheme):
+    base = f"{scheme}{tmp_path}/serving"
+    pushed = execute(model, base, tmp_path / "output", alone=True)
+    assert pushed.get_string_custom_property("pushed_destination").startswith(f"{base}/")
+
+
 @pytest.mark.parametrize("blessings", [{"blessed": False}, {"infra": False}, {"blessed": True, "infra": False}])
 def test_what_is_not_blessed_is_not_pushed(model, tmp_path, blessings):
     pushed = execute(model, tmp_path / "serving", tmp_path / "output", **blessings)

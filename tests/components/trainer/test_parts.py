@@ -175,14 +175,16 @@ def test_a_trainer_without_settings_has_the_defaults():
     assert Settings.of({"custom_config": "null"}) == Settings()
 
 
-def _locate(root: str = "/root", uri: str = "/root/Examples/1", run: int = 1, **properties):
+def _locate(root: str = "/root", uri: str = "/root/Examples/1", run: int = 1, training_root: str = "", **properties):
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.training_folder import locate
 
     examples = standard_artifacts.Examples()
     examples.uri = uri
-    return locate(f"{root}/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties})
+    return locate(
+        f"{root}/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties}, training_root
+    )
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
@@ -199,6 +201,8 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
     one, other, paced, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
     assert _locate(**one) == _locate(**other) == _locate(**paced) != _locate(**mirrored)
     assert _locate().uri.startswith("/root/Trainer/training/")
+    told = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
+    assert told.uri == f"gs://bucket/training/{_locate().key}-0"
     others = [_locate(), _locate(uri="/root/Examples/2"), _locate(custom_config='{"source": "x"}')]
     assert len({each.uri for each in others}) == len({each.key for each in others}) == 3
 

@@ -1,0 +1,104 @@
+"""The `deploy` section: what a compiled pipeline needs to know of the place where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from pydantic.v1 import Field, confloat, conint
+
+from tfx_estimator.pipeline.config.section import Section
+
+
+class Node(Section):
+    """What one step of the pipeline may use, and what becomes of it when it fails."""
+
+    cpu: Optional[confloat(gt=0, le=1024)] = Field(  # type: ignore[valid-type]
+        default=None, description="most CPUs; null is nodes.default's, or else the service's own"
+    )
+    memory_gb: Optional[confloat(gt=0, le=16384)] = Field(  # type: ignore[valid-type]
+        default=None, description="most memory, in 10^9 bytes; null likewise"
+    )
+    accelerator: Optional[str] = Field(
+        default=None,
+        description="`NVIDIA_TESLA_T4` and the like on Vertex AI, `nvidia.com/gpu` and the like on Kubeflow",
+    )
+    accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
+        default=None, description="how many of them; null is 1"
+    )
+    retries: Optional[conint(ge=0, le=100)] = Field(  # type: ignore[valid-type]
+        default=None, description="further tries of a step that failed"
+    )
+    timeout_seconds: Optional[conint(ge=1, le=30 * 24 * 3600)] = Field(  # type: ignore[valid-type]
+        default=None, description="longest time of a step; target kubeflow only"
+    )
+
+
+class Nodes(Section):
+    """The steps of the pipeline; what one leaves open is that of `default`."""
+
+    default: Node = Node()
+    TfdsExampleGen: Optional[Node] = None
+    ImageSchemaGen: Optional[Node] = None
+    StatisticsGen: Optional[Node] = None
+    ExampleValidator: Optional[Node] = None
+    Transform: Optional[Node] = None
+    Trainer: Optional[Node] = None
+    Evaluator: Optional[Node] = None
+    Pusher: Optional[Node] = None
+
+    def declared(self) -> Iterator[tuple[str, Node]]:
+        """Yields `default` and the steps that are named, with what was declared of them."""
+        yield from ((name, node) for name in self.__fields__ if (node := getattr(self, name)) is not None)
+
+    def of(self, node_id: str) -> Node:
+        """Returns what holds for a step.
+
+        Args:
+            node_id: As `Trainer`.
+        """
+        own = getattr(self, node_id, None) or Node()
+        return self.default.copy(update={name: value for name, value in own.dict().items() if value is not None})
+
+
+class Volume(Section):
+    """A persistent volume claim, mounted in every step."""
+
+    claim: str = Field(..., description="name of the PersistentVolumeClaim")
+    path: str = Field(..., description="where it is mounted")
+    read_only: bool = Field(default=False, description="whether no step may write there")
+
+
+class Secret(Section):
+    """A Kubernetes Secret, by its name; its keys become files in every step."""
+
+    name: str = Field(..., description="name of the Secret, which is in the cluster already")
+    path: str = Field(..., description="the folder that holds its keys as files")
+
+
+class DeploySection(Section):
+    """The place where a compiled pipeline runs; `run` does not read it."""
+
+    image: Optional[str] = Field(
+        default=None,
+        description="the container of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it",
+    )
+    pipeline_root: Optional[str] = Field(
+        default=None, description="where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
+    )
+    project: Optional[str] = Field(default=None, description="Google Cloud project of Vertex AI")
+    region: Optional[str] = Field(default=None, description="region of Vertex AI: europe-west4")
+    service_account: Optional[str] = Field(
+        default=None, description="account that the steps run as; null is the project's, or the cluster's, default"
+    )
+    nodes: Nodes = Nodes()
+    volumes: tuple[Volume, ...] = Field(default=(), description="of Kubeflow")
+    secrets: tuple[Secret, ...] = Field(default=(), description="of Kubeflow")
+    env: dict[str, str] = Field(
+        default={}, description="environment variables of every step; no secrets: they are in the compiled file"
+    )
+    labels: dict[str, str] = Field(default={}, description="labels of the job, or of the pods")
+
+    def is_mounted(self, path: str) -> bool:
+        """Tells whether a path lies in a declared volume."""
+        return any(path == volume.path or path.startswith(volume.path.rstrip("/") + "/") for volume in self.volumes)

@@ -1,0 +1,175 @@
+"""Checks of the section `deploy`, and of whether a declaration can run where it is to be deployed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, VERTEX
+
+_PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+_PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What both Google Cloud and Kubernetes take.
+_LABEL, _LABEL_VALUE = (
+    re.compile(r"[a-z][a-z0-9_-]{0,61}[a-z0-9]|[a-z]"),
+    re.compile(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?"),
+)
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
+_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
+_LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
+_HERE = "this is a place of this machine, and the steps run elsewhere"
+
+
+def check_deploy(declaration: Declaration) -> Iterator[Problem]:
+    """Checks what holds for every target.
+
+    Args:
+        declaration: Typed values.
+    """
+    deploy = declaration.deploy
+    if deploy is None:
+        return
+    if deploy.image is not None and not _PINNED.fullmatch(deploy.image):
+        what = "the image is not pinned by its digest: what a tag names changes"
+        todo = "docker inspect --format '{{index .RepoDigests 0}}' IMAGE says it"
+        yield Problem("deploy.image", what, _IMAGE, todo, value=deploy.image)
+    for key, pattern, expected in (("region", _REGION, "a region: europe-west4"), ("project", _PROJECT, "its ID")):
+        value = getattr(deploy, key)
+        if value is not None and not pattern.fullmatch(value):
+            yield Problem(f"deploy.{key}", f"this is no {key}", expected, "correct it", value=value)
+    for name in deploy.env:
+        if not _VARIABLE.fullmatch(name):
+            expected = "letters, digits and `_`"
+            yield Problem("deploy.env", "this is no variable's name", expected, "rename it", value=name)
+    for name, value in deploy.labels.items():
+        if not _LABEL.fullmatch(name) or not _LABEL_VALUE.fullmatch(value):
+            expected = "a to z, digits, `_` and `-`, at most 63, from a letter on"
+            yield Problem("deploy.labels", "this is no label", expected, "rename it", value=f"{name}: {value}")
+    yield from _mounts(deploy)
+    for name, node in deploy.nodes.declared():
+        if node.accelerators and not deploy.nodes.of(name).accelerator:
+            todo = f"add `accelerator:` under `deploy.nodes.{name}`"
+            yield Problem(f"deploy.nodes.{name}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+
+
+def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]:
+    """Finds everything that is missing, or stays behind, when the pipeline runs somewhere else.
+
+    Args:
+        declaration: Typed values.
+        target: One of `targets.TARGETS`.
+
+    Yields:
+        The problems, each with what to do.
+    """
+    deploy = declaration.deploy or DeploySection()
+    wanted = {"image": (_IMAGE, "build the image with this tfx-estimator in it, push it, and name its digest")}
+    if target == VERTEX:
+        wanted["project"] = ("the ID of a Google Cloud project", "name one in which Vertex AI is enabled")
+        wanted["region"] = ("a region of Vertex AI: europe-west4", "name the region of the bucket")
+    for key, (expected, todo) in wanted.items():
+        if getattr(deploy, key) is None:
+            yield Problem(f"deploy.{key}", f"the target {target} needs it", expected, f"{todo}: deploy.{key}")
+    yield from _root(deploy, target)
+    yield from _places(declaration, deploy, target)
+    yield from _options(declaration)
+    if declaration.tune is not None:
+        what, expected = (
+            "the Tuner's trials are not compiled in this version yet",
+            "the values that a tuning here chose",
+        )
+        yield Problem("tune", what, expected, "run it on this machine first, and write its best values down")
+    yield from _unfit(deploy, target)
+
+
+def _mounts(deploy: DeploySection) -> Iterator[Problem]:
+    taken: set[str] = set()
+    named = [("volumes", each.claim, each.path) for each in deploy.volumes]
+    named += [("secrets", each.name, each.path) for each in deploy.secrets]
+    for key, name, path in named:
+        if not _KUBERNETES_NAME.fullmatch(name):
+            expected = "a to z, digits, `-` and `.`"
+            yield Problem(f"deploy.{key}", "this is no name of Kubernetes", expected, "correct it", value=name)
+        if not path.startswith("/") or path.rstrip("/") == "":
+            expected = "an absolute path of a folder of its own"
+            yield Problem(f"deploy.{key}", "it cannot be mounted there", expected, "name another path", value=path)
+        elif path.rstrip("/") in taken:
+            expected = "each at a path of its own"
+            yield Problem(f"deploy.{key}", "two are mounted there", expected, "name another path", value=path)
+        taken.add(path.rstrip("/"))
+
+
+def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
+    root, path = deploy.pipeline_root, "deploy.pipeline_root"
+    expected = {
+        VERTEX: "gs://BUCKET/FOLDER",
+        KUBEFLOW: "an address, gs://BUCKET/FOLDER, or a folder in one of deploy.volumes",
+        KUBEFLOW_V2: "an address: gs://BUCKET/FOLDER or s3://BUCKET/FOLDER",
+    }[target]
+    if root is None:
+        yield Problem(path, f"the target {target} needs it", expected, "name a folder that the steps can write")
+    elif target == VERTEX and not root.startswith("gs://"):
+        yield Problem(path, "Vertex AI keeps artifacts in Cloud Storage only", expected, "name a bucket", value=root)
+    elif not is_address(root) and (target in SPEC_TARGETS or not deploy.is_mounted(root)):
+        yield Problem(path, _HERE, expected, "name a place that every step reaches", value=root)
+
+
+def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Iterator[Problem]:
+    data, trainer = declaration.data, declaration.trainer
+    expected = "an address, as gs://BUCKET/FOLDER"
+    if target != VERTEX:
+        expected += ", or a folder in one of deploy.volumes"
+    start = trainer.warm_start
+    places = {
+        "data.dataset": data.dataset if is_path(data.dataset) else None,
+        "data.data_dir": data.data_dir,
+        "trainer.warm_start.checkpoint": start.checkpoint if start else None,
+        "trainer.warm_start.model": start.model if start else None,
+        "pusher.destination": declaration.pusher.destination,
+    }
+    for path, value in places.items():
+        if value is None or is_address(value) or deploy.is_mounted(value):
+            continue
+        todo = f"copy it there, and name that: --set {path}=gs://…"
+        if path == "pusher.destination":
+            todo = "name where models are served from; null is `serving` below the pipeline root"
+        yield Problem(path, _HERE, expected, todo, value=value)
+    if data.data_dir is None and not data.download and not is_path(data.dataset) and data.dataset != "digits":
+        what = "TFDS's own default is a folder of the container, which is empty, and data.download is false"
+        todo = "prepare the data set there, and name it: --set data.data_dir=gs://…"
+        yield Problem("data.data_dir", what, expected, todo, depends=("data.download",))
+
+
+def _options(declaration: Declaration) -> Iterator[Problem]:
+    for option in declaration.beam.options:
+        if _LOCAL_HOST.search(option):
+            expected = "a host that the steps reach"
+            yield Problem("beam.options", _HERE, expected, "name the service's address in the cluster", value=option)
+
+
+def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
+    if target == VERTEX:
+        for key in ("volumes", "secrets"):
+            if getattr(deploy, key):
+                todo = "remove it, or deploy elsewhere"
+                yield Problem(
+                    f"deploy.{key}", "Vertex AI has none", "an object store, and deploy.service_account", todo
+                )
+    for name, node in deploy.nodes.declared():
+        path = f"deploy.nodes.{name}"
+        if node.timeout_seconds is not None and target in SPEC_TARGETS:
+            what = "a compiled PipelineSpec has no deadline of a step"
+            expected, todo = "trainer.start_timeout and trainer.stall_timeout, for the training", "remove it"
+            yield Problem(f"{path}.timeout_seconds", what, expected, todo, value=str(node.timeout_seconds))
+        pattern = _OF_VERTEX if target == VERTEX else _OF_KUBEFLOW
+        if node.accelerator is not None and not pattern.fullmatch(node.accelerator):
+            expected = "as NVIDIA_TESLA_T4" if target == VERTEX else "a resource of Kubernetes, as nvidia.com/gpu"
+            what = f"this is no accelerator of the target {target}"
+            yield Problem(f"{path}.accelerator", what, expected, "correct it", value=node.accelerator)

@@ -1,0 +1,90 @@
+"""Compiles for Kubeflow Pipelines 1: an Argo Workflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from kfp import dsl
+from kubernetes import client
+from tfx.orchestration.kubeflow import base_component, kubeflow_dag_runner
+from tfx.orchestration.pipeline import Pipeline
+
+from tfx_estimator.pipeline.config.deploy import DeploySection
+
+COMMAND = tuple(base_component._COMMAND)
+
+# Of when it was compiled: the same pipeline is the same file.
+_TIME = "pipelines.kubeflow.org/pipeline_compilation_time"
+
+
+def compile_workflow(pipeline: Pipeline, deploy: DeploySection, command: Sequence[str]) -> dict[str, Any]:
+    """Compiles a pipeline.
+
+    Args:
+        pipeline: The pipeline.
+        deploy: Where it runs.
+        command: Of each container.
+
+    Returns:
+        The Workflow.
+    """
+
+    def equip(step: dsl.ContainerOp) -> dsl.ContainerOp:
+        step.command = list(command)
+        _equip(step, deploy)
+        return step
+
+    config = kubeflow_dag_runner.KubeflowDagRunnerConfig(
+        tfx_image=deploy.image,
+        pipeline_operator_funcs=[*kubeflow_dag_runner.get_default_pipeline_operator_funcs(), equip],
+    )
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        kubeflow_dag_runner.KubeflowDagRunner(config=config, output_dir=folder, output_filename="it.yaml").run(pipeline)
+        with open(os.path.join(folder, "it.yaml"), encoding="utf-8") as file:
+            workflow = yaml.safe_load(file)
+    workflow["metadata"]["annotations"].pop(_TIME, None)
+    for template in workflow["spec"]["templates"]:
+        if "container" in template:
+            arguments = template["container"]["args"]
+            place = arguments.index("--tfx_ir") + 1
+            # The order of a map in a protocol buffer is not the same each time.
+            arguments[place] = json.dumps(json.loads(arguments[place]), indent=1, sort_keys=True)
+    if deploy.service_account:
+        workflow["spec"]["serviceAccountName"] = deploy.service_account
+    return workflow
+
+
+def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:
+    # Its `name` is Argo's, in lower case.
+    node, container = deploy.nodes.of(step.human_name), step.container
+    if node.cpu:
+        container.set_cpu_limit(f"{round(node.cpu * 1000)}m").set_cpu_request(f"{round(node.cpu * 1000)}m")
+    if node.memory_gb:
+        memory = f"{round(node.memory_gb * 1000)}M"
+        container.set_memory_limit(memory).set_memory_request(memory)
+    if node.accelerator:
+        container.add_resource_limit(node.accelerator, str(node.accelerators or 1))
+    if node.retries:
+        step.set_retry(node.retries, policy="Always")
+    if node.timeout_seconds:
+        step.set_timeout(node.timeout_seconds)
+    for name, value in sorted(deploy.env.items()):
+        container.add_env_variable(client.V1EnvVar(name=name, value=value))
+    for index, volume in enumerate(deploy.volumes):
+        claim = client.V1PersistentVolumeClaimVolumeSource(claim_name=volume.claim, read_only=volume.read_only or None)
+        _mount(step, f"volume-{index}", volume.path, volume.read_only, persistent_volume_claim=claim)
+    for index, secret in enumerate(deploy.secrets):
+        source = client.V1SecretVolumeSource(secret_name=secret.name)
+        _mount(step, f"secret-{index}", secret.path, True, secret=source)
+    for name, value in deploy.labels.items():
+        step.add_pod_label(name, value)
+
+
+def _mount(step: dsl.ContainerOp, name: str, path: str, read_only: bool, **source: Any) -> None:
+    step.add_volume(client.V1Volume(name=name, **source))
+    step.container.add_volume_mount(client.V1VolumeMount(name=name, mount_path=path, read_only=read_only or None))

@@ -1,0 +1,81 @@
+"""What the steps of a pipeline are told of the user's code and of the declaration, here and elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.settings import built_in_function
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.targets import SPEC_TARGETS
+from tfx_estimator.pipeline.user_source.pack import module_name
+from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
+
+
+def told(declaration: Declaration, target: str) -> dict[str, Any]:
+    """Returns what the Trainer is told of the declaration.
+
+    Elsewhere it names no file of this machine, as the user's modules travel by their names; and where properties are
+    all of the key, it holds nothing that another step is for: that would train anew.
+
+    Args:
+        declaration: The declaration.
+        target: As of `create_pipeline`.
+    """
+    values: dict[str, Any] = json.loads(declaration.to_json())
+    if not target:
+        return values
+    values.pop("deploy")
+    for section in (values["trainer"], values["transform"]):
+        if section["module_file"] is not None:
+            section["module_file"] = os.path.basename(section["module_file"])
+    return {key: values[key] for key in ("name", "trainer")} if target in SPEC_TARGETS else values
+
+
+def travelling_function(section: TrainerSection) -> dict[str, str]:
+    """Returns what TFX's Trainer is told to call elsewhere: a module file's function by its dotted path.
+
+    Args:
+        section: What to train.
+
+    Raises:
+        DeclarationError: The module file's text does not tell which function it has.
+    """
+    if section.module_file is None:
+        return built_in_function(section)
+    functions = functions_of(section.module_file)
+    if not functions:
+        raise DeclarationError(
+            f"trainer.module_file: {section.module_file} does not say whether it has a run_fn or a trainer_fn",
+            expected="`def run_fn` or `def trainer_fn` in it, or `from MODULE import run_fn`",
+            todo="import the function by its name, not by `*`",
+        )
+    return {functions[0]: f"{module_name(section.module_file)}.{functions[0]}"}
+
+
+def preprocessing_fn(section: TransformSection, target: str) -> Optional[str]:
+    """Returns the dotted path of the preprocessing_fn; None where TFX takes the module file.
+
+    Args:
+        section: Which one Transform runs.
+        target: As of `create_pipeline`.
+    """
+    if section.module_file is None:
+        return section.target.replace(":", ".")
+    return f"{module_name(section.module_file)}.preprocessing_fn" if target else None
+
+
+def user_targets(declaration: Declaration) -> list[str]:
+    """Returns all code that a declaration names, as `user_source.pack.pack` takes it.
+
+    Args:
+        declaration: The declaration.
+    """
+    dataset = declaration.data.dataset
+    # After a colon, TFDS's names have a version: `mnist:3.0.1`.
+    builder = [dataset] if dataset.partition(":")[2].isidentifier() else []
+    return [declaration.trainer.module_file or declaration.trainer.target, declaration.transform.target, *builder]

@@ -1,0 +1,118 @@
+"""Packs the user's own modules into a wheel: what a declaration names, and all that this imports."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.fingerprint import find_root, follow_imports
+from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_source
+
+# The least that a zip file can say: equal modules are equal bytes, whenever they are packed.
+_TIME = (1980, 1, 1, 0, 0, 0)
+_DISTRIBUTION = "tfx_estimator_user_modules"
+_METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: tfx-estimator\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The user's modules as one file.
+
+    Args:
+        name: Of the wheel; it holds part of the contents' hash.
+        data: The wheel.
+        modules: Dotted names of what is in it, sorted.
+    """
+
+    name: str
+    data: bytes
+    modules: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Of the data, hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[Packed]:
+    """Packs modules, and all of the user's own that they import: those that `fingerprint_source` sees.
+
+    Data files are not packed: what code reads beside itself does not travel.
+
+    Args:
+        targets: As of `fingerprint_source`.
+        search_paths: As there.
+
+    Returns:
+        The wheel, installable by pip; None where there is nothing of the user's own.
+
+    Raises:
+        DeclarationError: A module is missing, is no Python source, or two of one name are meant.
+    """
+    found: dict[str, tuple[Module, bytes]] = {}
+    for target in targets:
+        for module, data in follow_imports(target, search_paths):
+            if is_project(module):
+                continue
+            if not is_source(module):
+                raise DeclarationError(
+                    f"the module {module.name} is compiled code, {module.file}: it does not travel to another machine",
+                    expected="modules in Python",
+                    todo="install it in the image as a package, and here into site-packages",
+                )
+            if module.name in found and found[module.name][0].file != module.file:
+                raise DeclarationError(
+                    f"two modules are called {module.name}: {found[module.name][0].file} and {module.file}",
+                    expected="each name once, as all steps import from one place",
+                    todo="rename one of them",
+                )
+            found[module.name] = (module, data)
+    return _write(found) if found else None
+
+
+def module_name(file: str) -> str:
+    """Returns the dotted name that a module file is imported by: with the packages around it.
+
+    Raises:
+        DeclarationError: There is no such file.
+    """
+    return find_root(file)[0].name
+
+
+def _write(found: dict[str, tuple[Module, bytes]]) -> Packed:
+    files = {_path(module): data for module, data in found.values()}
+    digest = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        digest.update(path.encode() + b"\0" + hashlib.sha256(data).digest())
+    version = f"0+{digest.hexdigest()[:16]}"
+    folder = f"{_DISTRIBUTION}-{version}.dist-info"
+    files[f"{folder}/METADATA"] = _METADATA.format(name=_DISTRIBUTION.replace("_", "-"), version=version).encode()
+    files[f"{folder}/WHEEL"] = _WHEEL.encode()
+    record = f"{folder}/RECORD"
+    lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in sorted(files.items())]
+    files[record] = "\n".join([*lines, f"{record},,", ""]).encode()
+    buffer = io.BytesIO()
+    # Not compressed: what zlib makes of it may differ between machines.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as packed:
+        for path, data in sorted(files.items()):
+            info = zipfile.ZipInfo(path, _TIME)
+            info.external_attr = 0o644 << 16
+            packed.writestr(info, data)
+    return Packed(f"{_DISTRIBUTION}-{version}-py3-none-any.whl", buffer.getvalue(), tuple(sorted(found)))
+
+
+def _path(module: Module) -> str:
+    place = Path(*module.name.split("."))
+    return (place / "__init__.py" if module.folders else place.with_suffix(".py")).as_posix()
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -1,0 +1,104 @@
+"""The section `deploy`, and what `validate --target` lists: everything at once, each with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.targets import SPEC_TARGETS, TARGETS
+
+pytestmark = pytest.mark.unit
+
+
+def refused(target: str, *overrides: str, source: str = "digits") -> list[str]:
+    """Returns the problems, each by its path, value and reason."""
+    with pytest.raises(DeclarationError) as caught:
+        load(source, overrides, target)
+    assert "to do:" in str(caught.value)
+    _, *found, then = str(caught.value).split("\n\n")
+    assert then.endswith(f" --target {target}" if target else f"{source} --set …")
+    assert all("to do:" in problem for problem in found)
+    return [" ".join(problem.split()) for problem in found]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_whole_declaration_is_taken(target):
+    loaded = load("digits", (*COMMON, *OF_TARGET[target]), target)
+    assert loaded.declaration.deploy is not None
+    assert loaded.declaration.deploy.nodes.of("Trainer").retries == 3
+    assert loaded.declaration.deploy.nodes.of("Trainer").cpu == 8
+    assert loaded.declaration.deploy.nodes.of("Pusher").cpu == 2
+
+
+def test_without_the_section_all_that_is_needed_is_named():
+    for target, wanted in (
+        ("kubeflow", ["image", "pipeline_root"]),
+        ("vertex", ["image", "project", "region", "pipeline_root"]),
+    ):
+        problems = refused(target)
+        assert len(problems) == len(wanted)
+        for key, problem in zip(wanted, problems):
+            assert f"deploy.{key} the target {target} needs it" in problem
+
+
+def test_all_that_stays_on_this_machine_is_named(tmp_path):
+    start = f"trainer.warm_start={{checkpoint: {tmp_path}}}"
+    local = (
+        f"data.data_dir={tmp_path}",
+        f"pusher.destination={tmp_path}",
+        "beam={runner: portable, options: [--job_endpoint=localhost:8099]}",
+        f"deploy.pipeline_root={tmp_path}",
+        start,
+    )
+    problems = refused("kubeflow", *COMMON, *local)
+    named = ("data.data_dir", "pusher.destination", "beam.options", "deploy.pipeline_root")
+    for path in (*named, "trainer.warm_start.checkpoint"):
+        assert any(f"{path}: " in problem and "place of this machine" in problem for problem in problems), path
+
+
+def test_what_lies_in_a_volume_is_there():
+    volume = "deploy.volumes=[{claim: data, path: /mnt/data}]"
+    mine = ("data.data_dir=/mnt/data/tfds", "deploy.pipeline_root=/mnt/data/runs", "pusher.destination=/mnt/data/out")
+    load("mnist", (*COMMON, volume, *mine), "kubeflow")
+    # A PipelineSpec's backend keeps artifacts in an object store.
+    assert "deploy.pipeline_root" in refused("kubeflow_v2", *COMMON, volume, *mine, source="mnist")[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "target", "said"),
+    [
+        ("deploy.image=tfx:latest", "", "not pinned by its digest"),
+        ("deploy.region=Europe", "", "this is no region"),
+        ("deploy.project=My Project", "", "this is no project"),
+        ("deploy.env={A-B: x}", "", "no variable's name"),
+        ("deploy.labels={Team: x}", "", "this is no label"),
+        ("deploy.volumes=[{claim: A_B, path: /x}]", "", "no name of Kubernetes"),
+        ("deploy.volumes=[{claim: a, path: x}]", "", "cannot be mounted there"),
+        ("deploy.secrets=[{name: a, path: /x}, {name: b, path: /x/}]", "", "two are mounted there"),
+        ("deploy.nodes.Trainer.accelerators=2", "", "of which kind is not said"),
+        ("deploy.nodes.Trainer.cpu=0", "", "out of range"),
+        ("deploy.nodes.Triner={cpu: 1}", "", "did you mean `Trainer`?"),
+        ("deploy.imge=x", "", "did you mean `image`?"),
+        (
+            "tune={max_trials: 2, ranges: {trainer.optimizer.learning_rate: [0.1, 0.2]}}",
+            "vertex",
+            "not compiled in this",
+        ),
+        ("deploy.pipeline_root=s3://bucket/x", "vertex", "Cloud Storage only"),
+        ("deploy.volumes=[{claim: a, path: /x}]", "vertex", "Vertex AI has none"),
+        ("deploy.nodes.default.timeout_seconds=9", "vertex", "no deadline of a step"),
+        ("deploy.nodes.Trainer.accelerator=nvidia.com/gpu", "vertex", "no accelerator of the target vertex"),
+        ("deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "kubeflow", "no accelerator of the target kubeflow"),
+    ],
+)
+def test_what_cannot_be(override, target, said):
+    whole = (*COMMON, *OF_TARGET[target]) if target else ()
+    assert any(said in problem for problem in refused(target, *whole, override))
+
+
+@pytest.mark.parametrize("target", SPEC_TARGETS)
+def test_data_that_nobody_may_fetch_are_missed(target):
+    problems = refused(target, *COMMON, *OF_TARGET[target], "data.download=false", source="mnist")
+    assert [problem for problem in problems if "data.data_dir" in problem and "empty" in problem]

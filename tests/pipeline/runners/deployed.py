@@ -1,0 +1,143 @@
+"""Declarations that are to be deployed, and what a step of a compiled pipeline would read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from tfx_estimator.pipeline.targets import KUBEFLOW, TARGETS, VERTEX
+
+IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
+COMMON = (
+    f"deploy.image={IMAGE}",
+    "deploy.pipeline_root=gs://example-bucket/pipelines",
+    "deploy.service_account=trainer@example-project.iam.gserviceaccount.com",
+    "deploy.nodes.default={cpu: 2, retries: 3}",
+    "deploy.nodes.StatisticsGen={memory_gb: 3.75}",
+    "deploy.env={EXAMPLE: value}",
+    "deploy.labels={team: vision}",
+)
+_MOUNTS = (
+    "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more, read_only: true}]",
+    "deploy.secrets=[{name: key, path: /secrets/key}]",
+)
+OF_TARGET = {
+    "vertex": (
+        "deploy.project=example-project",
+        "deploy.region=europe-west4",
+        "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: NVIDIA_TESLA_T4, accelerators: 2}",
+    ),
+    "kubeflow": (
+        *_MOUNTS,
+        "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
+        "deploy.nodes.Trainer.timeout_seconds=7200",
+    ),
+    "kubeflow_v2": (
+        *_MOUNTS,
+        "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
+    ),
+}
+assert tuple(OF_TARGET) == TARGETS
+
+
+@dataclass
+class Step:
+    """A step of a compiled pipeline, whatever it was compiled for.
+
+    Args:
+        container: As the file says it.
+        executor: Dotted path of its executor.
+        inputs: Key to the steps, and their outputs, that it comes from.
+        properties: Execution properties, as the executor would get them where nothing is set at run time.
+        upstream: The steps that it waits for.
+        rest: What else the file says of it.
+    """
+
+    container: dict[str, Any]
+    executor: str
+    inputs: dict[str, tuple[str, str]]
+    properties: dict[str, Any]
+    upstream: set[str]
+    rest: dict[str, Any] = field(default_factory=dict)
+
+
+def read_steps(text: str, target: str) -> dict[str, Step]:
+    """Returns the steps with containers, by the id of the node."""
+    documents = list(yaml.safe_load_all(text))
+    if target == KUBEFLOW:
+        return _read_workflow(documents[0])
+    return _read_spec(documents[0]["pipelineSpec"] if target == VERTEX else documents[0])
+
+
+def _read_spec(spec: dict[str, Any]) -> dict[str, Step]:
+    defaults = {name: each["defaultValue"] for name, each in spec["root"]["inputDefinitions"]["parameters"].items()}
+    steps = {}
+    for name, task in spec["root"]["dag"]["tasks"].items():
+        executor = spec["deploymentSpec"]["executors"][f"{name}_executor"]
+        if "container" not in executor:
+            continue
+        told, container = task.get("inputs", {}), executor["container"]
+        sources = {key: each["taskOutputArtifact"] for key, each in told.get("artifacts", {}).items()}
+        arguments = container["args"]
+        steps[name] = Step(
+            container,
+            arguments[arguments.index("--executor_class_path") + 1],
+            {key: (each["producerTask"], each["outputArtifactKey"]) for key, each in sources.items()},
+            {
+                key: defaults[each["componentInputParameter"]]
+                if "componentInputParameter" in each
+                else each["runtimeValue"]["constant"]
+                for key, each in told.get("parameters", {}).items()
+            },
+            set(task.get("dependentTasks", ())),
+            {**task, "beam": [each for each in arguments if each.startswith("--runner")]},
+        )
+    return steps
+
+
+def _read_workflow(workflow: dict[str, Any]) -> dict[str, Step]:
+    from google.protobuf import json_format
+    from tfx.orchestration.local import runner_utils
+    from tfx.orchestration.portable import inputs_utils, runtime_parameter_utils
+    from tfx.proto.orchestration import pipeline_pb2
+
+    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+    steps = {}
+    for template in workflow["spec"]["templates"]:
+        if "container" not in template:
+            continue
+        arguments = template["container"]["args"]
+        pipeline = json_format.Parse(arguments[arguments.index("--tfx_ir") + 1], pipeline_pb2.Pipeline())
+        runtime_parameter_utils.substitute_runtime_parameter(pipeline, {"pipeline-run-id": "run", **given})
+        (node,) = [each.pipeline_node for each in pipeline.nodes]
+        spec = runner_utils.extract_executor_spec(
+            runner_utils.extract_local_deployment_config(pipeline), node.node_info.id
+        )
+        python = getattr(spec, "python_executor_spec", spec)
+        sources = {
+            key: (each.channels[0].producer_node_query.id, each.channels[0].output_key)
+            for key, each in node.inputs.inputs.items()
+            if each.channels and not each.hidden
+        }
+        steps[node.node_info.id] = Step(
+            template["container"],
+            python.class_path if python is not None else "",
+            sources,
+            inputs_utils.resolve_parameters(node.parameters),
+            set(node.upstream_nodes),
+            {**template, "beam": list(getattr(spec, "beam_pipeline_args", ()))[:1]},
+        )
+    return steps
+
+
+def same(value: Any) -> Any:
+    """Returns a property so that equal ones compare equal: JSON without its layout."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,264 @@
+"""A compiled pipeline is the local one, node by node, and tells each step all that was declared."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, read_steps, same
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
+
+pytestmark = pytest.mark.unit
+
+DECLARATION = """\
+name: taxi
+data: {dataset: digits, splits: {train: "train[:80%]", eval: "train[80%:]"}, shards: 3}
+transform: {module_file: own/prepare.py}
+trainer:
+  module_file: own/train.py
+  train_steps: 70
+  global_batch_size: 33
+  keep_checkpoint_max: 9
+  log_every_steps: 7
+  stall_timeout: 71
+  threads: {intra_op: 2}
+  distribution: {max_restarts: 8}
+evaluator: {min_accuracy: 0.61, max_accuracy_drop: 0.2, slices: [label]}
+"""
+FILES = {
+    "mine.yaml": DECLARATION,
+    "own/prepare.py": "def preprocessing_fn(inputs):\n    return inputs\n",
+    "own/train.py": "import layers\n\ndef trainer_fn(fn_args, schema):\n    return layers.make()\n",
+    "own/layers.py": "import shapes.round\n\ndef make():\n    return shapes.round.SIDES\n",
+    "own/shapes/__init__.py": "",
+    "own/shapes/round.py": "SIDES = 1\n",
+    "own/unused.py": "",
+}
+MODULES = ("layers", "prepare", "shapes", "shapes.round", "train")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """Of a user: a declaration, and modules of his own."""
+    folder = tmp_path_factory.mktemp("project")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compiled(project) -> dict[str, str]:
+    """The project, compiled by the command line for each target."""
+    texts = {}
+    for target in TARGETS:
+        output = project / f"{target}.out"
+        overrides = [argument for each in (*COMMON, *OF_TARGET[target]) for argument in ("--set", each)]
+        arguments = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(output), *overrides]
+        assert main(arguments) == 0
+        texts[target] = output.read_text()
+    return texts
+
+
+@pytest.fixture(scope="module")
+def local(project):
+    """The same, as it runs here."""
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.folders import PipelineFolders
+
+    loaded = load(project / "mine.yaml")
+    folders = PipelineFolders(str(project / "runs"), "taxi")
+    return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_step_is_the_local_one(compiled, local, target):
+    steps = read_steps(compiled[target], target)
+    there = [node for node in local.components if node.id != "BaselineResolver"]
+    assert {*steps} - {"BaselineResolver"} == {node.id for node in there}
+    for node in there:
+        step = steps[node.id]
+        assert step.executor == f"{node.executor_spec.executor_class.__module__}.Executor"
+        wanted = {key: (each.producer_component_id, each.output_key) for key, each in node.inputs.items()}
+        baseline = wanted.pop("baseline_model", None)
+        found = step.inputs.pop("baseline_model", None)
+        if baseline and target != KUBEFLOW_V2:
+            where = "BaselineResolver-model-resolver" if target == VERTEX else "BaselineResolver"
+            assert (found or (where,))[0] == where
+            assert where in step.upstream
+        assert step.inputs == wanted
+        upstream = {each.id for each in node.upstream_nodes} - {"BaselineResolver"}
+        assert {each for each in step.upstream if not each.startswith("BaselineResolver")} == upstream
+        assert step.rest["beam"] in ([], local.beam_pipeline_args[:1])
+
+
+# What cannot be the same elsewhere: names of functions for files, an address for a folder.
+ELSEWHERE = {
+    ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
+    ("Trainer", "trainer_fn"): "train.trainer_fn",
+    ("Pusher", "push_destination"): "gs://example-bucket/pipelines/taxi/serving",
+}
+FILES_OF_TFX = {"module_file", "module_path"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_step_reads_the_local_properties(compiled, local, target):
+    steps = read_steps(compiled[target], target)
+    for node in local.components:
+        if node.id == "BaselineResolver":
+            continue
+        found = steps[node.id].properties
+        wanted = {key: value for key, value in node.exec_properties.items() if value is not None}
+        names = {*found, *wanted} - FILES_OF_TFX - {"tfx_estimator", "tfx_estimator_operation"}
+        for name in names:
+            expected = ELSEWHERE.get((node.id, name), wanted.get(name))
+            assert same(found[name]) == same(expected), (node.id, name)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_trainer_reads_all_that_was_declared(compiled, local, target):
+    from tfx_estimator.components.trainer.settings import Settings
+
+    found = Settings.of(read_steps(compiled[target], target)["Trainer"].properties)
+    here = Settings.of(next(node for node in local.components if node.id == "Trainer").exec_properties)
+    assert found.trainer == here.trainer.copy(update={"module_file": "train.py"})
+    for name in ("source", "image_shape", "label_names", "start_timeout", "stall_timeout", "path"):
+        assert getattr(found, name) == getattr(here, name), name
+    assert found.stall_timeout == 71
+    assert found.distribution.max_restarts == 8
+    # Where a run has a folder of its own, the training folder must not lie in it.
+    assert found.training_root == ("gs://example-bucket/pipelines/taxi/training" if target in SPEC_TARGETS else "")
+
+
+def test_where_all_properties_are_the_key_another_steps_values_are_not_the_trainers(compiled):
+    for target in SPEC_TARGETS:
+        told = read_steps(compiled[target], target)["Trainer"].properties
+        assert not [name for name in ("0.61", "min_accuracy", "deploy") if name in json.dumps(told)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_declared_value_of_deploy_is_there(compiled, target):
+    steps, text = read_steps(compiled[target], target), compiled[target]
+    for name, step in steps.items():
+        container = step.container
+        assert container["image"] == IMAGE
+        assert {"name": "EXAMPLE", "value": "value"} in container["env"]
+        retries = step.rest.get("retryPolicy", {}).get("maxRetryCount") or step.rest.get("retryStrategy", {}).get(
+            "limit"
+        )
+        assert int(retries) == 3, name
+    trainer, statistics = (steps[name].container["resources"] for name in ("Trainer", "StatisticsGen"))
+    if target == KUBEFLOW:
+        workflow = yaml.safe_load(text)
+        assert trainer["limits"] == {"cpu": "8000m", "memory": "30000M", "nvidia.com/gpu": "2"}
+        assert statistics["limits"] == {"cpu": "2000m", "memory": "3750M"}
+        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
+        assert "activeDeadlineSeconds" not in steps["Pusher"].rest
+        mounts = {(each["name"], each["mountPath"]) for each in steps["Pusher"].container["volumeMounts"]}
+        assert mounts == {("volume-0", "/mnt/data"), ("volume-1", "/mnt/more"), ("secret-0", "/secrets/key")}
+        assert {"name": "secret-0", "secret": {"secretName": "key"}} in steps["Pusher"].rest["volumes"]
+        assert steps["Pusher"].rest["metadata"]["labels"]["team"] == "vision"
+        assert workflow["spec"]["serviceAccountName"] == "trainer@example-project.iam.gserviceaccount.com"
+        given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+        assert given["pipeline-root"] == "gs://example-bucket/pipelines/taxi/artifacts"
+        return
+    kind = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu"
+    assert {**trainer, "accelerator": {**trainer["accelerator"], "count": int(trainer["accelerator"]["count"])}} == {
+        "cpuLimit": 8.0,
+        "memoryLimit": 30.0,
+        "accelerator": {"type": kind, "count": 2},
+    }
+    assert statistics == {"cpuLimit": 2.0, "memoryLimit": 3.75}
+    documents = list(yaml.safe_load_all(text))
+    if target == VERTEX:
+        assert documents[0]["labels"]["team"] == "vision"
+        assert documents[0]["runtimeConfig"] == {
+            "gcsOutputDirectory": "gs://example-bucket/pipelines/taxi/artifacts",
+            "parameterValues": {"push_destination": "gs://example-bucket/pipelines/taxi/serving"},
+        }
+        return
+    assert documents[0]["defaultPipelineRoot"] == "gs://example-bucket/pipelines/taxi/artifacts"
+    told = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert told["Trainer_executor"] == {
+        "pvcMount": [{"constant": "data", "mountPath": "/mnt/data"}, {"constant": "more", "mountPath": "/mnt/more"}],
+        "secretAsVolume": [{"secretName": "key", "mountPath": "/secrets/key"}],
+        "podMetadata": {"labels": {"team": "vision"}},
+    }
+    assert {*told} == {f"{name}_executor" for name in steps}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
+    here = {str(project), os.getcwd(), os.path.expanduser("~"), sys.prefix, socket.gethostname()} - {"", "/"}
+    here |= {f"/home/{getpass.getuser()}", "/tmp/", "localhost", "127.0.0.1"}
+    assert not [word for word in here if len(word) > 3 and word in compiled[target]]
+
+
+def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for target in TARGETS:
+        from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+        loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
+        assert compile_declaration(loaded, target).text == compiled[target]
+
+
+def test_the_users_modules_lie_beside_the_file_and_the_containers_fetch_them(compiled, project, tmp_path):
+    (wheel,) = project.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = [name for name in packed.namelist() if ".dist-info/" not in name]
+    assert sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names) == [*MODULES]
+    for target in TARGETS:
+        for step in read_steps(compiled[target], target).values():
+            command = step.container["command"]
+            assert command[:3] == ["python", "-m", "tfx_estimator.pipeline.runners.entry"]
+            assert command[4] == f"gs://example-bucket/pipelines/taxi/modules/{wheel.name}"
+            assert command[-3:-1] == ["python", "-m"]
+
+
+def test_a_container_imports_the_modules_and_refuses_others(compiled, project, tmp_path):
+    from tfx_estimator.pipeline.runners import entry
+
+    (wheel,) = project.glob("*.whl")
+    sha256 = read_steps(compiled[VERTEX], VERTEX)["Trainer"].container["command"][6]
+    then = [sys.executable, "-c", "import train; print(train.trainer_fn(0, 0))"]
+
+    def start(checksum: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, *entry.command(str(wheel), checksum, then)[1:]]
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+
+    done = start(sha256)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    refused = start("0" * 64)
+    assert refused.returncode == 6
+    assert "is not the wheel that this pipeline was compiled with" in refused.stderr
+
+
+def test_vertex_s_own_client_takes_the_file(compiled, project):
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform
+
+    job = aiplatform.PipelineJob(
+        display_name="taxi",
+        template_path=str(project / "vertex.out"),
+        project="example-project",
+        location="europe-west4",
+        credentials=AnonymousCredentials(),
+    )
+    spec = job._gca_resource.pipeline_spec
+    assert {*spec["root"]["dag"]["tasks"]} >= {"Trainer", "Pusher", "BaselineResolver-model-resolver"}
+    assert job._gca_resource.runtime_config.gcs_output_directory == "gs://example-bucket/pipelines/taxi/artifacts"
