@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.components.trainer.conftest import TRAINER_FN, declaration, digits, settings  # noqa: F401
+from tests.components.trainer.conftest import declaration, digits, settings  # noqa: F401
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN
 from tfx_estimator.components.tuner.argument import read_tune, to_properties
 
@@ -25,7 +25,13 @@ class Tuning:
         self.inputs = inputs
         self.executions = 0
 
-    def run(self, settings: Any, tune: dict[str, Any], path: str = "keras") -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: F811
+    def run(
+        self,
+        settings: Any,  # noqa: F811
+        tune: dict[str, Any],
+        steps: int = 60,
+        **function: str,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Executes once; returns what is in `trials.json`, and the best values."""
         from tfx.types import standard_artifacts
 
@@ -38,14 +44,13 @@ class Tuning:
         }
         for name, artifact in outputs.items():
             artifact.uri = str(self.root / name / str(self.executions))
-        function = {"trainer_fn": TRAINER_FN} if path == "estimator" else {"run_fn": BUILT_IN_RUN_FN}
         properties = {
-            "train_args": json.dumps({"num_steps": 60}),
+            "train_args": json.dumps({"num_steps": steps}),
             "eval_args": "{}",
             "custom_config": "null",
             **settings.to_properties(),
             **to_properties(read_tune(tune)),
-            **function,
+            **(function or {"run_fn": BUILT_IN_RUN_FN}),
         }
         Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
         best = json.loads((Path(outputs["best_hyperparameters"].uri) / "best_hyperparameters.txt").read_text())

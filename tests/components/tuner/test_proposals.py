@@ -102,6 +102,7 @@ def test_the_best_of_hyperband_go_on_from_their_checkpoints():
             assert trial.values == by_number[trial.parent].values
             assert trial.steps == 3 * by_number[trial.parent].steps
     assert {trial.steps for trial in found} == {100, 300, 900}
+    assert len(found) == 23
 
 
 def test_a_failed_trial_is_not_gone_on_with():
