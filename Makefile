@@ -50,12 +50,14 @@ check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(VENV)/bin/lint-imports
 	$(PYTHON) requirements/check_lock.py
 
-COMPILE = $(UV) pip compile setup.py --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
-  --no-header $(if $(UPGRADE),--upgrade) --quiet
+LOCKED = --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header
+COMPILE = $(UV) pip compile setup.py $(LOCKED) $(if $(UPGRADE),--upgrade) --quiet
 
-lock: | $(UV)  ## write both lock files from setup.py (UPGRADE=1: newest versions)
+lock: | $(UV)  ## write the lock files from setup.py (UPGRADE=1: newest versions)
 	$(COMPILE) --output-file $(LOCK)
 	$(COMPILE) --extra dev --constraint $(LOCK) --output-file $(DEV_LOCK)
+	sed -n 's/^tensorflow==\([^ ]*\).*/tensorflow-cpu==\1/p' $(LOCK) | $(UV) pip compile - --no-deps $(LOCKED) | \
+	  $(PYTHON) requirements/image_lock.py
 
 bench: $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)

@@ -1,8 +1,8 @@
-"""Says whether both lock files still are what setup.py asks for, without a network.
+"""Says whether the lock files still are what setup.py asks for, without a network.
 
 It walks from the requirements of setup.py through the metadata of the installed packages. Every requirement on the way
 must be pinned to a version that satisfies it, every pin must be needed, hashed and installed at that version. As both
-are compared with what is installed, both have the same versions.
+are compared with what is installed, both have the same versions. That of the image is made of one of them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def main() -> int:
     """Prints what is wrong, if anything.
 
     Returns:
-        0 if both lock files are up to date, else 1.
+        0 if all lock files are up to date, else 1.
     """
     wrong = False
     for lock, names in {LOCK: ["REQUIREMENTS"], DEV_LOCK: ["REQUIREMENTS", "DEV_REQUIREMENTS"]}.items():
@@ -117,6 +117,11 @@ def main() -> int:
         if not found:
             print(f"{lock.relative_to(ROOT)}: {len(pinned(text))} pins, up to date with setup.py and installed")
         wrong |= bool(found)
+    import image_lock  # which imports this one
+
+    for line in image_lock.problems():
+        print(f"{image_lock.IMAGE_LOCK.relative_to(ROOT)}: {line}", file=sys.stderr)
+        wrong = True
     if wrong:
         print("Run `make lock`, then `make install`.", file=sys.stderr)
     return 1 if wrong else 0

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import time
-from importlib import metadata
 from typing import Any, Optional
 
 from rich.console import Console
@@ -19,6 +18,7 @@ from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.installed import version_of
 from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
@@ -179,7 +179,7 @@ class _Session:
                 "cores": len(available_cores()),
                 "load": os.getloadavg()[0],
                 "python": platform.python_version(),
-                **{name: metadata.version(name) for name in ("tensorflow", "tfx")},
+                **{name: version_of(name) for name in ("tensorflow", "tfx")},
             },
         }
 

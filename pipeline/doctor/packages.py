@@ -6,12 +6,12 @@ import glob
 import json
 import subprocess
 import sys
-from importlib import metadata
 from typing import Optional
 
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
 from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.installed import version_of
 
 # With another version of these, nothing has been tried at all.
 _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
@@ -74,8 +74,6 @@ def last_line(text: str) -> str:
 
 def _version(name: str) -> str:
     try:
-        return metadata.version(name) or ""
-    except metadata.PackageNotFoundError:
-        return ""
+        return version_of(name) or ""
     except Exception as error:  # a damaged dist-info
         return f"is damaged: {error}"

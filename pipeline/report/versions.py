@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
+
+from tfx_estimator.pipeline.installed import version_of
 
 _PACKAGES = (
     "tfx-estimator",
@@ -25,9 +26,7 @@ def read_versions() -> dict[str, str]:
     """Returns the versions of Python and of the packages, and what machine this is."""
     found = {"Python": platform.python_version()}
     for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+        if version := version_of(name):
+            found[name] = version
     found["machine"] = f"{platform.platform(aliased=True)}, {os.cpu_count()} CPUs"
     return found

@@ -70,6 +70,8 @@ def check_command(words: list[str], folder: Path) -> None:
             extra = wheel.partition(".whl")[2].strip("[]")
             assert Path(wheel).name.startswith(f"tfx_estimator-{tfx_estimator.__version__}-py3-none-any.whl")
             assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
+    elif program == "docker":
+        check_docker(words[1:], folder)
     else:
         assert words == ["python3.10", "-m", "venv", ".venv"], "the tests do not know how to check this command"
 
@@ -103,6 +105,20 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         refused = choose(contenders, args.source, args.overrides).refused
         # One process sends nothing, however that is varied.
         assert not {name: why for name, why in refused.items() if "trains the same as" not in why}
+
+
+def check_docker(words: list[str], folder: Path) -> None:
+    """Fails if the Dockerfile has no such argument, or a container would be given no command of ours."""
+    if words[0] == "run":
+        check_ours(words[words.index(PROGRAM) + 1 :], folder)
+    elif words[0] == "build":
+        declared = re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        given = [value.partition("=")[0] for option, value in itertools.pairwise(words) if option == "--build-arg"]
+        assert set(given) <= set(declared)
+        assert "BASE" in given
+    else:
+        assert words == ["compose", "up"]
+        assert (ROOT / "compose.yaml").is_file()
 
 
 def check_make(words: list[str]) -> None:

@@ -1,0 +1,88 @@
+"""Makes the image's lock file of the package's: without what only notebooks need, and with TensorFlow for CPUs.
+
+echo tensorflow-cpu==2.15.1 | uv pip compile - --no-deps --generate-hashes … | python requirements/image_lock.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection
+from importlib import metadata
+from pathlib import Path
+
+from check_lock import LOCK, ROOT, declared
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+IMAGE_LOCK = Path(__file__).resolve().parent / "image.lock"
+# The way from TFMA's widgets to a whole JupyterLab; and a compiler's library that TensorFlow never loads.
+LEFT_OUT = ("widgetsnbextension", "debugpy", "libclang")
+# ipywidgets imports it without asking for it.
+ADDED = (Requirement("ipykernel"),)
+REPLACED, REPLACEMENT = "tensorflow", "tensorflow-cpu"
+
+
+def entries(text: str) -> dict[str, str]:
+    """Cuts a lock file.
+
+    Args:
+        text: Its contents.
+
+    Returns:
+        The lines of each canonical package name.
+    """
+    lines = re.findall(r"^([\w.-]+)(==.+\n(?:[ #].*\n?)*)", text, re.MULTILINE)
+    return {canonicalize_name(name): name + rest for name, rest in lines}
+
+
+def reached(requirements: list[Requirement], without: Collection[str]) -> set[str]:
+    """Follows requirements through the installed packages.
+
+    Args:
+        requirements: Where to begin.
+        without: Names where no way goes on.
+
+    Returns:
+        The names on the way.
+    """
+    seen: set[tuple[str, str]] = set()
+    waiting = list(requirements)
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in {"", *requirement.extras}:
+            if name in without or (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            below = [Requirement(line) for line in metadata.requires(name) or []]
+            waiting += [each for each in below if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return {name for name, _ in seen}
+
+
+def image_lock(lock: str, replacement: str) -> str:
+    """Makes the lock file.
+
+    Args:
+        lock: Contents of the package's.
+        replacement: The entry of TensorFlow for CPUs.
+
+    Returns:
+        The contents.
+    """
+    kept = reached([*declared(ROOT / "setup.py", "REQUIREMENTS"), *ADDED], LEFT_OUT)
+    found = {name: entry for name, entry in entries(lock).items() if name in kept and name != REPLACED}
+    found |= {name: entry for name, entry in entries(replacement).items() if name == REPLACEMENT}
+    return "".join(found[name] for name in sorted(found))
+
+
+def problems() -> list[str]:
+    """Returns what is wrong with the file that is there."""
+    lock, text = LOCK.read_text(), IMAGE_LOCK.read_text() if IMAGE_LOCK.exists() else ""
+    wanted = re.match(r"[^\s;\\]+", entries(lock)[REPLACED]).group().replace(REPLACED, REPLACEMENT)  # type: ignore[union-attr]
+    found = [] if text == image_lock(lock, text) else ["it is not what the package's lock file makes it"]
+    return found + ([] if wanted in text else [f"{wanted} is missing"])
+
+
+if __name__ == "__main__":
+    IMAGE_LOCK.write_text(image_lock(LOCK.read_text(), sys.stdin.read()))

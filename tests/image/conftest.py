@@ -1,0 +1,139 @@
+"""The image, built of Dockerfile by Debian's tools on a base that debootstrap makes, and run by podman."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+
+_TOOLS = ("buildah", "podman", "runc", "debootstrap")
+# What CPython's standard library is linked with.
+_LIBRARIES = "ca-certificates,libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,zlib1g,libreadline8,libexpat1"
+_BASE, _IMAGE = "localhost/tfx-estimator-tests-base", "localhost/tfx-estimator-tests"
+# How this machine reaches packages; nothing of it stays in the image.
+_MOUNTED = ("/etc/ssl/certs", "/etc/pip.conf")
+_PODMAN = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file")
+_LIMITS = ("--ulimit", "nofile=10000:10000", "--ulimit", "nproc=20000:20000")
+
+
+def run(*command: str | Path, seconds: float = 600) -> str:
+    """Runs a command that must succeed.
+
+    Args:
+        *command: With its arguments.
+        seconds: Time limit.
+
+    Returns:
+        What it printed.
+    """
+    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, (command, done.stdout[-4000:], done.stderr[-4000:])
+    return done.stdout
+
+
+class Image:
+    """The built image.
+
+    Args:
+        name: Of it, as podman knows it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def command(
+        self, work: Path, *arguments: str, entry: str = "", options: tuple[str, ...] = (), network: str = "none"
+    ) -> list[str]:
+        """Returns the command of a container: not root, a root that is read-only, no network.
+
+        Args:
+            work: Folder that is its /work.
+            *arguments: Of the image's entry point.
+            entry: Another one.
+            options: Further ones of `podman run`.
+            network: Of another container.
+        """
+        entered = ("--entrypoint", entry) if entry else ()
+        kept = (
+            "--read-only",
+            "--tmpfs",
+            "/tmp",
+            "--network",
+            network,
+            "--cap-drop",
+            "all",
+            "--volume",
+            f"{work}:/work",
+        )
+        return [*_PODMAN, "run", "--rm", *_LIMITS, *kept, *entered, *options, self.name, *arguments]
+
+    def run(self, work: Path, *arguments: str, entry: str = "", seconds: float = 600) -> str:
+        """Runs such a container to its end.
+
+        Returns:
+            What it printed.
+        """
+        return run(*self.command(work, *arguments, entry=entry), seconds=seconds)
+
+    @property
+    def megabytes(self) -> float:
+        """What it takes on a disk: the sum of its layers."""
+        return int(run("podman", "image", "inspect", "--format", "{{.Size}}", self.name)) / 1e6
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    """Builds the image; TFX_ESTIMATOR_IMAGE names one that is there already."""
+    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
+    if missing or os.getuid() != 0:
+        pytest.skip(f"needs root and {', '.join(missing) or 'its tools'} (Debian: apt-get install {' '.join(_TOOLS)})")
+    if name := os.environ.get("TFX_ESTIMATOR_IMAGE"):
+        yield Image(name)
+        return
+    folder = tmp_path_factory.mktemp("image")
+    _make_base(folder / "base")
+    (folder / "uv.toml").write_text("native-tls = true\n")
+    volumes = [f"{path}:{path}:ro" for path in _MOUNTED if os.path.exists(path)]
+    volumes.append(f"{folder}/uv.toml:/etc/uv/uv.toml:ro")
+    mounts = [option for volume in volumes for option in ("--volume", volume)]
+    network = ("--isolation", "chroot", "--network", "host")
+    try:
+        built = ("--layers", "--build-arg", f"BASE={_BASE}", "--tag", _IMAGE)
+        run("buildah", "bud", *network, *mounts, *built, ".", seconds=1500)
+        yield Image(_IMAGE)
+    finally:
+        subprocess.run(["podman", "image", "rm", "--force", _IMAGE, _BASE], capture_output=True, check=False)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder that the image's user may write to."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    os.chown(folder, 10001, 10001)
+    return folder
+
+
+def _make_base(folder: Path) -> None:
+    """Debian with this Python: Debian 12 has no Python 3.10 of its own."""
+    run("debootstrap", "--variant=minbase", f"--include={_LIBRARIES}", "bookworm", folder)
+    home, local = Path(sys.base_prefix), folder / "usr" / "local"
+    unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-3.10*")
+    shutil.copytree(home / "lib" / "python3.10", local / "lib" / "python3.10", ignore=unused, symlinks=True)
+    shutil.copytree(home / "include", local / "include", dirs_exist_ok=True)
+    shutil.copy2(home / "bin" / "python3.10", local / "bin")
+    for library in (home / "lib").glob("libpython3*"):
+        shutil.copy2(library, local / "lib")
+    run("chroot", folder, "ldconfig")
+    archive = folder.with_suffix(".tar")
+    run("tar", "-C", folder, "-cf", archive, ".")
+    shutil.rmtree(folder)
+    run("podman", "import", archive, _BASE)
+    archive.unlink()

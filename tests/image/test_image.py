@@ -1,0 +1,81 @@
+"""The image trains as its users run it: not as root, on a root that is read-only, without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.image.conftest import run
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(2400)]
+MOST_MEGABYTES = 2200
+
+
+def test_what_is_in_it(image, work):
+    assert image.run(work, "-c", "id -u", entry="sh").strip() == "10001"
+    packages = image.run(work, "-m", "pip", "list", "--format=freeze", entry="python")
+    names = {line.partition("==")[0].lower() for line in packages.splitlines()}
+    assert {"tfx", "tensorflow-cpu", "tfx-estimator"} <= names
+    assert not names & {"pytest", "ruff", "mypy", "hypothesis", "import-linter"}
+    # Nothing of how this machine reaches packages, but the empty places where that was mounted.
+    assert image.run(work, "-c", "cat /etc/pip.conf /etc/uv/uv.toml 2>/dev/null; true", entry="sh") == ""
+    assert image.megabytes <= MOST_MEGABYTES
+    layers = json.loads(run("podman", "image", "inspect", image.name))[0]["RootFS"]["Layers"]
+    assert len(layers) <= 5
+
+
+def test_a_whole_pipeline_in_it(image, work):
+    said = image.run(work, "run", "digits")
+    assert _pushed(work), said
+    # A second container finds what the first has left.
+    written = image.run(work, "report", "runs/digits").removeprefix("wrote /work/").strip()
+    assert "accuracy" in (work / written).read_text()
+
+
+def test_a_cluster_of_two_in_it(image, work):
+    train = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
+    said = image.run(work, "run", "digits", "--set", train)
+    assert _pushed(work), said
+    assert "2 workers" in said or "worker-0" in said, said
+
+
+def test_three_containers_as_compose_declares_them(image, work):
+    # Each in a container of its own, as compose starts them; one network for all, that of the first.
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    command = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", part) for part in services["chief"]["command"]]
+    ports = {"chief:2222": "127.0.0.1:2222", "worker-0:2222": "127.0.0.1:2223", "worker-1:2222": "127.0.0.1:2224"}
+    running = []
+    try:
+        for number, (name, service) in enumerate(services.items()):
+            cluster = service["environment"]["TF_CONFIG"]
+            for address, local in ports.items():
+                cluster = cluster.replace(f'"{address}"', f'"{local}"')
+            options = ("--env", f"TF_CONFIG={cluster}", "--name", f"tests-{name}")
+            network = "container:tests-chief" if number else "none"
+            started = image.command(work, *command, options=options, network=network)
+            running.append(subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            _wait_for("tests-chief")
+        said = [each.communicate(timeout=900)[0] for each in running]
+    finally:
+        for each in running:
+            each.kill()
+    assert [each.returncode for each in running] == [0, 0, 0], said
+    assert _pushed(work), said
+
+
+def _pushed(work: Path) -> list[Path]:
+    return list(work.glob("**/serving/*/saved_model.pb"))
+
+
+def _wait_for(name: str) -> None:
+    deadline = time.monotonic() + 60
+    while subprocess.run(["podman", "container", "exists", name], check=False).returncode:
+        assert time.monotonic() < deadline, f"{name} did not start"
+        time.sleep(0.2)
