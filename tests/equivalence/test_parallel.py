@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 # Absolute: of float64, where Adam divides by small numbers; and of float32.
 FLOAT64 = {"layers": 1e-12, "branches": 1e-9, "stages": 1e-12, "three stages": 1e-9}
 FLOAT32 = 5e-6
-ALWAYS = ("layers", "stages")
+ALWAYS = ("layers.estimator", "stages.estimator", "stages.keras")
 # Where the layers with variables are.
 PLACES = {
     "layers": {"conv": "CPU:0", "dense": "CPU:1", "logits": "CPU:1"},
@@ -30,17 +30,17 @@ FORWARD = re.compile(r"/(\w+)(?<!_grad)/(?:Conv2D|MatMul|BiasAdd)$")
 BACK = re.compile(r"/(\w+)/(?:Conv2D|MatMul|BiasAdd)_grad/(?:Conv2DBackpropFilter|MatMul(?:_1)?|BiasAddGrad)$")
 # Of an Estimator's graph, and of Keras's optimizer.
 UPDATE = re.compile(r"/(\w+)/(?:kernel|bias)/ResourceApply\w+$")
-STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|/[mv]:0)?$")
+STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|(?:/[mv])?:0)?$")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory):
-    """The folder of what came of a case; those that are always tried are trained in one fresh process."""
+    """The folder of what came of a case on a path; those that are always tried are trained in one fresh process."""
     folder = tmp_path_factory.mktemp("parallel")
 
-    def find(case: str) -> Path:
-        if not (folder / f"{case}.npz").exists():
-            train_apart("train_parallel", folder, *(ALWAYS if case in ALWAYS else [case]))
+    def find(name: str) -> Path:
+        if not (folder / f"{name}.npz").exists():
+            train_apart("train_parallel", folder, *(ALWAYS if name in ALWAYS else [name]))
         return folder
 
     return find
@@ -51,22 +51,25 @@ def _weights(file: Path) -> np.ndarray:
     return np.concatenate([values[key].ravel() for key in values.files])
 
 
-EACH = [pytest.param(case, path, marks=() if case in ALWAYS else pytest.mark.long) for case in CASES for path in PATHS]
+EACH = [
+    pytest.param(case, path, marks=() if f"{case}.{path}" in ALWAYS else pytest.mark.long)
+    for case in CASES
+    for path in PATHS
+]
 
 
 @pytest.mark.parametrize(("case", "path"), EACH)
 def test_weights_are_those_of_the_whole_network(trained, case, path):
-    folder = trained(case)
+    folder = trained(f"{case}.{path}")
     whole, divided = _weights(folder / f"{case}.npz"), _weights(folder / f"{case}.{path}.npz")
     np.testing.assert_allclose(divided, whole, rtol=0, atol=FLOAT64[case])
 
 
 @pytest.mark.parametrize(("case", "path"), EACH)
 def test_variables_forward_and_gradients_of_a_layer_are_on_its_device(trained, case, path):
-    ran = json.loads((trained(case) / f"{case}.{path}.json").read_text())
+    ran = json.loads((trained(f"{case}.{path}") / f"{case}.{path}.json").read_text())
     # A tf.function is given its variables, and changes them where they are.
-    kinds = [FORWARD, BACK, STATE, *([UPDATE] if path == "estimator" else [])]
-    for kind in kinds if path == "estimator" or "adam" in str(CASES[case]) else kinds[:2]:
+    for kind in (FORWARD, BACK, STATE, *((UPDATE,) if path == "estimator" else ())):
         found = {(match[1], device) for device, names in ran.items() for name in names if (match := kind.search(name))}
         assert found == set(PLACES[case].items()), kind.pattern
 

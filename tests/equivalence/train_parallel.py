@@ -1,4 +1,4 @@
-"""Trains networks whole and divided, in one process: `python -m tests.equivalence.train_parallel FOLDER CASE …`.
+"""Trains networks whole and divided, in one process: `python -m tests.equivalence.train_parallel FOLDER CASE.PATH …`.
 
 In a process of its own, since logical devices must be set up before TensorFlow's first op.
 """
@@ -137,31 +137,31 @@ def with_keras(section: TrainerSection) -> tuple[list[np.ndarray], dict[str, lis
         if not number:
             ran = _partitions(context.export_run_metadata())
             context.disable_graph_collection()
-    for variable in model.optimizer.variables():
-        ran.setdefault(_device(variable.device), []).append(f"slot {variable.name}")
+    for variable in [*network.variables, *model.optimizer.variables()]:
+        ran.setdefault(_device(variable.device), []).append(f"variable {variable.name}")
     return [each.numpy() for each in sorted(model.network.trainable_variables, key=lambda each: each.name)], ran
 
 
-def main(folder: str, *cases: str) -> None:
+def main(folder: str, *names: str) -> None:
     """Trains cases, and saves the weights to `CASE.PATH.npz`, of the whole network to `CASE.npz`, and the devices."""
     tf.get_logger().setLevel("ERROR")
     sys.path.insert(0, str(Path(__file__).parent / "user"))
     configure_devices(cpus=3)
     tensorflow_fixes.apply()
-    for case in cases:
-        _train(folder, case)
+    for name in names:
+        _train(folder, name)
 
 
-def _train(folder: str, case: str) -> None:
+def _train(folder: str, name: str) -> None:
+    case, _, path = name.partition(".")
     whole, divided = CASES[case]
     common = {"train_steps": STEPS, "global_batch_size": BATCH, "seed": 3, **whole}
-    np.savez(Path(folder) / f"{case}.npz", *with_keras(TrainerSection(**common))[0])
-    for path in PATHS:
-        section = TrainerSection(**common, **divided)
-        name = f"{case}.{path}"
-        weights, ran = with_estimator(section, f"{folder}/{name}") if path == "estimator" else with_keras(section)
-        np.savez(Path(folder) / f"{name}.npz", *weights)
-        (Path(folder) / f"{name}.json").write_text(json.dumps(ran))
+    if not (Path(folder) / f"{case}.npz").exists():
+        np.savez(Path(folder) / f"{case}.npz", *with_keras(TrainerSection(**common))[0])
+    section = TrainerSection(**common, **divided)
+    weights, ran = with_estimator(section, f"{folder}/{name}") if path == "estimator" else with_keras(section)
+    np.savez(Path(folder) / f"{name}.npz", *weights)
+    (Path(folder) / f"{name}.json").write_text(json.dumps(ran))
 
 
 if __name__ == "__main__":
