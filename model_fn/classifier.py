@@ -10,6 +10,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
+from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
@@ -40,8 +41,8 @@ def make_model_fn(
         [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
         `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
         declared section, as a dict); `label_smoothing`, `class_weights` (by label), `gradient_accumulation` (parts of a
-        batch), `gradient_compression` and `precision` of the network, where they are declared; and `label_names`, where
-        the classes' names are to be served.
+        batch), `gradient_compression`, `precision` of the network and `xla` (whether it compiles the step), where they
+        are declared; and `label_names`, where the classes' names are to be served.
     """
 
     def model_fn(
@@ -129,7 +130,10 @@ def _train(
     rate = learning_rate(section, params["train_steps"], step, replicas)
     options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
     scale = LossScale() if params.get("precision") == FLOAT16 else None
-    of_earlier_parts: list[tf.Tensor] = []
+    if xla := params.get("xla", False):
+        # A function that is compiled makes no variables.
+        model(tf.nest.map_structure(lambda each: each[:1], inputs_of(model, features)), training=False)
+    of_earlier_parts: list[tf.Tensor] = list(model.losses) if xla else []
     decay_of = functools.partial(weight_decay, factor=section.weight_decay, beside=division is not None)
 
     def compute(part: Part) -> Computed:
@@ -148,22 +152,35 @@ def _train(
         gradients = gradients_of(objective, stored(model.trainable_variables))
         return Computed(loss, tf.reduce_sum(hits), gradients, averages)
 
-    if division and divided and division.stages:
-        # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
-        _logits(model, inputs_of(model, features), params, division=division)
-        pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
-        whole = pipeline.compute(features, labels)
+    def compute_whole(features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
+        if division and divided and division.stages:
+            # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
+            _logits(model, inputs_of(model, features), params, division=division)
+            pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
+            return pipeline.compute(features, labels)
+        return in_turn(compiler.part(compute) if xla and not in_one else compute, features, labels, parts)
+
+    def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
+        whole = compute_whole(features, labels)
+        gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
+        optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
+        train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)
+        return whole.loss, whole.hits, train_op
+
+    parts = params.get("gradient_accumulation", 1)
+    in_one, compiler = xla and takes_step(parts), Compiler()
+    if in_one:
+        # A function does its updates by itself.
+        loss, hits = compiler.step(lambda *batch: train(*batch)[:2])(features, labels)
+        train_op = tf.group(loss, hits)
     else:
-        whole = in_turn(compute, features, labels, params.get("gradient_accumulation", 1))
-    gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
-    optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
-    train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)
-    tf.compat.v1.summary.scalar("train_accuracy", whole.hits / tf.cast(tf.size(labels), whole.hits.dtype))
+        loss, hits, train_op = train(features, labels)
+    tf.compat.v1.summary.scalar("train_accuracy", hits / tf.cast(tf.size(labels), hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
     if scale:
         tf.compat.v1.summary.scalar("loss_scale", scale.value)
         tf.compat.v1.add_to_collection(SKIPPED_STEPS, tf.identity(scale.skipped))
-    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=whole.loss, train_op=train_op)
+    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
 
 
 def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:

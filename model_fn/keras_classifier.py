@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
 from tfx_estimator.model_fn.classifier import predictions
+from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.division import Division
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
@@ -45,6 +46,7 @@ class KerasClassifier(tf.keras.Model):
         self.network = network
         self._section = section
         self._division = division
+        self._compiler = Compiler()
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
 
@@ -80,6 +82,12 @@ class KerasClassifier(tf.keras.Model):
             loss's scale as well, and how many steps were skipped.
         """
         section = self._section
+        if section.xla and takes_step(section.gradient_accumulation):
+            return self._compiler.step(self._step)(data)
+        return self._step(data)
+
+    def _step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        section = self._section
         context = tf.distribute.get_replica_context()
         # By itself, a replica trains by the mean over its own examples.
         alone = section.sync_every is not None
@@ -103,12 +111,14 @@ class KerasClassifier(tf.keras.Model):
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
             return Computed(loss, tf.reduce_sum(hits), gradients)
 
+        parts = section.gradient_accumulation
         if division and division.stages:
             own = {"scaled": scale.scaled} if scale else {}
             pipeline = division.pipeline(self.network, section, step=self.optimizer.iterations, **own)
             whole = pipeline.compute(*data)
         else:
-            whole = in_turn(compute, *data, section.gradient_accumulation)
+            compiles = section.xla and not takes_step(parts)
+            whole = in_turn(self._compiler.part(compute) if compiles else compute, *data, parts)
         gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
         pairs = zip(gradients, variables)
         accuracy = whole.hits / section.global_batch_size

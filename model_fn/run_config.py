@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
 
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -31,4 +32,8 @@ def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.Run
 def _session_config(section: TrainerSection) -> tf.compat.v1.ConfigProto:
     # A session makes logical CPUs of its own, whatever tf.config says.
     cpus = {"device_count": {"CPU": section.logical_cpus}} if section.logical_cpus else {}
-    return tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)
+    if section.xla:
+        # Under a strategy TensorFlow would fuse operations within the step as well, into some that XLA does not know.
+        config.graph_options.rewrite_options.remapping = rewriter_config_pb2.RewriterConfig.OFF
+    return config

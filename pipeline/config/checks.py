@@ -31,6 +31,7 @@ from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.sync import check_sync
 from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start
+from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
 
 
@@ -53,6 +54,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_optimizer(declaration),
         *check_class_weights(declaration),
         *check_precision(declaration, search_paths),
+        *check_xla(declaration, search_paths),
         *check_augment(declaration),
         *check_distribution(declaration),
         *check_accumulation(declaration, search_paths),

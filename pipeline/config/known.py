@@ -29,7 +29,6 @@ VALUES: dict[str, dict[str, str]] = {
 
 # Dotted path -> why not.
 KEYS: dict[str, str] = {
-    **dict.fromkeys((f"trainer.{key}" for key in ("xla",)), _LATER),
     # Of DTensor.
     **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _LATER),
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),

@@ -29,6 +29,7 @@ from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
 from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
+from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
@@ -98,6 +99,7 @@ class Loaded:
             *check_accumulation(declaration, self.search_paths),
             *check_runtime(trainer),
             *check_precision(declaration, self.search_paths),
+            *check_xla(declaration, self.search_paths),
         ]
         if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
             raise to_error(found, self.source)

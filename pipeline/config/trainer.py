@@ -75,9 +75,15 @@ class TrainerSection(Section):
     warm_start: Optional[WarmStart] = Field(
         default=None, description="weights of another training, with which this one begins"
     )
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"] = Field(
         default="float32",
-        description="of what the network computes; its variables, the loss and the served outputs are float32",
+        description="of what the network computes; its variables, the loss and the served outputs are float32. `auto` "
+        "tries float32 and mixed_bfloat16 before training, and takes the faster",
+    )
+    xla: Union[bool, Literal["auto"]] = Field(
+        default=False,
+        description="compile the built-in training step with XLA; `auto` tries it before training, and does so where "
+        "that is faster",
     )
     # As threads do, it changes sums in their last bits at most.
     model_parallel: Optional[ModelParallel] = Field(
@@ -160,6 +166,12 @@ class TrainerSection(Section):
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 
+    @validator("xla", pre=True)
+    def _true_false_or_auto(cls, value: Any) -> Any:  # noqa: N805
+        if isinstance(value, str) and value != "auto":
+            raise TypeError("this is neither true nor false, nor auto")
+        return value
+
     _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
     _long_sync = validator("sync_every", pre=True, allow_reuse=True)(long_sync)
     _long_metric = validator("keep_best", "early_stopping", pre=True, allow_reuse=True)(long_metric)
@@ -203,6 +215,11 @@ class TrainerSection(Section):
             "TF_ENABLE_ONEDNN_OPTS": None if self.onednn is None else int(self.onednn),
         }
         return {name: str(value) for name, value in values.items() if value is not None}
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """What a trial on this machine decides before training."""
+        return tuple(name for name in ("precision", "xla") if getattr(self, name) == "auto")
 
     @property
     def loss_options(self) -> dict[str, Any]:

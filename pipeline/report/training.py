@@ -110,7 +110,11 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
         }
         for each in history
     ]
-    told = {"stopped_early": "Training stopped early", "exported": "The model is of"}
+    told = {
+        "decided": "What was declared as auto became",
+        "stopped_early": "Training stopped early",
+        "exported": "The model is of",
+    }
     decided = [f"{words} {model_run.properties[name]}." for name, words in told.items() if name in model_run.properties]
     if "skipped_steps" in facts:
         number = f"{facts['skipped_steps']:,.0f}"

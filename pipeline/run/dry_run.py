@@ -57,6 +57,8 @@ _TRAINER_KEYS = (
     "gradient_accumulation",
     "model_parallel",
     "pipeline_parallel",
+    "precision",
+    "xla",
     "augment",
     "keep_best",
     "early_stopping",

@@ -45,6 +45,7 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
         }
         results.exported = model_run.get_string_custom_property("exported") or None
         results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
+        results.decided = model_run.get_string_custom_property("decided") or None
         results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
         results.stages = model_run.get_string_custom_property("stages") or None
         found = glob.glob(os.path.join(glob.escape(model_run.uri), PROFILES, "*", PROFILE_TEXT))

@@ -49,7 +49,7 @@ def train(
     Args:
         slices: Measures.
         side: `guide`; or a path, `keras` or `keras_custom_loop`; or `constant` and the path, with one batch that stays
-            in memory.
+            in memory; or `xla` and the path, with a step that XLA compiles.
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
@@ -111,7 +111,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     folder = tempfile.mkdtemp()
     # The guide's optimizer.
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
-    own = {"model": case.model, "precision": case.precision}
+    own = {"model": case.model, "precision": case.precision, "xla": side.startswith("xla")}
     section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own).trainer
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)

@@ -130,6 +130,24 @@ def keras_precision(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     return [_less(what.format(path), cpu["guide"], cpu[path], 2.4) for path in KERAS_PATHS], results
 
 
+def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """The dense MNIST model of Keras's guide on our Keras paths, compiled with XLA, against the same without.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results.
+    """
+    sides = [side for path in KERAS_PATHS for side in (path, f"xla {path}")]
+    results, cpu, rate = _train_keras(setting, "dense", sides, DENSE_STEPS, DENSE_SLICES)
+    ratios = []
+    for path in KERAS_PATHS:
+        ratios.append(_less(f"{path}, xla: CPU per example, dense MNIST", cpu[path], cpu[f"xla {path}"], 1.3))
+        ratios.append(_more(f"{path}, xla: examples/s, dense MNIST", rate[path], rate[f"xla {path}"], 1.3))
+    return ratios, results
+
+
 def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Both Keras paths against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
 
@@ -276,6 +294,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "keras_dense": keras_dense,
     "keras_cifar": keras_cifar,
     "keras_precision": keras_precision,
+    "xla": xla,
     "keras_input": keras_input,
     "two_processes": two_processes,
     "stages": stages,

@@ -35,6 +35,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "profile": {"profile": {"start_step": 1, "steps": 1}},
     "mixed_bfloat16": {"precision": "mixed_bfloat16"},
     "mixed_float16": {"precision": "mixed_float16"},
+    "xla": {"xla": True},
+    "auto": {"xla": "auto", "precision": "auto"},
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
 }

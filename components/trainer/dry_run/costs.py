@@ -120,8 +120,8 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
-    # All that the devices of one process hold together.
-    section = settings.trainer.undivided
+    # All that the devices of one process hold together. What XLA compiles is not seen: the costs are the same.
+    section = settings.trainer.undivided.copy(update={"xla": False})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
     features = {

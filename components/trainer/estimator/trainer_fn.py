@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.compiling import refuse_xla
 from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.division import refuse_division
 from tfx_estimator.model_fn.precision import FLOAT32
@@ -57,6 +58,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     if is_model_fn(function):
         refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
         refuse_division(section, section.model or "", "is a whole model_fn")
+        refuse_xla(section.xla, section.model or "", "is a whole model_fn")
         refuse_compression(section.distribution.train.gradient_compression, section.model or "")
         if section.precision != FLOAT32:
             raise UserCodeError(
@@ -72,6 +74,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     elif (compiled := compiled_model.find_compiled(function, settings, declared.transformed_spec)) is not None:
         refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
         refuse_division(section, section.model or "", "returns a compiled model")
+        refuse_xla(section.xla, section.model or "", "returns a compiled model")
         estimator = compiled_model.make_estimator(compiled, settings, config)
         recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
     else:
@@ -80,6 +83,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         model_fn = make_model_fn(lambda classes: call_network(function, classes, section.params), divided)
         params["gradient_accumulation"] = section.gradient_accumulation
         params["precision"] = section.precision
+        params["xla"] = section.xla
         estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
         recorded = {OPTIMIZER_KEY: section.optimizer}
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -61,6 +61,23 @@ def loop(model: tf.keras.Model, batches: Any, watch: Watch, strategy: tf.distrib
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training.
     """
+    execute, iterator = make_execute(model, strategy), iter(batches)
+    while not watch.ended:
+        steps = watch.next_steps()
+        values = execute(iterator, tf.constant(steps))
+        watch.done(steps, {name: float(value) for name, value in values.items()})
+
+
+def make_execute(model: tf.keras.Model, strategy: tf.distribute.Strategy) -> Callable[..., Mapping[str, tf.Tensor]]:
+    """Makes the `tf.function` of several steps, called with an iterator over batches and the number of steps.
+
+    Args:
+        model: Compiled.
+        strategy: The model's.
+
+    Returns:
+        The function; it returns what the last step does.
+    """
 
     def one_step(iterator: Any) -> Mapping[str, tf.Tensor]:
         values = strategy.run(model.train_step, args=(next(iterator),))
@@ -73,8 +90,4 @@ def loop(model: tf.keras.Model, batches: Any, watch: Watch, strategy: tf.distrib
             one_step(iterator)
         return one_step(iterator)
 
-    iterator = iter(batches)
-    while not watch.ended:
-        steps = watch.next_steps()
-        values = execute(iterator, tf.constant(steps))
-        watch.done(steps, {name: float(value) for name, value in values.items()})
+    return execute

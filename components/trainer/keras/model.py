@@ -14,6 +14,7 @@ from tfx_estimator.components.trainer.task.user_code import call_network, find_f
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.compiling import refuse_xla
 from tfx_estimator.model_fn.division import find_division, refuse_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores
@@ -71,6 +72,7 @@ class ModelMaker:
             check_compiled(network, section.model or "", section.distribution, section.precision)
             refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
             refuse_division(section, section.model or "", "returns a compiled model")
+            refuse_xla(section.xla, section.model or "", "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")
             return CompiledClassifier(network, section, self.num_classes)

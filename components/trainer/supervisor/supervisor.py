@@ -32,6 +32,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EXPORTER,
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor import decision
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
@@ -121,6 +122,7 @@ class Supervisor:
         with Signals() as signals:
             if leads:
                 self._check_replicas(signals)
+            self._decide(place, signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
             elif not self._distribution.train.is_cluster:
@@ -139,6 +141,27 @@ class Supervisor:
             self._attempts(plan.replica_check_task, signals)
             for note in replica_check.read_notes(self._job.training_dir):
                 logger.warning(note)
+
+    def _decide(self, place: Optional[TfConfig], signals: Signals) -> None:
+        """Has a trial decide what is declared as `auto`, before any task is told of it."""
+        if self._section is None or not self._section.undecided or signals.received:
+            return
+        if place is None or place.task.type == CHIEF:
+            shares = place is None and self._distribution.train.is_cluster
+            found = decision.find_verdict(
+                self._job,
+                lambda: self._attempts(
+                    lambda attempt: plan.speed_trial_task(self._distribution, attempt, shares), signals, restarts=0
+                ),
+            )
+        else:
+            found = decision.wait_for_verdict(
+                self._job, self._settings.start_timeout, lambda: signals.received is not None
+            )
+        if found:
+            self._report.decided(found.text)
+            self._job = decision.with_verdict(self._job, found)
+            self._job.save(self._job_path)
 
     def _own_cluster(self, signals: Signals) -> None:
         with cluster_network(self._job, self._distribution) as network:

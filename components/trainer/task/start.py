@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
 from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_TRIAL, TaskSpec
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
@@ -71,6 +71,10 @@ def main(argv: list[str]) -> int:
             from tfx_estimator.components.trainer.dry_run import costs, trial
 
             (costs if context.job.path == COSTS else trial).run(context)
+        elif task.type == SPEED_TRIAL:
+            from tfx_estimator.components.trainer.speed_trial import trial as speed_trial
+
+            speed_trial.run(context)
         else:
             paths.path_of(context.job).run(context)
     except StoppedByRequestError:

@@ -63,7 +63,8 @@ OPERATIONAL = {
     f"{TRAINER}.user_input.input_check",
 }
 OPERATIONAL_ROOMS = tuple(
-    f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
+    f"{TRAINER}.{room}."
+    for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "speed_trial", "supervisor")
 )
 OPERATIONAL_TASK = {
     f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")

@@ -27,7 +27,7 @@ REPLACED = [
     ("train_steps: 500", "train_steps: 500\n  learning_rate: 1", ["did you mean `trainer.optimizer.learning_rate`?"]),
     ("name: mine", "name: mine\nzzzz: 5", ["unknown key `zzzz`", "expected: one of name, data,", "remove it"]),
     ("name: mine", "name: mine\nevaluater: {}", ["did you mean `evaluator`?"]),
-    ("train_steps: 500", "train_steps: 500\n  xla: true", ["trainer.xla", "not in this version yet"]),
+    ("mnist_cnn", "mnist_cnn\n  optimizer: {use_ema: true}", ["optimizer.use_ema", "not in this version yet"]),
     # Missing keys
     ("name: mine\n", "", ["name\n", "this key is missing", "add `name:`"]),
     (

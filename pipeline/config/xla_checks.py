@@ -1,0 +1,75 @@
+"""Checks of `trainer.xla`: whose step would be compiled, and where XLA cannot compile it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.whole_model_fn import is_whole
+
+_STRATEGY = "trainer.distribution.train.strategy"
+
+
+def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """Checks that the built-in step trains, and on a strategy that XLA can compile a step for.
+
+    A compiled model is known when it is made: it is refused then.
+
+    Args:
+        declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+
+    Yields:
+        The problems.
+    """
+    trainer = declaration.trainer
+    if not trainer.xla:
+        return
+    value, train = str(trainer.xla).lower(), trainer.distribution.train
+    if trainer.module_file is not None:
+        yield Problem(
+            "trainer.xla",
+            "a module file's trainer_fn or run_fn has a training step of its own",
+            "false; or trainer.model with a function that returns the network",
+            "remove it, and wrap the step in tf.function(jit_compile=True) in your code",
+            value=value,
+            depends=("trainer.module_file",),
+        )
+    elif trainer.model and is_whole(trainer.model, search_paths):
+        yield Problem(
+            "trainer.xla",
+            f"{trainer.model} is a whole model_fn, which has a training step of its own",
+            "false; or trainer.model with a function that returns the network",
+            "remove it, and wrap the step in tf.function(jit_compile=True) in the model_fn",
+            value=value,
+            depends=("trainer.model",),
+        )
+    if trainer.is_divided:
+        divided = "trainer.model_parallel" if trainer.model_parallel else "trainer.pipeline_parallel"
+        yield Problem(
+            "trainer.xla",
+            f"XLA compiles for one device, and {divided} puts layers on several",
+            "one of the two",
+            f"remove one of them: trainer.xla or {divided}",
+            value=value,
+            depends=(divided,),
+        )
+    why = ""
+    if train.asynchronous:
+        why = f"under {train.strategy} the weights are in other processes, where what XLA compiles cannot read them"
+    elif train.strategy == "central_storage":
+        why = (
+            "under central_storage the weights are on one device, where what XLA compiles for another cannot read them"
+        )
+    elif train.takes("tpu"):
+        why = "on a TPU every step is compiled with XLA anyway"
+    if why:
+        yield Problem(
+            "trainer.xla",
+            why,
+            f"false with {train.strategy}",
+            "remove it, or choose another strategy",
+            value=value,
+            depends=(_STRATEGY,),
+        )
