@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -53,14 +54,16 @@ def run(context: TaskContext) -> None:
     # Arrays: an Estimator takes them into a graph of its own.
     batch = next(reader.input_fn(tf.estimator.ModeKeys.TRAIN).as_numpy_iterator())
     with tempfile.TemporaryDirectory() as folder:
-        inside = dataclasses.replace(context, job=dataclasses.replace(context.job, training_dir=folder))
         left_out: dict[Way, str] = {}
         made: dict[Way, Candidate] = {}
         for way in (ways := verdict.ways_of(declared)):
             context.progress.write(Event.TRYING, text=str(way))
+            own = dataclasses.replace(context.job, training_dir=os.path.join(folder, str(way)))
             of_way = section.copy(update={"precision": way.precision, "xla": way.xla})
             try:
-                made[way] = candidates.make(inside, of_way, reads.transformed_spec, batch)
+                made[way] = candidates.make(
+                    dataclasses.replace(context, job=own), of_way, reads.transformed_spec, batch
+                )
                 for steps in _WARM_UP:
                     made[way].run(steps)
             except Exception as error:
