@@ -143,7 +143,11 @@ def _devices(path: str, names: Sequence[str]) -> Iterator[Problem]:
         if not DEVICE.fullmatch(name):
             todo = "write one such: devices: [cpu:0, cpu:1]"
             yield Problem(
-                path, "this is no device", "cpu:0 to cpu:63, logical CPUs; or gpu:0 to gpu:63", todo, value=name
+                path,
+                "this is no device",
+                "cpu:0 to cpu:63, logical CPUs; or gpu:0 to gpu:63, as TensorFlow counts them",
+                todo,
+                value=name,
             )
 
 

@@ -58,10 +58,8 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
     why = ""
     if train.asynchronous:
         why = f"under {train.strategy} the weights are in other processes, where what XLA compiles cannot read them"
-    elif train.strategy == "central_storage":
-        why = (
-            "under central_storage the weights are on one device, where what XLA compiles for another cannot read them"
-        )
+    elif train.nature.one_copy:
+        why = f"under {train.strategy} the weights are on one device: what XLA compiles for another cannot read them"
     elif train.takes("tpu"):
         why = "on a TPU every step is compiled with XLA anyway"
     if why:

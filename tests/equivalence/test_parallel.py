@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 # Absolute: of float64, where Adam divides by small numbers; and of float32.
 FLOAT64 = {"layers": 1e-12, "branches": 1e-9, "stages": 1e-12, "three stages": 1e-9}
 FLOAT32 = 5e-6
-ALWAYS = ("layers.estimator", "stages.estimator", "stages.keras")
+ALWAYS = ("stages.estimator", "stages.keras")
 # Where the layers with variables are.
 PLACES = {
     "layers": {"conv": "CPU:0", "dense": "CPU:1", "logits": "CPU:1"},

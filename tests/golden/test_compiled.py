@@ -13,7 +13,9 @@ from tfx_estimator.pipeline.targets import TARGETS, VERTEX
 
 pytestmark = pytest.mark.golden
 
-PRESETS = [("digits", target) for target in TARGETS] + [(name, VERTEX) for name in presets.names() if name != "digits"]
+PRESETS = [("digits", target) for target in TARGETS] + [
+    pytest.param(name, VERTEX, marks=pytest.mark.long) for name in presets.names() if name != "digits"
+]
 
 
 @pytest.mark.parametrize(("name", "target"), PRESETS)

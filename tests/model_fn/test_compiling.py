@@ -92,7 +92,7 @@ def _estimator(xla, parts, folder):
     return losses, weights, compiles[-1]
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", ["keras", "estimator"])
 def test_weights_and_losses_are_those_of_the_plain_step(path, parts, tmp_path):
     results = {}

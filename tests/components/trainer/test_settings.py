@@ -27,6 +27,8 @@ OPERATIONAL = {
     "trainer.gpu",
     "trainer.onednn",
     "trainer.profile",
+    "trainer.model_parallel",
+    "trainer.pipeline_parallel.devices",
     "trainer.start_timeout",
     "trainer.stall_timeout",
     "trainer.distribution.max_restarts",
@@ -101,9 +103,13 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
         "gpu": {"memory_limit_mb": 100},
         "onednn": False,
         "profile": {"start_step": 2, "steps": 4},
+        "model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"*": 1}},
+        "devices": ["cpu:0", "cpu:1"],
     }
     parts, key = name.split(".")[1:-1], name.rpartition(".")[2]
     trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 7}
+    if "pipeline_parallel" in parts:
+        trainer["pipeline_parallel"] = {"stages": 2, "microbatches": 2}
     changed = section = json.loads(json.dumps(trainer))
     for part in parts:
         section = section.setdefault(part, {})

@@ -229,6 +229,7 @@ def test_the_users_modules_lie_beside_the_file_and_the_containers_fetch_them(com
             assert command[-3:-1] == ["python", "-m"]
 
 
+@pytest.mark.long
 def test_a_container_imports_the_modules_and_refuses_others(compiled, project, tmp_path):
     from tfx_estimator.pipeline.runners import entry
 
