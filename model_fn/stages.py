@@ -42,7 +42,9 @@ class Link:
         arguments: tuple[Any, ...] = (inputs,)
         named: dict[str, Any] = {}
         if self.node is not None:
-            arguments, named = self.node.map_arguments({str(self.node.flat_input_ids[0]): [inputs]})
+            # As often as the layer takes it: `x * x` twice.
+            ids = self.node.flat_input_ids
+            arguments, named = self.node.map_arguments({str(ids[0]): [inputs] * len(ids)})
         if self.layer._expects_training_arg and named.get("training") is None:
             named = {**named, "training": training}
         return self.layer(*arguments, **named)

@@ -122,7 +122,8 @@ def _claim(base: str, draft: str) -> str:
         claim = os.path.join(draft, f"{_CLAIM}{number}")
         with fileio.open(claim, "wb") as file:
             file.write(b"\n")
-        others = [name for name in (*_list(base), *_claimed(base, draft)) if name.isdigit()]
+        # Claims first: one that goes meanwhile has become a version.
+        others = [name for name in (*_claimed(base, draft), *_list(base)) if name.isdigit()]
         if all(int(other) < number for other in others):
             return str(number)
         fileio.remove(claim)

@@ -88,9 +88,11 @@ class Executor(base_executor.BaseExecutor):
         try:
             found = search.search()
         except TrainingError:
-            for each in results:
-                if each.status == FAILED:
-                    trials.forget(each.number)
+            # Those that ended it; what others followed from stays as it is.
+            for each in reversed(results):
+                if each.status != FAILED:
+                    break
+                trials.forget(each.number)
             raise
         finally:
             proposals.close()

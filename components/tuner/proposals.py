@@ -13,12 +13,13 @@ import keras_tuner
 from keras_tuner.engine import oracle as oracle_module
 
 from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
-from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, Range, TuneSection
+from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
 from tfx_estimator.pipeline.config.tune_ranges import is_whole
 
 # What an oracle of hyperband adds to the values.
 _OWN = "tuner/"
 _UNLIMITED = 10**9
+_COLLISIONS = 5_000
 
 
 class Proposals:
@@ -34,6 +35,9 @@ class Proposals:
         self._steps = section.hyperband.max_steps or steps
         self._oracle = _make_oracle(section, self._steps)
         self._oracle.verbose = 0
+        # keras-tuner gives up after 20 draws of what it has had: few values would end before all were tried, and a
+        # search that asks more often than another would come to other trials.
+        self._oracle._max_collisions = _COLLISIONS
         # It writes its state, which nobody reads.
         self._folder = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
         self._oracle._set_project_dir(self._folder.name, "oracle")
@@ -41,6 +45,8 @@ class Proposals:
 
     def next(self) -> Optional[Trial]:
         """Proposes a trial; None if there is none until others are told of, or `over`."""
+        if self.over and self._section.strategy == RANDOM:
+            return None
         number = len(self._oracle.trials) + 1
         proposed = self._oracle.create_trial(str(number))
         if proposed.status != "RUNNING":

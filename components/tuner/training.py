@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
 from tfx_estimator.components.trainer.wording import reword
-from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial, forget
+from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.log import get_logger
@@ -72,9 +73,12 @@ class Trials:
             UserCodeError: Its evaluation does not report the objective.
         """
         place = self.place(trial.number)
-        if (known := Result.load(place)) is not None:
-            if known.is_of(trial):
-                return known
+        known = Result.load(place)
+        if known is not None and known.is_of(trial):
+            return known
+        begun = known or Result.load(place, BEGUN)
+        if begun is not None and not begun.is_of(trial):
+            # Else it would go on with the weights of other values.
             fileio.rmtree(place)
         self._begin(trial, place)
         started = time.monotonic()
@@ -108,6 +112,8 @@ class Trials:
 
     def _begin(self, trial: Trial, place: str) -> None:
         """Makes the folder; of a trial that goes on from another one's checkpoint, with that."""
+        fileio.makedirs(place)
+        Result(trial.number, trial.values, "", parent=trial.parent).save(place, BEGUN)
         training = os.path.join(place, _TRAINING)
         if trial.parent is not None and not fileio.exists(training):
             draft = f"{training}.tmp"
@@ -153,15 +159,20 @@ class Trials:
                 expected=f"one of {', '.join(sorted(outcome.metrics)) or 'those that it reports'}",
                 todo="name one of them, or add it to the metrics of your model",
             )
+        score, reason = outcome.metrics.get(metric), ""
+        if score is not None and not math.isfinite(score):
+            # It would be the best of all, or spoil what the next trials are chosen by.
+            score, reason = None, f"its evaluation says {metric}: {score}, which nothing can be judged by"
         return Result(
             trial.number,
             trial.values,
-            COMPLETED,
-            outcome.metrics.get(metric),
+            FAILED if reason else COMPLETED,
+            score,
             outcome.metrics,
             outcome.last_step,
             outcome.seconds,
-            parent=trial.parent,
+            reason,
+            trial.parent,
         )
 
 

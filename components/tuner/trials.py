@@ -14,7 +14,8 @@ from tfx.dsl.io import fileio
 from tfx_estimator.components.files import write_whole
 
 COMPLETED, FAILED = "completed", "failed"
-_FILE = "trial.json"
+# What a trial is of, while it trains; and what came of it.
+BEGUN, _FILE = "begun.json", "trial.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,18 +63,20 @@ class Result:
     reason: str = ""
     parent: Optional[int] = None
 
-    def save(self, folder: str) -> None:
+    def save(self, folder: str, name: str = _FILE) -> None:
         """Writes it into the trial's folder, whole or not at all."""
-        write_whole(os.path.join(folder, _FILE), json.dumps(self.to_dict(), indent=1))
+        write_whole(os.path.join(folder, name), json.dumps(self.to_dict(), indent=1))
 
     @classmethod
-    def load(cls, folder: str) -> Optional[Result]:
+    def load(cls, folder: str, name: str = _FILE) -> Optional[Result]:
         """Reads what `save` wrote; None before that."""
-        path = os.path.join(folder, _FILE)
+        path = os.path.join(folder, name)
         if not fileio.exists(path):
             return None
         with fileio.open(path) as file:
-            return cls(**json.loads(file.read()))
+            told = json.loads(file.read())
+        told["metrics"] = {name: math.nan if value is None else value for name, value in told["metrics"].items()}
+        return cls(**told)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold: what is not a number is null."""

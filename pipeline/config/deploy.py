@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Optional
 
@@ -99,6 +100,13 @@ class DeploySection(Section):
     )
     labels: dict[str, str] = Field(default={}, description="labels of the job, or of the pods")
 
-    def is_mounted(self, path: str) -> bool:
-        """Tells whether a path lies in a declared volume."""
-        return any(path == volume.path or path.startswith(volume.path.rstrip("/") + "/") for volume in self.volumes)
+    def is_mounted(self, path: str, writable: bool = False) -> bool:
+        """Tells whether a path lies in a declared volume.
+
+        Args:
+            path: An absolute path.
+            writable: Whether only volumes count in which steps may write.
+        """
+        folder = os.path.normpath(path) + "/"
+        volumes = [volume for volume in self.volumes if not (writable and volume.read_only)]
+        return any(folder.startswith(os.path.normpath(volume.path) + "/") for volume in volumes)

@@ -23,7 +23,11 @@ _LABEL, _LABEL_VALUE = (
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
+_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/.*)?")
+_ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
+_CREDENTIAL = re.compile(r"secret|token|password|access_key|connection_string")
 _LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
+_OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
 _HERE = "this is a place of this machine, and the steps run elsewhere"
 
 
@@ -79,7 +83,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
             yield Problem(f"deploy.{key}", f"the target {target} needs it", expected, f"{todo}: deploy.{key}")
     yield from _root(deploy, target)
     yield from _places(declaration, deploy, target)
-    yield from _options(declaration)
+    yield from _options(declaration, deploy)
     if declaration.tune is not None:
         what, expected = (
             "the Tuner's trials are not compiled in this version yet",
@@ -110,51 +114,80 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
     root, path = deploy.pipeline_root, "deploy.pipeline_root"
     expected = {
         VERTEX: "gs://BUCKET/FOLDER",
-        KUBEFLOW: "an address, gs://BUCKET/FOLDER, or a folder in one of deploy.volumes",
-        KUBEFLOW_V2: "an address: gs://BUCKET/FOLDER or s3://BUCKET/FOLDER",
+        KUBEFLOW: "gs://BUCKET/FOLDER, or a folder in one of deploy.volumes that is not read_only",
+        KUBEFLOW_V2: "gs://BUCKET/FOLDER",
     }[target]
     if root is None:
         yield Problem(path, f"the target {target} needs it", expected, "name a folder that the steps can write")
-    elif target == VERTEX and not root.startswith("gs://"):
+    elif _BUCKET.fullmatch(root) or (target == KUBEFLOW and deploy.is_mounted(root, writable=True)):
+        return
+    elif target == VERTEX:
         yield Problem(path, "Vertex AI keeps artifacts in Cloud Storage only", expected, "name a bucket", value=root)
-    elif not is_address(root) and (target in SPEC_TARGETS or not deploy.is_mounted(root)):
-        yield Problem(path, _HERE, expected, "name a place that every step reaches", value=root)
+    else:
+        yield Problem(path, _unreached(root), expected, "name a place that every step reaches", value=root)
+
+
+def _unreached(path: str) -> str:
+    """Says why no step reads or writes there."""
+    return _OTHER_STORE if is_address(path) else _HERE
 
 
 def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Iterator[Problem]:
-    data, trainer = declaration.data, declaration.trainer
-    expected = "an address, as gs://BUCKET/FOLDER"
+    data = declaration.data
+    expected = "gs://BUCKET/FOLDER"
     if target != VERTEX:
         expected += ", or a folder in one of deploy.volumes"
-    start = trainer.warm_start
     places = {
         "data.dataset": data.dataset if is_path(data.dataset) else None,
         "data.data_dir": data.data_dir,
-        "trainer.warm_start.checkpoint": start.checkpoint if start else None,
-        "trainer.warm_start.model": start.model if start else None,
         "pusher.destination": declaration.pusher.destination,
     }
     for path, value in places.items():
-        if value is None or is_address(value) or deploy.is_mounted(value):
+        writable = path == "pusher.destination"
+        if value is None or _BUCKET.fullmatch(value) or deploy.is_mounted(value, writable):
             continue
         todo = f"copy it there, and name that: --set {path}=gs://…"
         if path == "pusher.destination":
             todo = "name where models are served from; null is `serving` below the pipeline root"
-        yield Problem(path, _HERE, expected, todo, value=value)
+        yield Problem(path, _unreached(value), expected, todo, value=value)
+    if declaration.trainer.warm_start is not None:
+        what, todo = "weights of another training are read from this machine only, in this version", "remove it"
+        yield Problem("trainer.warm_start", what, "a training that begins with weights of its own", todo)
     if data.data_dir is None and not data.download and not is_path(data.dataset) and data.dataset != "digits":
         what = "TFDS's own default is a folder of the container, which is empty, and data.download is false"
         todo = "prepare the data set there, and name it: --set data.data_dir=gs://…"
         yield Problem("data.data_dir", what, expected, todo, depends=("data.download",))
 
 
-def _options(declaration: Declaration) -> Iterator[Problem]:
+def _options(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
     for option in declaration.beam.options:
+        name, _, value = option.partition("=")
         if _LOCAL_HOST.search(option):
             expected = "a host that the steps reach"
             yield Problem("beam.options", _HERE, expected, "name the service's address in the cluster", value=option)
+        elif _CREDENTIAL.search(name):
+            what, expected = "it would stand in the compiled file, for all to read", "an account, or a Secret"
+            yield Problem(
+                "beam.options", what, expected, "remove it: deploy.service_account, deploy.secrets", value=name
+            )
+        elif value.startswith(("/", "~", ".")) and not deploy.is_mounted(value):
+            expected = "a place that the steps reach"
+            yield Problem("beam.options", _HERE, expected, "name one in a bucket, or in a volume", value=option)
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
+    account = deploy.service_account
+    pattern, expected = (
+        (_KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
+        if target == KUBEFLOW
+        else (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")
+    )
+    if account is not None and target != KUBEFLOW_V2 and not pattern.fullmatch(account):
+        what = f"this is no account of the target {target}"
+        yield Problem("deploy.service_account", what, expected, "correct it", value=account)
+    if target == KUBEFLOW_V2 and any(volume.read_only for volume in deploy.volumes):
+        what, todo = "Kubeflow Pipelines 2 mounts every volume so that steps may write there", "remove read_only"
+        yield Problem("deploy.volumes", what, "read_only: false", todo)
     if target == VERTEX:
         for key in ("volumes", "secrets"):
             if getattr(deploy, key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, Optional, Union
 
@@ -87,6 +88,15 @@ class Hyperband(Section):
     factor: conint(ge=2, le=100) = Field(  # type: ignore[valid-type]
         default=3, description="one in so many goes on, with so many times the steps"
     )
+
+    def begun(self, steps: int) -> int:
+        """Returns how many different trials there are that go on from no other one.
+
+        Args:
+            steps: Of the longest trials.
+        """
+        rounds = self.rounds(steps)
+        return sum(math.ceil(rounds / (bracket + 1) * self.factor**bracket) for bracket in range(rounds))
 
     def rounds(self, steps: int) -> int:
         """Returns how often the best can be told from the others, the last time included, at least 1.

@@ -215,6 +215,16 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
         what = f"{own} says how long a trial trains"
         yield Problem(f"{RANGES}.{lengths[0]}", what, "one of the two", "remove one of them", depends=(own,))
     steps = tune.hyperband.max_steps or trainer.train_steps
+    count = combinations(tune.ranges) if not list(check_section(tune)) else None
+    if tune.strategy == HYPERBAND and steps and count is not None and count < (need := tune.hyperband.begun(steps)):
+        yield Problem(
+            "tune.strategy",
+            f"hyperband begins {need} different trials, and the ranges hold {count} combinations: none would go on",
+            "random, or ranges with more values",
+            "set tune.strategy to random",
+            value=HYPERBAND,
+            depends=(RANGES, "tune.hyperband"),
+        )
     if tune.strategy == HYPERBAND and steps and tune.hyperband.rounds(steps) < 2:
         yield Problem(
             "tune.hyperband.min_steps",
@@ -256,6 +266,11 @@ def note_tune(declaration: Declaration) -> Iterator[str]:
         yield (
             f"tune.strategy bayesian begins with {tune.at_random} trials at random, 3 for each range: with "
             f"max_trials {tune.trials} there are no others"
+        )
+    if undecided := declaration.trainer.undecided:
+        yield (
+            f"tune: each trial decides by itself on {' and '.join(f'trainer.{name}' for name in undecided)}; "
+            "declare what the first decided, and all are alike"
         )
     if tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
         yield (

@@ -94,6 +94,11 @@ def check_range(name: str, each: Range) -> Iterator[Problem]:
         return
     if each.step is None:
         return
+    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
+    if field is not None and is_class(field.outer_type_, int) and not is_whole(name, each):
+        yield Problem(f"{path}.step", "the value is a whole number, and what lies between is not", "a whole number",
+                      "choose another value", value=inline(each.step))  # fmt: skip
+        return
     widest = each.max / each.min if log else each.max - each.min
     if not (1 if log else 0) < each.step <= widest * (1 + 1e-9):
         least = "more than 1, by which values are multiplied" if log else "more than 0"

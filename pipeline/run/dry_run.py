@@ -110,12 +110,10 @@ class DryRun:
         trainer = loaded.declaration.trainer
         self._timeout = min(max(_QUIET_SECONDS, min(trainer.start_timeout, trainer.stall_timeout)), _MOST_SECONDS)
         sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
-        settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
-        os.makedirs(logs, exist_ok=True)
-        job_path = os.path.join(logs, "job.json")
-        Job("{}", "{}", {}, folder, settings.to_dict(), path).save(job_path)
-        task = TaskSpec(DRY_RUN, 0, 1, supervisor_pid=os.getpid())
-        self._process = TaskProcess(job_path, task, folder, loaded.declaration.trainer.environment)
+        self._settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
+        self._logs, self._folder, self._path, self._environment = logs, folder, path, trainer.environment
+        self._process = self._start(attempt=1)
+        self._crashed = False
         self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None
@@ -151,6 +149,12 @@ class DryRun:
         if self._done is None:
             what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
             lines = self._process.users_frames()
+            if -code in _CRASHES and not lines and not self._crashed:
+                # Once in some hundreds TensorFlow ends so, for no reason that would come again.
+                self._crashed, self._parts = True, []
+                self._process = self._start(attempt=2)
+                self._moved = self._process.started
+                return self.wait()
             if -code in _CRASHES and not lines:
                 raise InconclusiveError(
                     f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
@@ -164,6 +168,15 @@ class DryRun:
             )
         # The first is the data set's.
         return Tried(tuple(self._parts[1:]), self._done, self._found)
+
+    def _start(self, attempt: int) -> TaskProcess:
+        folder = os.path.join(self._folder, f"attempt-{attempt}")
+        os.makedirs(folder)
+        os.makedirs(self._logs, exist_ok=True)
+        job_path = os.path.join(self._logs, "job.json")
+        Job("{}", "{}", {}, folder, self._settings.to_dict(), self._path).save(job_path)
+        task = TaskSpec(DRY_RUN, 0, attempt, supervisor_pid=os.getpid())
+        return TaskProcess(job_path, task, folder, self._environment)
 
     def end(self) -> None:
         """Ends the process, and whatever it started."""

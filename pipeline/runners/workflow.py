@@ -18,6 +18,8 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 
 COMMAND = tuple(base_component._COMMAND)
 
+# TFX writes it at a step's end; its default lies in the root folder, where only root may write.
+UI_METADATA = "/tmp/mlpipeline-ui-metadata.json"
 # Of when it was compiled: the same pipeline is the same file.
 _TIME = "pipelines.kubeflow.org/pipeline_compilation_time"
 
@@ -41,6 +43,7 @@ def compile_workflow(pipeline: Pipeline, deploy: DeploySection, command: Sequenc
 
     config = kubeflow_dag_runner.KubeflowDagRunnerConfig(
         tfx_image=deploy.image,
+        metadata_ui_path=UI_METADATA,
         pipeline_operator_funcs=[*kubeflow_dag_runner.get_default_pipeline_operator_funcs(), equip],
     )
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,12 @@ def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[P
                     f"the module {module.name} is compiled code, {module.file}: it does not travel to another machine",
                     expected="modules in Python",
                     todo="install it in the image as a package, and here into site-packages",
+                )
+            if (top := module.name.partition(".")[0]) in sys.stdlib_module_names:
+                raise DeclarationError(
+                    f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
+                    expected="another name, as it comes before Python's own where the steps run",
+                    todo="rename it",
                 )
             if module.name in found and found[module.name][0].file != module.file:
                 raise DeclarationError(

@@ -99,14 +99,20 @@ def _number(name: str) -> int:
 
 def _length_of_two(stages: Iterable[list[_Span]]) -> float:
     """Seconds in which at least two stages are at work."""
-    apart = list(stages)
-    # What is covered by a stage, and by another one.
-    shared = [
-        (max(one[0], other[0]), min(one[1], other[1]))
-        for number, spans in enumerate(apart)
-        for more in apart[number + 1 :]
-        for one in spans
-        for other in more
-        if one[0] < other[1] and other[0] < one[1]
-    ]
+    # Where a stage begins or ceases to be at work, its own overlapping spans taken as one.
+    edges = []
+    for spans in stages:
+        until = None
+        for begin, end in sorted(spans):
+            if until is None or begin > until:
+                edges += [(begin, 1)] if until is None else [(until, -1), (begin, 1)]
+                until = end
+            until = max(until, end)
+        if until is not None:
+            edges.append((until, -1))
+    shared, at_work, since = [], 0, 0
+    for at, change in sorted(edges):
+        if at_work > 1:
+            shared.append((since, at))
+        at_work, since = at_work + change, at
     return length(shared)

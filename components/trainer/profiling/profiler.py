@@ -7,6 +7,7 @@ import os
 from typing import Optional
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfx_estimator.components.trainer.profiling import trace
@@ -99,7 +100,7 @@ class Profiler:
             return
         try:
             self._move(step, is_last, begins)
-        except (OSError, ValueError, tf.errors.OpError) as error:
+        except (OSError, ValueError, DecodeError, tf.errors.OpError) as error:
             self._ended = True
             self._notice(f"the profile of {self._task.name} was not made, and training goes on: {error}")
 

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from typing import Optional
 
 import tensorflow as tf
 
@@ -115,19 +116,35 @@ def _measure(
 ) -> Verdict:
     """Has each way train for a moment, in turns."""
     began = time.monotonic()
-    once = {way: _slice(each, 1, batch).wall for way, each in made.items()}
-    plain = next(iter(once))
+    plain = next(iter(made))
+    once = {way: taken.wall for way, each in made.items() if (taken := _tried(way, each, 1, batch, plain, left_out))}
     for way, seconds in once.items():
         if seconds > max(_HOPELESS * once[plain], _SLICE_SECONDS):
             left_out[way] = f"a step takes {seconds / once[plain]:.1f} times as long"
     steps = {way: min(max(int(_SLICE_SECONDS / seconds), 1), _MOST_STEPS) for way, seconds in once.items()}
-    slices: dict[Way, list[Slice]] = {way: [] for way in made if way not in left_out}
+    slices: dict[Way, list[Slice]] = {way: [] for way in once if way not in left_out}
     for number in range(_ROUNDS):
         if number and time.monotonic() - began > _MOST_SECONDS:
             break
-        for way in slices if number % 2 else reversed(slices):
-            slices[way].append(_slice(made[way], steps[way], batch))
+        for way in list(slices) if number % 2 else list(reversed(slices)):
+            if taken := _tried(way, made[way], steps[way], batch, plain, left_out):
+                slices[way].append(taken)
+            else:
+                del slices[way]
     return verdict.decide(_of_use(slices), left_out, undecided, by_cpu)
+
+
+def _tried(
+    way: Way, candidate: Candidate, steps: int, batch: int, plain: Way, left_out: dict[Way, str]
+) -> Optional[Slice]:
+    """Has a way train; None if it fails, and so is left out. What the plain one fails by, training will too."""
+    try:
+        return _slice(candidate, steps, batch)
+    except Exception as error:
+        if way == plain:
+            raise
+        left_out[way] = _said(error)
+        return None
 
 
 def _of_use(slices: Mapping[Way, list[Slice]]) -> Mapping[Way, list[Slice]]:

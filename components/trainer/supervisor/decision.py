@@ -64,7 +64,7 @@ def wait_for_verdict(job: Job, seconds: float, stopped: Callable[[], bool]) -> O
         if time.monotonic() > deadline:
             raise errors.TaskStalledError(
                 f"the chief of this cluster has not decided on what is declared as auto, in {job.training_dir}",
-                expected=f"{speed_trial.FILE} there within {seconds:g} s (trainer.start_timeout)",
+                expected=f"{speed_trial.FILE} there within {seconds:g} s (trainer.start_timeout and stall_timeout)",
                 todo="see the chief's log; or declare trainer.precision and trainer.xla",
             )
         time.sleep(_POLL_SECONDS)

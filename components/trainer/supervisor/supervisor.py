@@ -120,9 +120,10 @@ class Supervisor:
                 os.remove(self._stop_file)
             self._checkpoints.drop_damaged()
         with Signals() as signals:
-            if leads:
-                self._check_replicas(signals)
             self._decide(place, signals)
+            if leads:
+                # As it will be trained, not as a word that stands for what is decided.
+                self._check_replicas(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
             elif not self._distribution.train.is_cluster:
@@ -156,7 +157,10 @@ class Supervisor:
             )
         else:
             found = decision.wait_for_verdict(
-                self._job, self._settings.start_timeout, lambda: signals.received is not None
+                self._job,
+                # The chief's trial may take as long as any task, from its start on.
+                self._settings.start_timeout + self._settings.stall_timeout,
+                lambda: signals.received is not None,
             )
         if found:
             self._report.decided(found.text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,7 @@ def preprocessing_fn(inputs):
 
 @pytest.fixture(scope="module")
 def measured(digits, export, tmp_path_factory):
-    """One evaluation of a model that puts out logits, beside itself as a baseline; and what scikit-learn is given."""
+    """One evaluation of a model that puts out logits, beside a copy as a baseline; and what scikit-learn is given."""
     import tensorflow as tf
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Pipeline
@@ -73,7 +75,11 @@ def measured(digits, export, tmp_path_factory):
         _ = metadata | tft_beam.WriteMetadata(str(home / "graph" / "metadata"), pipeline)
     graph = standard_artifacts.TransformGraph()
     graph.uri = str(home / "graph")
-    inputs = {"examples": [examples], "model": [model], "baseline_model": [model], "schema": [schema]}
+    # A copy: the model itself is never taken for its own baseline.
+    baseline = standard_artifacts.Model()
+    baseline.uri = str(home / "baseline")
+    shutil.copytree(model.uri, baseline.uri)
+    inputs = {"examples": [examples], "model": [model], "baseline_model": [baseline], "schema": [schema]}
     inputs["transform_graph"] = [graph]
 
     parsed = [tf.train.Example.FromString(record).features.feature for record in records]

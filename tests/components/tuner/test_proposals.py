@@ -69,13 +69,15 @@ def test_more_trials_begin_with_the_same_ones():
 
 
 def test_there_are_no_more_trials_than_combinations():
-    tune = TuneSection.parse_obj({"ranges": {"a": [1, 2], "b": [True, False], RATE: [0.1]}, "max_trials": 10})
+    tune = TuneSection.parse_obj({"ranges": {"a": [*range(12)], "b": [True, False], RATE: [0.1]}, "max_trials": 30})
     proposals = Proposals(tune)
     seen = set()
     while trial := proposals.next():
         seen.add(tuple(trial.values.items()))
         proposals.tell(Result(trial.number, trial.values, COMPLETED, 0.5))
-    assert len(seen) == 4
+    assert len(seen) == 24
+    # However often it is asked again.
+    assert proposals.next() is None
     assert proposals.over
 
 

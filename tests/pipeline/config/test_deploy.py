@@ -54,8 +54,9 @@ def test_all_that_stays_on_this_machine_is_named(tmp_path):
     )
     problems = refused("kubeflow", *COMMON, *local)
     named = ("data.data_dir", "pusher.destination", "beam.options", "deploy.pipeline_root")
-    for path in (*named, "trainer.warm_start.checkpoint"):
+    for path in named:
         assert any(f"{path}: " in problem and "place of this machine" in problem for problem in problems), path
+    assert any("trainer.warm_start" in problem and "from this machine only" in problem for problem in problems)
 
 
 def test_what_lies_in_a_volume_is_there():
@@ -87,6 +88,16 @@ def test_what_lies_in_a_volume_is_there():
             "not compiled in this",
         ),
         ("deploy.pipeline_root=s3://bucket/x", "vertex", "Cloud Storage only"),
+        ("deploy.pipeline_root=s3://bucket/x", "kubeflow_v2", "only Cloud Storage"),
+        ("deploy.pipeline_root=gs://", "vertex", "Cloud Storage only"),
+        ("deploy.pipeline_root=/mnt/data/../x", "kubeflow", "place of this machine"),
+        ("data.data_dir=s3://bucket/x", "vertex", "only Cloud Storage"),
+        ("pusher.destination=/mnt/more/x", "kubeflow", "place of this machine"),
+        ("deploy.volumes=[{claim: a, path: /x, read_only: true}]", "kubeflow_v2", "mounts every volume so that"),
+        ("deploy.service_account=a@b.c", "kubeflow", "no account of the target kubeflow"),
+        ("deploy.service_account=trainer", "vertex", "no account of the target vertex"),
+        ("beam.options=[--temp_location=/home/me/x]", "vertex", "place of this machine"),
+        ("beam.options=[--s3_secret_access_key=abc]", "vertex", "for all to read"),
         ("deploy.volumes=[{claim: a, path: /x}]", "vertex", "Vertex AI has none"),
         ("deploy.nodes.default.timeout_seconds=9", "vertex", "no deadline of a step"),
         ("deploy.nodes.Trainer.accelerator=nvidia.com/gpu", "vertex", "no accelerator of the target vertex"),

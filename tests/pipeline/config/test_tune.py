@@ -73,6 +73,7 @@ def test_without_the_section_nothing_is_tuned(write, good):
         ("trainer.label_smoothing: {min: 0.5, max: 1.5}", "1.5: the value is out of range"),
         ("trainer.global_batch_size: {min: 0, max: 64}", "0: the value is out of range"),
         ("trainer.optimizer.warmup_steps: [10, 600]", "600: "),
+        ("trainer.global_batch_size: {min: 32, max: 128, sampling: log, step: 1.5}", "what lies between is not"),
         ("trainer.params.width: [8, 16]", "8: "),
         ("trainer.seed: {min: 3}", "it has min alone"),
         ("trainer.seed: {}", "neither a list of values nor min and max"),
@@ -124,6 +125,12 @@ def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
     found = problems(good + TUNE.replace("  max_trials: 4\n", "") + lines)
     assert len(found) == 1
     assert said in found[0]
+
+
+def test_too_few_values_for_hyperband_are_refused(problems, good):
+    few = ranges("trainer.global_batch_size: [16, 32, 48, 64]") + "  strategy: hyperband\n"
+    [problem] = problems(good + few + "  hyperband: {max_steps: 900, min_steps: 100}\n")
+    assert "hyperband begins 17 different trials, and the ranges hold 4 combinations" in problem
 
 
 def test_the_length_of_a_trial_is_said_once(problems, good):

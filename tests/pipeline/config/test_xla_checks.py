@@ -51,6 +51,12 @@ def test_weights_in_other_processes_are_refused(write, good, refuse):
     assert "the weights are on one device" in refuse(f"{good}{central}  xla: auto\n")
 
 
+def test_what_a_clock_decides_is_not_deterministic(good, refuse):
+    said = refuse(f"{good}  deterministic: true\n  xla: auto\n  precision: auto\n")
+    assert "trainer.deterministic" in said
+    assert "trainer.precision and trainer.xla declared" in said
+
+
 def test_a_tpu_is_refused(good, refuse):
     tpu = "  distribution: {train: {strategy: tpu, tpu: local}}\n"
     assert "compiled with XLA anyway" in refuse(f"{good}{tpu}  xla: true\n")

@@ -14,28 +14,32 @@ IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
 COMMON = (
     f"deploy.image={IMAGE}",
     "deploy.pipeline_root=gs://example-bucket/pipelines",
-    "deploy.service_account=trainer@example-project.iam.gserviceaccount.com",
     "deploy.nodes.default={cpu: 2, retries: 3}",
     "deploy.nodes.StatisticsGen={memory_gb: 3.75}",
     "deploy.env={EXAMPLE: value}",
     "deploy.labels={team: vision}",
 )
+ACCOUNT = "deploy.service_account=trainer@example-project.iam.gserviceaccount.com"
 _MOUNTS = (
-    "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more, read_only: true}]",
+    "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more}]",
     "deploy.secrets=[{name: key, path: /secrets/key}]",
 )
 OF_TARGET = {
     "vertex": (
+        ACCOUNT,
         "deploy.project=example-project",
         "deploy.region=europe-west4",
         "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: NVIDIA_TESLA_T4, accelerators: 2}",
     ),
     "kubeflow": (
-        *_MOUNTS,
+        "deploy.service_account=trainer",
+        _MOUNTS[0].replace("/mnt/more", "/mnt/more, read_only: true"),
+        _MOUNTS[1],
         "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
         "deploy.nodes.Trainer.timeout_seconds=7200",
     ),
     "kubeflow_v2": (
+        ACCOUNT,
         *_MOUNTS,
         "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
     ),
