@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import tempfile
+import threading
 import time
 from pathlib import Path
 
