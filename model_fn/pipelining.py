@@ -70,15 +70,14 @@ def schedule(stages: int, parts: int) -> list[Work]:
         for number in range(parts - ahead):
             queue += [forward[ahead + number], back[number]]
         queues.append([*queue, *back[parts - ahead :]])
-    done: dict[Work, None] = {}
-    waiting = [iter(queue) for queue in queues]
-    heads = [next(each, None) for each in waiting]
-    while any(heads):
-        for stage, works in enumerate(waiting):
-            while (head := heads[stage]) and _needs(head, stages) <= done.keys():
-                done[head] = None
-                heads[stage] = next(works, None)
-    return list(done)
+    order: list[Work] = []
+    done: set[Work] = set()
+    while any(queues):
+        for queue in queues:
+            while queue and _needs(queue[0], stages) <= done:
+                order.append(queue.pop(0))
+                done.add(order[-1])
+    return order
 
 
 def _needs(work: Work, stages: int) -> set[Work]:

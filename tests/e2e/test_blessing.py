@@ -9,6 +9,7 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
+@pytest.mark.long
 def test_a_model_is_compared_with_the_blessed_one_of_the_same_images_and_a_worse_one_is_not_pushed(digits_run):
     quick = ("--set", "evaluator.min_accuracy=0.2")
     workdir, good = digits_run.workdir, digits_run.summary

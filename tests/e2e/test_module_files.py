@@ -11,6 +11,7 @@ from tests.examples import copy_example, edit
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long
 def test_existing_module_files_run_unchanged(workdir, tmp_path: Path):
     folder = copy_example("module-file", tmp_path)
     declaration = str(folder / "module-file.yaml")

@@ -101,7 +101,7 @@ def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trai
 @pytest.mark.parametrize(
     ("path", "train"),
     [
-        ("fit", MULTI_WORKER),
+        pytest.param("fit", MULTI_WORKER, marks=pytest.mark.long),
         pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
         pytest.param("loop", ONE_DEVICE, marks=pytest.mark.long),
         pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),

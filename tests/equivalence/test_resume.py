@@ -46,6 +46,7 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
 
 
+@pytest.mark.long
 def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
     declared = {
         "data": "mnist exact",

@@ -93,6 +93,7 @@ def test_losses_and_weights_are_those_of_one_device(trained, network, strategy):
     assert_equal(trained(network, "one_device"), trained(network, strategy), LOSS, WEIGHTS)
 
 
+@pytest.mark.long
 def test_two_workers_train_the_network_as_shipped(trainings):
     one, other = trainings.run(as_shipped(ONE_DEVICE), as_shipped(MULTI_WORKER))
     assert_equal(one, other, AS_SHIPPED, AS_SHIPPED)

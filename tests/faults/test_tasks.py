@@ -36,7 +36,7 @@ def _case(train, task, moment, *marks, path="estimator"):
         _case(MWMS, "evaluator-0", TRAINING, long),
         _case(MWMS, "evaluator-0", EXPORTING, long),
         _case(PS, "ps-0", STARTING, long),
-        _case(PS, "ps-0", TRAINING),
+        _case(PS, "ps-0", TRAINING, long),
         _case(PS, "ps-0", EXPORTING, long),
         _case(MWMS, "exporter-0", STARTING, long),
         _case(MWMS, "exporter-0", EXPORTING, long),

@@ -131,7 +131,7 @@ def test_predictions_are_probabilities_of_the_logits(tmp_path):
     [
         ("mnist_cnn", (28, 28, 1), 347_146),
         ("cifar_cnn", (32, 32, 3), 167_562),
-        ("cifar_resnet", (32, 32, 3), None),
+        pytest.param("cifar_resnet", (32, 32, 3), None, marks=pytest.mark.long),
         ("cifar_resnet9", (32, 32, 3), 414_064),
     ],
 )

@@ -146,7 +146,8 @@ def trainer_fn(fn_args, schema):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("evaluator", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("evaluator", [False, True])
 def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(training, tmp_path, evaluator):
     from tfx_estimator.components.trainer.settings import Settings
 
