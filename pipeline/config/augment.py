@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, allow_short
 
 _MAX_SIDE = 4096
 _FILL = "what comes in at the edges: zero, or the image's own mirror"
@@ -113,10 +113,8 @@ class Operation(Section):
         def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
             """Tells editors that there is one key, and that its name alone will do."""
             Section.Config.schema_extra(schema, model)
-            head = {key: schema.pop(key) for key in ("title", "description")}
-            mapping = {**schema, "minProperties": 1, "maxProperties": 1}
-            schema.clear()
-            schema.update(head, anyOf=[{"type": "string", "enum": list(model.__fields__)}, mapping])
+            schema.update(minProperties=1, maxProperties=1)
+            allow_short(schema, {"type": "string", "enum": list(model.__fields__)})
 
     def dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns what was declared, and not each operation that was not."""

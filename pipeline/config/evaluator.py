@@ -6,7 +6,7 @@ from typing import Any, Literal, Optional, Union
 
 from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, allow_short
 from tfx_estimator.pipeline.config.slices import SliceItem
 
 # What is measured without a word.
@@ -66,10 +66,7 @@ class Metric(Section):
         def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
             """Tells editors that its name alone will do."""
             Section.Config.schema_extra(schema, model)
-            head = {key: schema.pop(key) for key in ("title", "description")}
-            mapping = dict(schema)
-            schema.clear()
-            schema.update(head, anyOf=[{"type": "string", "minLength": 1}, mapping])
+            allow_short(schema, {"type": "string", "minLength": 1})
 
     def dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns what was declared, and not what was left open."""

@@ -59,3 +59,16 @@ class Section(BaseModel):
             else:
                 deciding[name] = value
         return deciding, {name: value for name, value in operational.items() if value != {}}
+
+
+def allow_short(schema: dict[str, Any], short: dict[str, Any]) -> None:
+    """Tells editors of a short form of a section, in place.
+
+    Args:
+        schema: Of the section, as JSON Schema.
+        short: What will do alone.
+    """
+    head = {key: schema.pop(key) for key in ("title", "description")}
+    mapping = dict(schema)
+    schema.clear()
+    schema.update(head, anyOf=[short, mapping])

@@ -9,7 +9,7 @@ from typing import Any, Literal, Optional, Union
 from pydantic.v1 import Field, StrictFloat, StrictInt, conint, validator
 
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, KeepBest, long_metric
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, allow_short
 
 RANGES = "tune.ranges"
 RANDOM, BAYESIAN, HYPERBAND = "random", "bayesian", "hyperband"
@@ -39,10 +39,7 @@ class Range(Section):
         def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
             """Tells editors that a list alone will do."""
             Section.Config.schema_extra(schema, model)
-            head = {key: schema.pop(key) for key in ("title", "description")}
-            mapping = dict(schema)
-            schema.clear()
-            schema.update(head, anyOf=[{"type": "array", "minItems": 1}, mapping])
+            allow_short(schema, {"type": "array", "minItems": 1})
 
     def dict(self, **kwargs: Any) -> dict[str, Any]:
         """Returns what was declared, and not what was left open."""
