@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 import yaml
 
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.config.distribution import Devices, Distribution, Strategy
-from tfx_estimator.pipeline.config.render import render
 
 pytestmark = pytest.mark.unit
 
@@ -345,78 +342,6 @@ def test_what_is_refused(problems, good, name):
     ]
 
 
-# What is declared, why it is no choice of devices, and what to do.
-NO_CHOICE = [
-    ("[]", "the list is empty", "choose another value"),
-    ("[1, 1]", "1 is named more than once", "choose another value"),
-    ("[-1]", "item 1: the index is out of range, 0 to 63", "choose another value"),
-    ("[0, 64]", "item 2: the index is out of range, 0 to 63", "choose another value"),
-    ("[a]", "item 1: text is no number", "write a value of that kind"),
-    ("[0, true]", "item 2: true/false is no number", "write a value of that kind"),
-    ("[1.0]", "item 1: it is no whole number", "write a value of that kind"),
-    ("[[1]]", "item 1: a list is no number", "write a value of that kind"),
-    ("[null]", "item 1: null is no number", "write a value of that kind"),
-    ("0", "the value is out of range", "choose another value"),
-    ("-2", "the value is out of range", "choose another value"),
-    ("65", "the value is out of range", "choose another value"),
-    ("true", "true/false is no number", "write a value of that kind"),
-    ("2.0", "it is no whole number", "write 2"),
-    ("'2'", "text is no number", "write it without quotes, in digits"),
-    ("all", "text is no number", "write it without quotes, in digits"),
-]
-
-
-@pytest.mark.parametrize(("chosen", "what", "todo"), NO_CHOICE)
-@pytest.mark.parametrize(
-    ("kind", "meaning"),
-    [
-        ("cpu", "how many logical CPUs; or, from 0, which ones of them: [0, 2]"),
-        ("gpu", "how many GPUs, from the first; or, from 0, which: [1, 3]"),
-    ],
-)
-def test_what_is_no_choice_of_devices(problems, good, chosen, what, todo, kind, meaning):
-    assert problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{{kind}: {chosen}}}}}}}\n") == [
-        f"mine.yaml:8  {TRAIN}.devices.{kind}: {chosen}\n{what}\n"
-        f"expected: a whole number, at least 1, at most 64, or null ({meaning})\nto do:    {todo}"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("declared", "indices", "count", "text"),
-    [
-        ({}, (), 1, ""),
-        ({"cpu": 1}, (0,), 1, "cpu: 1"),
-        ({"gpu": 3}, (0, 1, 2), 3, "gpu: 3"),
-        ({"cpu": [0]}, (0,), 1, "cpu: [0]"),
-        ({"gpu": [3, 1]}, (3, 1), 2, "gpu: [3, 1]"),
-    ],
-)
-def test_callers_need_not_know_both_forms(declared, indices, count, text):
-    devices = Devices.parse_obj(declared)
-    assert (devices.indices, devices.count, devices.text) == (indices, count, text)
-
-
-def test_a_list_of_devices_comes_back_as_it_was(write, good):
-    write(good)
-    overrides = [f"{EVAL}.strategy=mirrored", f"{EVAL}.devices.cpu=[0, 2]"]
-    declaration = load("mine.yaml", overrides).declaration
-    assert "cpu: [0, 2]" in render(declaration.dict())
-    write(render(declaration.dict()))
-    assert load("mine.yaml").declaration == declaration
-    distribution = declaration.trainer.distribution
-    assert Distribution.parse_obj(json.loads(distribution.json())) == distribution
-    assert len({distribution.eval, Strategy(), Strategy()}) == 2
-
-
-@pytest.mark.parametrize("name", ["TF_CONFIG", "SLURM_PROCID"])
-def test_in_a_cluster_of_others_a_list_is_of_each_machine(write, problems, good, monkeypatch, name):
-    text = f"{good}  distribution: {{train: {{strategy: multi_worker_mirrored, devices: {{gpu: [1, 3]}}}}}}\n"
-    monkeypatch.setenv(name, " ")
-    assert len(problems(text)) == 1
-    monkeypatch.setenv(name, "0")
-    assert load("mine.yaml").declaration.trainer.distribution.train.replicas == 4
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_asynchronous_updates_are_never_bit_equal(write, problems, good, strategy):
     tpu = ", tpu: t" if strategy == "tpu" else ""
@@ -433,87 +358,6 @@ def test_asynchronous_updates_are_never_bit_equal(write, problems, good, strateg
         assert load("mine.yaml").declaration.trainer.deterministic
     write(f"{text}false\n")
     assert not load("mine.yaml").declaration.trainer.deterministic
-
-
-# The strategy, the replicas that a message names, their number, and the multiples next to 128 (or to 500).
-BATCHES = [
-    ("train: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "126 or 129"),
-    ("train: {strategy: central_storage, devices: {gpu: 5}}", "5 devices", 5, "125 or 130"),
-    ("train: {strategy: multi_worker_mirrored, workers: 3}", "3 workers", 3, "126 or 129"),
-    ("train: {strategy: multi_worker_mirrored, devices: {gpu: 3}}", "2 workers x 3 devices", 6, "126 or 132"),
-    ("train: {strategy: parameter_server, workers: 5, devices: {gpu: 3}}", "3 devices", 3, "126 or 129"),
-    ("train: {strategy: multi_worker_mirrored, workers: 40, devices: {gpu: 4}}", "40 workers x 4 devices", 160, "160"),
-    ("train: {strategy: mirrored, devices: {gpu: [0, 2, 5]}}", "3 devices", 3, "126 or 129"),
-    ("train: {strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [4, 5, 6]}}", "3 devices", 3, "126 or 129"),
-    ("eval: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "498 or 501"),
-]
-
-
-@pytest.mark.parametrize(("strategy", "replicas", "multiple", "near"), BATCHES)
-def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multiple, near):
-    which = strategy.partition(":")[0]
-    key, size = ("global_batch_size", 128) if which == "train" else ("eval_batch_size", 500)
-    path = f"trainer.distribution.{which}"
-    assert problems(f"{good}  {key}: {size}\n  distribution: {{{strategy}}}\n") == [
-        f"mine.yaml:8  trainer.{key}: {size}\n"
-        f"{size} examples do not divide evenly among {replicas} ({path})\n"
-        f"expected: a multiple of {multiple}\n"
-        f"to do:    set it to {near}, or change {path}"
-    ]
-
-
-def test_fewer_files_than_workers(problems, refuse, write, good):
-    text = good.replace("dataset: mnist", "dataset: mnist\n  shards: 3")
-    cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
-    assert problems(f"{text}{cluster}file}}\n") == [
-        "mine.yaml:4  data.shards: 3\n"
-        "3 files cannot be shared among 4 workers (trainer.distribution.sharding: file)\n"
-        "expected: at least 4, one file for each worker\n"
-        "to do:    raise it, or set trainer.distribution.sharding to element"
-    ]
-    assert "1 file cannot be shared among 4" in refuse(f"{text}{cluster}file}}\n".replace("shards: 3", "shards: 1"))
-    write(f"{text}{cluster}element}}\n")
-    assert load("mine.yaml").declaration.data.shards == 3
-
-
-@pytest.mark.parametrize(
-    ("steps", "checkpoints", "said"),
-    [
-        (500, 500, "every 500 steps, and training has 500"),
-        # The default is 100 at least.
-        (60, None, "every 100 steps, and training has 60"),
-        (1, 1, "every 1 step, and training has 1"),
-        (500, 499, None),
-    ],
-)
-def test_an_evaluator_needs_a_checkpoint_before_the_last(problems, write, good, steps, checkpoints, said):
-    text = good.replace("train_steps: 500", f"train_steps: {steps}")
-    text += f"  save_checkpoints_steps: {checkpoints}\n" if checkpoints else ""
-    text += "  distribution: {train: {strategy: multi_worker_mirrored}, evaluator: true}\n"
-    if said is None:
-        write(text)
-        assert load("mine.yaml").declaration.trainer.distribution.evaluator
-        return
-    assert problems(text) == [
-        f"mine.yaml:{8 + bool(checkpoints)}  trainer.distribution.evaluator: true\n"
-        f"the evaluator would have nothing to evaluate before the end: a checkpoint comes {said}\n"
-        "expected: trainer.save_checkpoints_steps below trainer.train_steps\n"
-        "to do:    set trainer.save_checkpoints_steps lower, or remove the evaluator"
-    ]
-
-
-def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
-    (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
-    text = good.replace("model: mnist_cnn", "module_file: taxi.py").replace("500", "50")
-    text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
-    write(f"{text}}}\n")
-    assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
-    assert problems(f"{text}, sharding: file}}\n") == [
-        "mine.yaml:8  trainer.distribution.sharding: file\n"
-        "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`\n"
-        "expected: element\n"
-        "to do:    remove it; to read files of its own, let the input_fn take `input_context`"
-    ]
 
 
 def test_a_default_may_stand_at_every_strategy(write, good):

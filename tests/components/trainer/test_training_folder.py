@@ -1,0 +1,182 @@
+"""The folder that a training is found in again, and what it goes on with there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+
+def _locate(root: str = "/root", uri: str = "/root/Examples/1", run: int = 1, training_root: str = "", **properties):
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.training_folder import locate
+
+    examples = standard_artifacts.Examples()
+    examples.uri = uri
+    return locate(
+        f"{root}/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties}, training_root
+    )
+
+
+def test_the_training_folder_is_that_of_inputs_and_properties():
+    from tfx_estimator.components.trainer.settings import Settings
+
+    assert _locate() == _locate(run=2)
+    # A retry with a longer deadline goes on.
+    one, other = (Settings(stall_timeout=value).to_properties() for value in (1.0, 2.0))
+    assert _locate(**one) == _locate(**other) != _locate()
+    # So does one with more restarts, but not one with another strategy.
+    sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
+    sections.append({"throttle_secs": 5, "start_delay_secs": 5, "train": {"timeout_seconds": 27.0}})
+    sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
+    one, other, paced, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
+    assert _locate(**one) == _locate(**other) == _locate(**paced) != _locate(**mirrored)
+    assert _locate().uri.startswith("/root/Trainer/training/")
+    told = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
+    assert told.uri == f"gs://bucket/training/{_locate().key}-0"
+    others = [_locate(), _locate(uri="/root/Examples/2"), _locate(custom_config='{"source": "x"}')]
+    assert len({each.uri for each in others}) == len({each.key for each in others}) == 3
+
+
+def _of_steps(root: Path, steps: int, **trainer):
+    """The training folder of a declaration, and where its model run would be published."""
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.config import Declaration
+
+    section = {"model": "mnist_cnn", "train_steps": steps, **trainer}
+    declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
+    properties = Settings(declaration=declared).to_properties()
+    return _locate(str(root), train_args=f'{{"num_steps": {steps}}}', **properties)
+
+
+def _prepare(root: Path, run: int, steps: int, takes_over: bool = True, **trainer):
+    from tfx_estimator.components.trainer import training_folder
+
+    folder = _of_steps(root, steps, **trainer)
+    uri = str(root / "Trainer" / "model_run" / str(run))
+    return Path(folder.uri), training_folder.prepare(folder, uri, f"{folder.uri}/exported", takes_over)
+
+
+def _train(folder: Path, step: int) -> None:
+    for name in (f"model.ckpt-{step}.index", f"model.ckpt-{step}.data-00000-of-00001"):
+        (folder / name).write_text("")
+
+
+def test_a_training_of_another_length_has_the_same_key_and_a_folder_of_its_own(tmp_path):
+    one, other, seeded = _of_steps(tmp_path, 10), _of_steps(tmp_path, 20), _of_steps(tmp_path, 10, seed=1)
+    assert one.key == other.key != seeded.key
+    assert one.uri != other.uri
+    assert (one.steps, other.steps) == (10, 20)
+    # Nor do epochs count that make as many steps.
+    in_epochs = _of_steps(tmp_path, 10, train_steps=None, train_epochs=1.5)
+    assert in_epochs == one
+
+
+def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
+    stopped, earlier = _prepare(tmp_path, 1, 10)
+    assert earlier is None
+    _train(stopped, 4)
+    # Exported, and killed before it was published.
+    (stopped / "exported").mkdir()
+    # Neither of these is the same training.
+    assert _prepare(tmp_path, 2, 20, seed=1)[1] is _prepare(tmp_path, 2, 20, global_batch_size=4)[1] is None
+    longer, earlier = _prepare(tmp_path, 3, 20)
+    assert (earlier.steps, earlier.step, earlier.finished) == (10, 4, False)
+    assert not stopped.exists()
+    assert (longer / "model.ckpt-4.index").exists()
+    assert not (longer / "exported").exists()
+    # A retry is no training of another length.
+    (longer / "exported").mkdir()
+    assert _prepare(tmp_path, 4, 20)[1] is None
+    assert (longer / "exported").exists()
+    # The first one goes back, as long as it is not beyond its end.
+    assert _prepare(tmp_path, 5, 10)[0] == stopped
+    assert (stopped / "model.ckpt-4.index").exists()
+
+
+def test_a_finished_training_made_longer_is_copied(tmp_path):
+    from tfx_estimator.components.trainer import training_folder
+
+    folder, _ = _prepare(tmp_path, 1, 10)
+    # As TFX's examples have it.
+    (folder / "Format-Serving").mkdir()
+    _train(folder / "Format-Serving", 10)
+    (folder / "tmp_worker_1").mkdir()
+    _train(folder / "tmp_worker_1", 99)
+    run = tmp_path / "Trainer" / "model_run" / "1"
+    training_folder.publish(str(folder), str(run))
+    # Tasks of somebody else's cluster begin at once.
+    longer, earlier = _prepare(tmp_path, 2, 30, takes_over=False)
+    assert earlier is None
+    assert [path.name for path in longer.iterdir()] == ["training.json"]
+    longer, earlier = _prepare(tmp_path, 2, 20)
+    assert (earlier.step, earlier.finished) == (10, True)
+    for place in (run, longer):
+        assert (place / "Format-Serving" / "model.ckpt-10.index").exists()
+
+
+def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
+    from tfx_estimator.components.trainer import training_folder
+
+    folder, _ = _prepare(tmp_path, 1, 30)
+    _train(folder, 25)
+    shorter, earlier = _prepare(tmp_path, 2, 20)
+    assert earlier.step == 25
+    assert not training_folder.is_taken(earlier, 20)
+    assert [path.name for path in shorter.iterdir()] == ["training.json"]
+    assert (folder / "model.ckpt-25.index").exists()
+    # Of several the one that came furthest, but not too far.
+    _train(shorter, 15)
+    assert _prepare(tmp_path, 3, 24)[1].step == 15
+    assert _prepare(tmp_path, 3, 25)[1].step == 25
+
+
+@pytest.mark.parametrize(
+    ("step", "trainer", "told"),
+    [
+        (
+            4,
+            {"optimizer": {"schedule": "constant"}},
+            ["of 10 steps, has come to step 4: training goes on from there, to 20"],
+        ),
+        (4, {}, ["training goes on from there", "until step 4 it was that of 10 steps, cut there, and from there"]),
+        (
+            4,
+            {"model": None, "module_file": "user.py"},
+            [
+                "training goes on from there",
+                "a learning rate that your code makes of the number of steps is cut at step 4",
+            ],
+        ),
+        (
+            4,
+            {"model": "compiled_models:functional"},
+            [
+                "training goes on from there",
+                "a learning rate that your code makes of the number of steps is cut at step 4",
+            ],
+        ),
+        (24, {}, ["has come to step 24, which is beyond the 20 that are wanted now: training starts at step 0"]),
+    ],
+)
+def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):
+    from tfx_estimator.components.trainer.executor import _prepare as prepare
+    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.config import Declaration
+
+    monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    _train(_prepare(tmp_path, 1, 10, **trainer)[0], step)
+    folder = _of_steps(tmp_path, 20, **trainer)
+    section = {"model": "mnist_cnn", "train_steps": 20, **trainer}
+    declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
+    settings = Settings(declaration=declared)
+    job = Job("", "", {}, folder.uri, settings.to_dict(), "estimator")
+    prepare(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
+    assert len(caplog.messages) == len(told)
+    for message, part in zip(caplog.messages, told):
+        assert part in message

@@ -1,0 +1,137 @@
+"""Files that hold no declaration, or are none."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
+
+pytestmark = pytest.mark.unit
+
+
+TEXTS = [
+    ("", ["mine.yaml:1", "it is empty", "tfx-estimator copy digits mine.yaml"]),
+    ("# only a comment\n", ["it is empty"]),
+    ("- a\n- b\n", ["it holds [a, b], no mapping"]),
+    ("just text\n", ["it holds just text, no mapping"]),
+    ("name: [mine\n", ["mine.yaml:2", "flow sequence", "brackets"]),
+    (
+        "name: a\nname: b\n",
+        ["mine.yaml:2  name", "stands in line 1 already", "keep one", "data\n", "this key is missing"],
+    ),
+    ("name: a\n\tdata: b\n", ["mine.yaml:2", "tab"]),
+    ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "in quotes"]),
+    ("name: a\n---\nname: b\n", ["mine.yaml:2", "single document", "second `---`"]),
+    ("name: *nobody\n", ["undefined alias"]),
+    ("a: &a [*a]\n", ["contains itself"]),
+    ("[" * 3000, ["nested too deeply"]),
+    ("name: \x01\n", ["mine.yaml:1\n", "special characters are not allowed"]),
+    ("name: a\nb:\n  \x01\n", ["mine.yaml:3\n", "special characters are not allowed"]),
+    ("? [a, b]\n: c\n", ["the key 'a list or mapping' is no text"]),
+    ("yes: 1\n", ["the key 'yes' is no text", 'put it in quotes: "yes"']),
+    ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),
+    ("name: !!binary aGk=\n", ["YAML tag '!!binary'"]),
+    ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
+    ("<<: 5\n", ["`<<` merges no mapping"]),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), TEXTS, ids=lambda value: repr(value)[:40])
+def test_a_damaged_file(refuse, tmp_path, text, parts):
+    message = refuse(text)
+    for part in parts:
+        assert part in message
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_aliases_of_aliases_do_not_eat_the_memory(refuse):
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    assert "nested too deeply, or contains itself" in refuse("\n".join(rows))
+
+
+def test_missing_files_are_refused_with_the_nearest_name(write, good):
+    write(good)
+    for source, parts in {
+        "digit": ["there is no declaration digit", "did you mean the preset `digits`?"],
+        "mnie.yaml": ["did you mean `mine.yaml`?"],
+        "zzz/zzz.yaml": ["one of the presets digits, mnist, cifar10, cifar10_resnet", "tfx-estimator presets"],
+        ".": ["is a folder"],
+        "": ["is no file's name"],
+        "a\0b": ["is no file's name"],
+        "/dev/null": ["is no regular file"],
+    }.items():
+        with pytest.raises(DeclarationError) as caught:
+            load(source)
+        for part in parts:
+            assert part in str(caught.value)
+
+
+def test_a_pipe_does_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(DeclarationError, match="no regular file"):
+        load(tmp_path / "pipe.yaml")
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes("name: mine\n# caf\xe9\n".encode("latin-1"))
+    with pytest.raises(DeclarationError, match=r"mine.yaml:2 is not UTF-8: byte 0xe9"):
+        load(file)
+    file.write_bytes("name: mine".encode("utf-16"))
+    with pytest.raises(DeclarationError, match=r"mine.yaml:1 is not UTF-8"):
+        load(file)
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(b"# " + b"x" * 2_000_000)
+    with pytest.raises(DeclarationError, match="larger than 1,000,000 bytes"):
+        load(file)
+
+
+def test_damage_anywhere_is_a_typed_error_or_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pieces = [
+        b"&a ",
+        b"*a",
+        b"<<: ",
+        b"!!int ",
+        b"{",
+        b"]",
+        b": ",
+        b"- ",
+        b"|\n",
+        b"\t",
+        b"\0",
+        b"\xff",
+        b"1e999",
+        b"'",
+        b"\n",
+    ]
+    overrides = [
+        "trainer={}",
+        "trainer.params={1: 2}",
+        "trainer.module_file=" + "x" * 5000,
+        "data.dataset=~/" + "." * 300,
+    ]
+    overrides += ["trainer.model=sys:x", "trainer.model=" + "a" * 300 + ":b", 'pusher.destination="\\0"', "name=[[]]"]
+    random = Random(1)
+    outcomes = set()
+    for _ in range(200):
+        text = bytearray(presets.path("mnist").read_bytes())
+        for _ in range(random.randint(0, 3)):
+            place = random.randrange(len(text))
+            text[place : place + random.choice([0, 0, 10])] = random.choice(pieces)
+        (tmp_path / "mine.yaml").write_bytes(text)
+        try:
+            load("mine.yaml", random.sample(overrides, random.randint(0, 2)))
+            outcomes.add("loaded")
+        except DeclarationError as error:
+            outcomes.add("refused" if "mine.yaml" in str(error) else f"no place named: {error}")
+    assert outcomes == {"loaded", "refused"}

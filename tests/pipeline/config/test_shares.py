@@ -1,0 +1,90 @@
+"""What replicas and workers share: batches, files, checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+
+# The strategy, the replicas that a message names, their number, and the multiples next to 128 (or to 500).
+BATCHES = [
+    ("train: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "126 or 129"),
+    ("train: {strategy: central_storage, devices: {gpu: 5}}", "5 devices", 5, "125 or 130"),
+    ("train: {strategy: multi_worker_mirrored, workers: 3}", "3 workers", 3, "126 or 129"),
+    ("train: {strategy: multi_worker_mirrored, devices: {gpu: 3}}", "2 workers x 3 devices", 6, "126 or 132"),
+    ("train: {strategy: parameter_server, workers: 5, devices: {gpu: 3}}", "3 devices", 3, "126 or 129"),
+    ("train: {strategy: multi_worker_mirrored, workers: 40, devices: {gpu: 4}}", "40 workers x 4 devices", 160, "160"),
+    ("train: {strategy: mirrored, devices: {gpu: [0, 2, 5]}}", "3 devices", 3, "126 or 129"),
+    ("train: {strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [4, 5, 6]}}", "3 devices", 3, "126 or 129"),
+    ("eval: {strategy: mirrored, devices: {cpu: 3}}", "3 devices", 3, "498 or 501"),
+]
+
+
+@pytest.mark.parametrize(("strategy", "replicas", "multiple", "near"), BATCHES)
+def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multiple, near):
+    which = strategy.partition(":")[0]
+    key, size = ("global_batch_size", 128) if which == "train" else ("eval_batch_size", 500)
+    path = f"trainer.distribution.{which}"
+    assert problems(f"{good}  {key}: {size}\n  distribution: {{{strategy}}}\n") == [
+        f"mine.yaml:8  trainer.{key}: {size}\n"
+        f"{size} examples do not divide evenly among {replicas} ({path})\n"
+        f"expected: a multiple of {multiple}\n"
+        f"to do:    set it to {near}, or change {path}"
+    ]
+
+
+def test_fewer_files_than_workers(problems, refuse, write, good):
+    text = good.replace("dataset: mnist", "dataset: mnist\n  shards: 3")
+    cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
+    assert problems(f"{text}{cluster}file}}\n") == [
+        "mine.yaml:4  data.shards: 3\n"
+        "3 files cannot be shared among 4 workers (trainer.distribution.sharding: file)\n"
+        "expected: at least 4, one file for each worker\n"
+        "to do:    raise it, or set trainer.distribution.sharding to element"
+    ]
+    assert "1 file cannot be shared among 4" in refuse(f"{text}{cluster}file}}\n".replace("shards: 3", "shards: 1"))
+    write(f"{text}{cluster}element}}\n")
+    assert load("mine.yaml").declaration.data.shards == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "checkpoints", "said"),
+    [
+        (500, 500, "every 500 steps, and training has 500"),
+        # The default is 100 at least.
+        (60, None, "every 100 steps, and training has 60"),
+        (1, 1, "every 1 step, and training has 1"),
+        (500, 499, None),
+    ],
+)
+def test_an_evaluator_needs_a_checkpoint_before_the_last(problems, write, good, steps, checkpoints, said):
+    text = good.replace("train_steps: 500", f"train_steps: {steps}")
+    text += f"  save_checkpoints_steps: {checkpoints}\n" if checkpoints else ""
+    text += "  distribution: {train: {strategy: multi_worker_mirrored}, evaluator: true}\n"
+    if said is None:
+        write(text)
+        assert load("mine.yaml").declaration.trainer.distribution.evaluator
+        return
+    assert problems(text) == [
+        f"mine.yaml:{8 + bool(checkpoints)}  trainer.distribution.evaluator: true\n"
+        f"the evaluator would have nothing to evaluate before the end: a checkpoint comes {said}\n"
+        "expected: trainer.save_checkpoints_steps below trainer.train_steps\n"
+        "to do:    set trainer.save_checkpoints_steps lower, or remove the evaluator"
+    ]
+
+
+def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
+    (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
+    text = good.replace("model: mnist_cnn", "module_file: taxi.py").replace("500", "50")
+    text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
+    write(f"{text}}}\n")
+    assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
+    assert problems(f"{text}, sharding: file}}\n") == [
+        "mine.yaml:8  trainer.distribution.sharding: file\n"
+        "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`\n"
+        "expected: element\n"
+        "to do:    remove it; to read files of its own, let the input_fn take `input_context`"
+    ]
