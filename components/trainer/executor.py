@@ -13,17 +13,14 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.balance import with_weights
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
-from tfx_estimator.components.trainer.jobs import logs_folder, make_job, write_declaration
-from tfx_estimator.components.trainer.length import with_steps
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
-from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
@@ -59,15 +56,12 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
         model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
-        node = self._context.pipeline_node if self._context else None
-        operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
-        settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        settings = read_settings(self._context, exec_properties)
         tuned = input_dict.get(standard_component_specs.HYPERPARAMETERS_KEY, [])
         settings, exec_properties = with_hyperparameters(settings, exec_properties, tuned)
         declared = settings
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
-        settings, exec_properties = with_steps(settings, exec_properties, examples)
-        settings = with_weights(settings, examples)
+        settings, exec_properties = with_counts(settings, exec_properties, examples)
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, settings.training_root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         _prepare(folder, model_run.uri, job, settings)

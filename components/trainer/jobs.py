@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfx import types
@@ -14,21 +14,29 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.trainer.balance import with_weights
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled
-from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.errors import DeclarationError
 
 Artifacts = Mapping[str, list[types.Artifact]]
 
 
 def make_job(
-    inputs: Artifacts, outputs: Artifacts, exec_properties: dict[str, Any], settings: Settings, training_dir: str
+    inputs: Artifacts,
+    outputs: Artifacts,
+    exec_properties: dict[str, Any],
+    settings: Settings,
+    training_dir: str,
+    exports: bool = True,
 ) -> Job:
     """Makes the job of a training.
 
@@ -38,6 +46,7 @@ def make_job(
         exec_properties: As of `tfx.components.Trainer`.
         settings: Steps and weights of classes counted.
         training_dir: Folder of checkpoints, events and logs.
+        exports: Is a model wanted at its end.
 
     Returns:
         The job.
@@ -53,6 +62,7 @@ def make_job(
         training_dir=training_dir,
         settings=settings.to_dict(),
         path=paths.name_of(exec_properties, settings),
+        exports=exports,
     )
     if job.path == RUN_FN and is_declared(settings.trainer):
         raise DeclarationError(
@@ -67,6 +77,38 @@ def make_job(
             check_contract(settings.distribution, Contract(job.path, target))
         check_profiled(settings, job.path)
     return job
+
+
+def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
+    """Reads an execution's settings, those among them that its driver blanked.
+
+    Args:
+        context: Of the executor; None without one.
+        exec_properties: What the executor was given.
+    """
+    node = context.pipeline_node if context else None
+    operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
+    return Settings.of({**exec_properties, OPERATION_KEY: operation})
+
+
+def with_counts(
+    settings: Settings, exec_properties: dict[str, Any], examples: Sequence[types.Artifact]
+) -> tuple[Settings, dict[str, Any]]:
+    """Puts in what follows from the number of examples: steps of epochs, weights of balanced classes.
+
+    Args:
+        settings: As the Trainer is told them.
+        exec_properties: The execution's properties.
+        examples: The examples to train on.
+
+    Returns:
+        Both.
+
+    Raises:
+        DeclarationError: See `with_steps` and `with_weights`.
+    """
+    settings, exec_properties = with_steps(settings, exec_properties, examples)
+    return with_weights(settings, examples), exec_properties
 
 
 def write_declaration(training_dir: str, settings: Settings) -> None:

@@ -14,7 +14,8 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.jobs import read_settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY
 from tfx_estimator.components.trainer.tuned import write_config
 from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.components.tuner.proposals import Proposals
@@ -61,8 +62,7 @@ class Executor(base_executor.BaseExecutor):
         if resolve(os.environ) is not None:
             raise refuse_others_cluster()
         node = self._context.pipeline_node if self._context else None
-        operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
-        settings = Settings.of({**exec_properties, OPERATION_KEY: operation})
+        settings = read_settings(self._context, exec_properties)
         section = of_properties(exec_properties[TUNE_KEY], unkeyed_property(node, exec_properties, TUNE_OPERATION_KEY))
         results_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.TUNER_RESULTS_KEY])
         best_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.BEST_HYPERPARAMETERS_KEY])

@@ -15,8 +15,7 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils
 
-from tfx_estimator.components.trainer.balance import with_weights
-from tfx_estimator.components.trainer.jobs import logs_folder, make_job, write_declaration
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, with_counts, write_declaration
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervise import supervise
@@ -24,6 +23,7 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.log import get_logger
@@ -120,9 +120,8 @@ class Trials:
             if fileio.exists(draft):
                 fileio.rmtree(draft)
             io_utils.copy_dir(os.path.join(self.place(trial.parent), _TRAINING), draft)
-            for name in ("exported", _LOGS):
-                if fileio.exists(path := os.path.join(draft, name)):
-                    fileio.rmtree(path)
+            if fileio.exists(logs := os.path.join(draft, _LOGS)):
+                fileio.rmtree(logs)
             fileio.rename(draft, training)
         fileio.makedirs(training)
 
@@ -139,14 +138,17 @@ class Trials:
         ):
             outputs[key] = [kind()]
             outputs[key][0].uri = os.path.join(place, key)
-        settings, properties = with_hyperparameters(self.settings, dict(self.exec_properties), [tuned])
+        settings, properties = _in_trial(self.settings, trial.steps), dict(self.exec_properties)
         if trial.steps is not None:
-            settings, properties = _with_steps(settings, trial.steps), with_length(properties, trial.steps)
+            properties = with_length(properties, trial.steps)
+        settings, properties = with_hyperparameters(settings, properties, [tuned])
         declared = settings
         examples = inputs[standard_component_specs.EXAMPLES_KEY]
-        settings, properties = with_steps(settings, properties, examples)
-        settings = with_weights(settings, examples)
-        job = make_job(inputs, outputs, properties, settings, training)
+        settings, properties = with_counts(settings, properties, examples)
+        job = make_job(inputs, outputs, properties, settings, training, exports=False)
+        if fileio.exists(job.evaluated_file):
+            # Of the trial that it goes on from, or of an attempt whose result was not written any more.
+            fileio.remove(job.evaluated_file)
         write_declaration(training, declared)
         with logs_folder(training) as logs:
             return supervise(job, logs, self.enough)
@@ -188,10 +190,10 @@ def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list
     return json.loads(properties[standard_component_specs.TRAIN_ARGS_KEY]).get("num_steps") or None
 
 
-def _with_steps(settings: Settings, steps: int) -> Settings:
+def _in_trial(settings: Settings, steps: Optional[int]) -> Settings:
     if settings.declaration is None:
         return settings
-    trainer = {**settings.declaration["trainer"], "train_steps": steps, "train_epochs": None}
+    trainer = TrainerSection.parse_obj(settings.declaration["trainer"]).in_trial(steps).dict()
     return dataclasses.replace(settings, declaration={**settings.declaration, "trainer": trainer})
 
 

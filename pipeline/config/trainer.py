@@ -201,6 +201,15 @@ class TrainerSection(Section):
         """The section with all of the network on one device: as it is exported, and as its costs are counted."""
         return self.copy(update={"model_parallel": None, "pipeline_parallel": None})
 
+    def in_trial(self, steps: Optional[int] = None) -> TrainerSection:
+        """Returns the section as a trial of a Tuner trains: nothing is profiled, which many would be.
+
+        Args:
+            steps: Of the trial; None are those that are declared.
+        """
+        length = {} if steps is None else {"train_steps": steps, "train_epochs": None}
+        return self.copy(update={"profile": None, **length})
+
     @property
     def environment(self) -> dict[str, str]:
         """What a task's environment says before TensorFlow is imported, which reads most of it only then."""

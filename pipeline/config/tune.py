@@ -107,6 +107,14 @@ class Hyperband(Section):
             rounds += 1
         return rounds
 
+    def shortest(self, steps: int) -> int:
+        """Returns the steps of the shortest trials.
+
+        Args:
+            steps: Of the longest ones.
+        """
+        return max(round(steps / self.factor ** (self.rounds(steps) - 1)), 1)
+
 
 class TuneSection(Section):
     """Trials of declared values, of which the best train the model: TFX's Tuner, with the oracles of keras-tuner."""

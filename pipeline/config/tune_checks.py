@@ -61,8 +61,8 @@ def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Pr
     tune = declaration.tune
     if tune is None:
         return []
-    alone = declaration.copy(update={"tune": None})
-    found = [*_objective(declaration), *_steps(declaration)]
+    alone = of_a_trial(declaration)
+    found = [*_objective(declaration), *_steps(declaration), *_too_short(declaration, alone, search_paths)]
     told = {problem.path for problem in found}
     found += [problem for problem in check_section(tune) if problem.path not in told]
     for name, each in tune.ranges.items():
@@ -174,8 +174,12 @@ def problems_with(
         varied = Declaration.parse_obj(values)
     except ValidationError as error:
         return [explain(item, values, lambda path: "") for item in error.errors()]
-    known = {_told(problem) for problem in check(declaration, search_paths)}
-    return [problem for problem in check(varied, search_paths) if _told(problem) not in known]
+    return _new_problems(declaration, varied, search_paths)
+
+
+def _new_problems(before: Declaration, after: Declaration, search_paths: Sequence[str]) -> list[Problem]:
+    known = {_told(problem) for problem in check(before, search_paths)}
+    return [problem for problem in check(after, search_paths) if _told(problem) not in known]
 
 
 def _told(problem: Problem) -> tuple[str, str]:
@@ -234,20 +238,39 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
             value=str(tune.hyperband.min_steps),
             depends=("tune.hyperband.max_steps", "tune.hyperband.factor", "trainer.train_steps"),
         )
-    for path, length in (
-        ("tune.train_steps", tune.train_steps),
-        ("tune.hyperband.max_steps", tune.hyperband.max_steps),
-    ):
-        if length is not None and trainer.optimizer.warmup_steps >= length and trainer.module_file is None:
-            yield Problem(
-                path,
-                f"a trial ends before the warm-up does (trainer.optimizer.warmup_steps: "
-                f"{trainer.optimizer.warmup_steps:,})",
-                f"more than {trainer.optimizer.warmup_steps:,}",
-                "raise it, or lower the warm-up",
-                value=str(length),
-                depends=("trainer.optimizer.warmup_steps",),
-            )
+
+
+def of_a_trial(declaration: Declaration) -> Declaration:
+    """Returns what the shortest of the trials trains, but for its values.
+
+    Args:
+        declaration: Typed values, with `tune`.
+    """
+    trainer, tune = declaration.trainer, declaration.tune
+    assert tune is not None
+    steps = tune.train_steps
+    if tune.strategy == HYPERBAND and (longest := tune.hyperband.max_steps or trainer.train_steps):
+        steps = tune.hyperband.shortest(longest)
+    return declaration.copy(update={"tune": None, "trainer": trainer.in_trial(steps)})
+
+
+def _too_short(declaration: Declaration, trial: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """What is wrong with the steps of the shortest trial."""
+    steps, tune = trial.trainer.train_steps, declaration.tune
+    assert tune is not None
+    if steps is None or steps == declaration.trainer.train_steps:
+        return
+    is_band = tune.strategy == HYPERBAND
+    for problem in _new_problems(declaration.copy(update={"tune": None}), trial, search_paths):
+        said = f"the shortest trials have {steps:,} steps" if is_band else "a trial has no more steps"
+        yield Problem(
+            "tune.hyperband.min_steps" if is_band else "tune.train_steps",
+            f"{said}; with so many, {problem.path}: {problem.what}",
+            "enough of them for what a training is declared to do",
+            f"raise it, or lower {problem.path}",
+            value=str(tune.hyperband.min_steps if is_band else steps),
+            depends=(problem.path, "tune.hyperband.max_steps", "tune.hyperband.factor", "trainer.train_steps"),
+        )
 
 
 def note_tune(declaration: Declaration) -> Iterator[str]:

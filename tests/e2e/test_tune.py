@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Workdir
+from tests.examples import copy_example, edit
 from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
@@ -50,9 +51,10 @@ def trials(workdir: Workdir) -> list[dict]:
     return [{**each, "seconds": 0} for each in workdir.summary("tuned")["tuning"]["trials"]]
 
 
-def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals) -> None:
-    """Starts a run, and ends it when a trial has written a checkpoint."""
-    command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", file, "--workdir", str(workdir.path)]
+def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals, *more: str) -> None:
+    """Starts a run, and ends it when a trial has written a checkpoint that is not its last."""
+    command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", file, *more]
+    command += ["--workdir", str(workdir.path)]
     pattern = f"tuned/artifacts/Tuner/tuning/*/trials/{number:04d}/training/*-[2-7]*.index"
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         try:
@@ -112,7 +114,7 @@ def test_a_second_run_is_cached_and_more_trials_go_on(undisturbed):
     assert "trial 5/5" in said
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL])
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_a_tuning_that_was_ended_comes_to_what_it_would_have_come_to(undisturbed, tmp_path, by):
     workdir = Workdir(tmp_path / "runs")
     file = declare(tmp_path)
@@ -125,3 +127,75 @@ def test_a_tuning_that_was_ended_comes_to_what_it_would_have_come_to(undisturbed
     assert first.stat().st_mtime == written
     logs = list(first.parents[1].glob("0002/training/logs/chief-0.attempt-*.log"))
     assert len(logs) == 2
+
+
+@pytest.mark.parametrize(("strategy", "path"), [("bayesian", "keras"), ("hyperband", "estimator")])
+def test_two_trials_at_a_time_come_to_the_same_after_a_kill(tmp_path, strategy, path):
+    once, again = Workdir(tmp_path / "once"), Workdir(tmp_path / "again")
+    file = declare(tmp_path, path, strategy, parallel=2)
+    # Three trials of 27 steps, the best of which goes on to 80; and two of 80.
+    changed = ("--set", "tune.hyperband.min_steps=26") if strategy == "hyperband" else ()
+    count = 6 if strategy == "hyperband" else 7
+    changed = (*changed, "--set", f"tune.max_trials={count}")
+    once.run(file, *changed, seconds=500)
+    end_in_trial(again, file, 3, signal.SIGKILL, *changed)
+    again.run(file, *changed, seconds=500)
+    assert trials(again) == trials(once)
+    assert len(trials(once)) == count
+    if strategy == "hyperband":
+        assert [each["steps"] for each in trials(once)] == [27, 27, 27, 80, 80, 80]
+        assert sum(bool(each["parent"]) for each in trials(once)) == 1
+
+
+def test_a_module_file_is_given_names_of_its_own(workdir, tmp_path):
+    folder = copy_example("module-file", tmp_path)
+    module, begin = folder / "my_trainer.py", "def trainer_fn(fn_args, schema):\n"
+    edit(module, begin, f"{begin}    global RATE\n    RATE = fn_args.hyperparameters['values']['rate']\n")
+    edit(module, "AdamOptimizer(0.01)", "AdamOptimizer(RATE)")
+    changed = ("tune.objective=loss", "tune.max_trials=2", "tune.ranges.rate=[0.0001, 0.02]")
+    arguments = [part for each in changed for part in ("--set", each)]
+    said = workdir.run(str(folder / "module-file.yaml"), *arguments, dry_run=True)
+    results = workdir.summary("module-file")
+    assert results["tuning"]["best"] == next(
+        each["number"] for each in results["tuning"]["trials"] if each["values"] == {"rate": 0.02}
+    )
+    assert "tuned         rate 0.02: loss " in said
+    best = min(each["score"] for each in results["tuning"]["trials"])
+    assert results["training"]["eval_loss"] == pytest.approx(best, rel=1e-6)
+
+
+def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
+    folder = copy_example("canned-estimator-csv", tmp_path)
+    pipeline, module = folder / "run_pipeline.py", folder / "cancer_canned.py"
+    edit(module, "dnn_hidden_units=[16, 8]", 'dnn_hidden_units=[fn_args.hyperparameters["values"]["units"], 8]')
+    edit(pipeline, "import Trainer", "import Trainer, Tuner")
+    given = pipeline.read_text().partition("trainer = Trainer(\n")[2].partition("        train_args=")[0]
+    tuner = f"""tuner = Tuner(
+{given}        train_args=trainer_pb2.TrainArgs(num_steps=60),
+        eval_args=trainer_pb2.EvalArgs(),
+        tune={{"objective": "accuracy", "max_trials": 2, "parallel_trials": 2, "ranges": {{"units": [1, 16]}}}},
+    )
+    trainer = Trainer(
+        hyperparameters=tuner.outputs["best_hyperparameters"],
+"""
+    edit(pipeline, "trainer = Trainer(\n", tuner)
+    edit(pipeline, "transform, trainer,", "transform, tuner, trainer,")
+    done = subprocess.run(
+        [sys.executable, "run_pipeline.py"], cwd=folder, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    [told] = folder.glob("runs/artifacts/Tuner/tuner_results/*/trials.json")
+    tuning = json.loads(told.read_text())
+    assert sorted(each["values"]["units"] for each in tuning["trials"]) == [1, 16]
+    assert [each["status"] for each in tuning["trials"]] == ["completed"] * 2
+    best = next(each["values"]["units"] for each in tuning["trials"] if each["number"] == tuning["best"])
+    (pushed,) = (folder / "runs" / "serving").iterdir()
+    shapes = dict(tf_variables(pushed))
+    assert shapes["dnn/hiddenlayer_0/kernel"][1] == best
+
+
+def tf_variables(saved_model: Path) -> list[tuple[str, list[int]]]:
+    """The names and shapes of what a SavedModel holds."""
+    import tensorflow as tf
+
+    return tf.train.list_variables(str(saved_model / "variables" / "variables"))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx.components.trainer import fn_args_utils
 from tfx.utils import io_utils, path_utils
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
 from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
@@ -29,6 +30,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import (
     FailFastHook,
     NoEvaluationHook,
     ProfileHook,
+    ProfileListener,
     StopHook,
 )
 from tfx_estimator.components.trainer.estimator.warm_start import begin_with
@@ -106,7 +108,12 @@ class EstimatorPath:
             spec.update(
                 train_spec=spec["train_spec"]._replace(max_steps=1), eval_spec=spec["eval_spec"]._replace(steps=1)
             )
-        if checkpoint := _train_and_evaluate(spec, context):
+        if not context.job.exports:
+            spec["eval_spec"] = spec["eval_spec"]._replace(exporters=())
+        checkpoint = _train_and_evaluate(spec, context)
+        if checkpoint and not context.job.exports:
+            write_whole(context.job.evaluated_file, "")
+        elif checkpoint:
             progress.write(Event.EXPORTING)
             _adopt_exports(spec, context.job.exports_dir, checkpoint)
             progress.write(Event.EXPORTED)
@@ -225,6 +232,9 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         train_hooks.append(FailFastHook())
     if profiler := Profiler.of(settings.runtime, context.job.training_dir, task, progress):
         train_hooks.append(ProfileHook(profiler))
+        if not task.in_cluster:
+            listeners = (*spec["train_spec"].saving_listeners, ProfileListener(profiler))
+            spec["train_spec"] = spec["train_spec"]._replace(saving_listeners=listeners)
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
     decides = deciding(context, eval_spec) if task.evaluates else None
     if decides:

@@ -108,6 +108,21 @@ class ProfileHook(tf.estimator.SessionRunHook):
         self._profiler.at(self._step, is_last=True)
 
 
+class ProfileListener(tf.estimator.CheckpointSaverListener):
+    """Ends a profile before a checkpoint is written, and evaluated: a saver comes before the hooks of a TrainSpec.
+
+    Args:
+        profiler: Ends it.
+    """
+
+    def __init__(self, profiler: Profiler) -> None:
+        self._profiler = profiler
+
+    def before_save(self, session: Any, global_step_value: Any) -> None:
+        """Ends it, if its last step is done."""
+        self._profiler.at(int(global_step_value), begins=False)
+
+
 class NoEvaluationHook(tf.estimator.SessionRunHook):
     """Keeps an Estimator from evaluating and exporting after training was stopped.
 

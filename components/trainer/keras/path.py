@@ -12,6 +12,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.utils import path_utils
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.compiled_notices import compiled_notices
@@ -110,6 +111,9 @@ class _Task:
                 self._measure(checkpoint)
         if decides:
             checkpoint = decides.choose(checkpoint)
+        if not self._context.job.exports:
+            write_whole(self._context.job.evaluated_file, "")
+            return
         self._progress.write(Event.EXPORTING)
         self._export(checkpoint)
         self._progress.write(Event.EXPORTED)

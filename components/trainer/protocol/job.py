@@ -28,6 +28,7 @@ class Job:
         training_dir: Folder of checkpoints, events and logs.
         settings: The Trainer's settings, as `Settings.to_dict` writes them.
         path: The way of training: see `task.paths`.
+        exports: Is a model wanted at its end; of a trial only what its evaluation says is.
     """
 
     inputs: str
@@ -36,11 +37,17 @@ class Job:
     training_dir: str
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     path: str = ""
+    exports: bool = True
 
     @property
     def exports_dir(self) -> str:
         """Where a task leaves what it exports, laid out as TFX's model artifact."""
         return os.path.join(self.training_dir, "exported")
+
+    @property
+    def evaluated_file(self) -> str:
+        """What a task makes last, in the place of a model, where none is wanted."""
+        return os.path.join(self.training_dir, "evaluated")
 
     def save(self, path: str) -> None:
         """Writes the job."""

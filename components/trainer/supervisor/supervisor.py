@@ -319,7 +319,8 @@ class Supervisor:
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""
         serving = path_utils.serving_model_dir(self._job.exports_dir)
-        return fileio.exists(os.path.join(serving, "saved_model.pb"))
+        model = os.path.join(serving, "saved_model.pb")
+        return fileio.exists(model if self._job.exports else self._job.evaluated_file)
 
     def _wait_for_export(self, signals: Signals) -> None:
         """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""

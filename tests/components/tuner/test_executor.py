@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings  # noqa: F401
+from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN
 from tfx_estimator.components.tuner.argument import read_tune, to_properties
 
@@ -79,6 +80,11 @@ def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, setti
     assert first["score"] == first["metrics"]["accuracy"] > 0.3
     assert keras_tuner.HyperParameters.from_config(best).values == {RATE: 0.05}
     folder = Path(found["folder"])
+    # A trial exports nothing, not even for a moment.
+    [log] = tuning.logs()
+    assert not list(folder.rglob("saved_model.pb"))
+    assert json.loads(next(Path(log).parent.glob("job.json")).read_text())["exports"] is False
+    assert "exporting" not in "".join(each.read_text() for each in Path(log).parent.glob("*.progress.jsonl"))
     kept = {path.name.split(".")[0] for path in folder.glob("trials/0001/training/*")}
     assert kept == {"events", "eval", "logs", "declaration"}
     logs = tuning.logs()
@@ -90,3 +96,32 @@ def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, setti
     # The first was not trained again.
     assert set(logs) < set(tuning.logs())
     assert all("/0002/" in path for path in set(tuning.logs()) - set(logs))
+
+
+@pytest.mark.long
+def test_a_trainer_fn_of_a_pipeline_of_ones_own_finds_its_values_and_its_checkpoint(tuning, tmp_path):
+    from tfx_estimator.components.trainer.settings import Settings
+
+    file = tmp_path / "own.py"
+    text = TRAINER_FN.replace("EXPORTERS", EXPORTER).replace("[32]", "[fn_args.hyperparameters['values']['units']]")
+    file.write_text(text)
+    tune = {
+        "objective": {"metric": "accuracy", "mode": "max"},
+        "strategy": "hyperband",
+        "max_trials": 4,
+        "parallel_trials": 2,
+        "hyperband": {"max_steps": 90, "min_steps": 30},
+        "ranges": {"units": [2, 64]},
+    }
+    found, best = tuning.run(Settings(), tune, module_file=str(file))
+    assert [(each["status"], each["steps"], each["parent"]) for each in found["trials"][:2]] == [
+        ("completed", 30, None),
+        ("completed", 30, None),
+    ]
+    first = {each["values"]["units"]: each for each in found["trials"][:2]}
+    assert first[64]["score"] > first[2]["score"]
+    longer = [each for each in found["trials"] if each["parent"]]
+    assert all(each["steps"] == 90 for each in longer)
+    assert best["values"]["units"] == 64
+    log = next(path for path in tuning.logs() if "/0001/" in path)
+    assert Path(log).read_text()
