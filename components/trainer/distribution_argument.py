@@ -6,13 +6,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, Union
 
-from pydantic.v1 import ValidationError
-
 from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.in_python import name_kind, plain, refusal
+from tfx_estimator.components.trainer.in_python import name_kind, read_section, refusal
 from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
 from tfx_estimator.pipeline.config.strategy_checks import check_own_input, check_strategies
 from tfx_estimator.pipeline.errors import DeclarationError
@@ -36,18 +33,7 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    if isinstance(given, Distribution):
-        section = given
-    else:
-        if not isinstance(given, Mapping):
-            raise _not_plain(given, "")
-        values = plain(given, _not_plain)
-        try:
-            section = Distribution.parse_obj(values)
-        except ValidationError as error:
-            whole = {_PATH[0]: {_PATH[1]: values}}
-            items = ({**item, "loc": (*_PATH, *item["loc"])} for item in error.errors())
-            raise refusal(_ARGUMENT, [explain(item, whole, lambda path: "") for item in items]) from None
+    section = read_section(given, Distribution, _PATH, _not_plain)
     if problems := [*check_strategies(section), *check_own_input(section)]:
         raise refusal(_ARGUMENT, problems)
     return section

@@ -6,8 +6,11 @@ import dataclasses
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic.v1 import ValidationError
+
+from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.errors import DeclarationError
@@ -30,6 +33,7 @@ _IN_PYTHON = (
     (r"\bno text\b", "no str"),
 )
 
+Typed = TypeVar("Typed", bound=Section)
 # Makes the error of a value that no YAML file could hold, and of its path.
 Refuse = Callable[[Any, str], DeclarationError]
 
@@ -56,6 +60,57 @@ def plain(value: Any, refuse: Refuse, path: str = "") -> Any:
     if isinstance(value, numbers.Real):  # NumPy's
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     raise refuse(value, path)
+
+
+def read_section(
+    given: Any,
+    kind: type[Typed],
+    path: Sequence[str],
+    refuse: Refuse,
+    longer: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> Typed:
+    """Types a section that was given as an argument.
+
+    Args:
+        given: As in YAML, or typed.
+        kind: Of the section.
+        path: Of it in a declaration; its last part is the argument's name.
+        refuse: Makes the error of what YAML cannot say.
+        longer: Writes short forms as mappings.
+
+    Returns:
+        The section.
+
+    Raises:
+        DeclarationError: Something is wrong; the message lists everything that is.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise refuse(given, "")
+    return parse(longer(plain(given, refuse)), kind, path, f"{path[-1]}=…")
+
+
+def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], arguments: str) -> Typed:
+    """Types the values of a section.
+
+    Args:
+        values: As of `plain`.
+        kind: Of the section.
+        path: Of it in a declaration.
+        arguments: The Trainer's, as `distribution=…`.
+
+    Raises:
+        DeclarationError: Something is wrong; the message lists everything that is.
+    """
+    try:
+        return kind.parse_obj(values)
+    except ValidationError as error:
+        whole = values
+        for key in reversed(path):
+            whole = {key: whole}
+        items = ({**item, "loc": (*path, *item["loc"])} for item in error.errors())
+        raise refusal(arguments, [explain(item, whole, lambda path: "") for item in items]) from None
 
 
 def name_kind(value: Any) -> str:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from pydantic.v1 import ValidationError
-
-from tfx_estimator.components.trainer.in_python import name_kind, plain, refusal
+from tfx_estimator.components.trainer.in_python import name_kind, parse, plain, refusal
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
-from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.profile_checks import refuse_run_fn
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -39,11 +36,7 @@ def read_runtime(given: dict[str, Any], settings: Settings) -> Optional[dict[str
             todo="remove one of the two",
         )
     values = plain(given, _not_plain)
-    try:
-        section = TrainerSection.parse_obj({**values, "distribution": settings.distribution})
-    except ValidationError as error:
-        items = ({**item, "loc": ("trainer", *item["loc"])} for item in error.errors())
-        raise refusal(arguments, [explain(item, {"trainer": values}, lambda path: "") for item in items]) from None
+    section = parse({**values, "distribution": settings.distribution}, TrainerSection, ("trainer",), arguments)
     if problems := list(check_runtime(section)):
         raise refusal(arguments, problems)
     return {name: value for name, value in section.dict().items() if name in given}

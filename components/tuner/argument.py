@@ -6,10 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Union
 
-from pydantic.v1 import ValidationError
-
-from tfx_estimator.components.trainer.in_python import name_kind, plain, refusal
-from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.components.trainer.in_python import name_kind, read_section, refusal
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection, long_ranges
 from tfx_estimator.pipeline.config.tune_ranges import check_section
 from tfx_estimator.pipeline.config.tuned import SECTION
@@ -32,18 +29,7 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    if isinstance(given, TuneSection):
-        section = given
-    else:
-        if not isinstance(given, Mapping):
-            raise _not_plain(given, "")
-        values = plain(given, _not_plain)
-        values.update({"ranges": long_ranges(values["ranges"])} if "ranges" in values else {})
-        try:
-            section = TuneSection.parse_obj(values)
-        except ValidationError as error:
-            items = ({**item, "loc": ("tune", *item["loc"])} for item in error.errors())
-            raise refusal(_ARGUMENT, [explain(item, {"tune": values}, lambda path: "") for item in items]) from None
+    section = read_section(given, TuneSection, ("tune",), _not_plain, _longer)
     if problems := list(check_section(section)):
         raise refusal(_ARGUMENT, problems)
     return section
@@ -80,6 +66,10 @@ def to_properties(section: TuneSection) -> dict[str, str]:
 def of_properties(deciding: str, operational: str) -> TuneSection:
     """Reads what `to_properties` wrote."""
     return TuneSection.parse_obj({**json.loads(deciding), **json.loads(operational or "{}")})
+
+
+def _longer(values: dict[str, Any]) -> dict[str, Any]:
+    return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
 
 
 def _not_plain(value: Any, path: str) -> DeclarationError:

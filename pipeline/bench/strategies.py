@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.vary import Variation, parse_variations
+from tfx_estimator.pipeline.config.vary import Variation, parse_variations, reworded
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -191,7 +191,7 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
         try:
             loaded[variation] = load(source, [*overrides, *variation.overrides])
         except DeclarationError as error:
-            refused[str(variation)] = _of_vary(variation, error)
+            refused[str(variation)] = reworded(error, variation)
     trained: dict[str, Contender] = {}
     for contender in contenders:
         if contender.variation not in loaded:
@@ -257,17 +257,6 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
 def available_cores() -> tuple[int, ...]:
     """The logical CPUs that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
-
-
-def _of_vary(variation: Variation, error: DeclarationError) -> DeclarationError:
-    """An error of a declaration, which knows no option but `--set`."""
-    what = error.what
-    for override in variation.overrides:
-        what = what.replace(f"--set {override}", f"--vary {override}")
-        what = what.replace(f"--set {override.partition('=')[0]}=VALUE", f"--vary {override.partition('=')[0]}=VALUE")
-    if what == error.what and variation.overrides:
-        what = f"{' '.join(f'--vary {override}' for override in variation.overrides)}: {what}"
-    return DeclarationError(what, expected=error.expected, todo=error.todo)
 
 
 def _training(contender: Contender, declaration: Declaration) -> str:

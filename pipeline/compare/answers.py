@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfx_estimator.pipeline.compare.candidates import Candidate
+from tfx_estimator.pipeline.compare.measures import measure
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
@@ -64,6 +65,7 @@ class Answers:
         notes: What to know of them; a sentence each.
         model_bytes: Of the SavedModel's files.
         parameters: Numbers in its variables.
+        metrics: The declared ones, by the Evaluator's names.
     """
 
     labels: np.ndarray
@@ -72,6 +74,7 @@ class Answers:
     model_bytes: int
     parameters: int
     notes: Sequence[str] = field(default_factory=list)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -88,13 +91,14 @@ class Answers:
         return Answers(**values)
 
 
-def answer(model: Model, folder: str, log: str) -> Answers:
+def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, Any]] = ()) -> Answers:
     """Predicts all evaluation examples with the exported model, in a fresh process.
 
     Args:
         model: The candidate's.
         folder: For the files in between.
         log: Where what the process prints goes: this one's stdout.
+        metrics: To measure, as declared.
 
     Returns:
         The answers.
@@ -107,7 +111,8 @@ def answer(model: Model, folder: str, log: str) -> Answers:
     task = os.path.join(folder, "task.json")
     kept = [[node, output, asdict(each)] for (node, output), each in model.outputs.items()]
     declared = model.candidate.values.get("evaluator.prediction_key")
-    write_json(task, {"outputs": kept, "split": model.split, "declared": declared, "folder": folder})
+    asked = {"outputs": kept, "split": model.split, "declared": declared, "folder": folder, "metrics": list(metrics)}
+    write_json(task, asked)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     process = subprocess.Popen([sys.executable, "-c", _PROGRAM, task], stdin=subprocess.DEVNULL, env=environment)
     try:
@@ -142,7 +147,7 @@ def main(task: str) -> None:
     outputs = {(node, output): Output(**each) for node, output, each in asked["outputs"]}
     told: dict[str, Any]
     try:
-        told = _predict(outputs, asked["split"], asked["declared"], asked["folder"])
+        told = _predict(outputs, asked["split"], asked["declared"], asked["folder"], asked["metrics"])
     except LeftOutError as reason:
         expected = "a model that serves scores of the classes for tf.Examples, and its evaluation examples"
         told = {"error": {"users": False, "what": str(reason), "expected": expected, "todo": "leave it out"}}
@@ -151,14 +156,17 @@ def main(task: str) -> None:
     write_json(os.path.join(asked["folder"], "told.json"), told)
 
 
-def _predict(outputs: Outputs, split: str, declared: str | None, folder: str) -> dict[str, Any]:
+def _predict(
+    outputs: Outputs, split: str, declared: str | None, folder: str, metrics: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     import tensorflow as tf
     from tfx.utils import path_utils
 
     from tfx_estimator.pipeline.report.examples import open_data
     from tfx_estimator.pipeline.report.predictions import predict
 
-    found = predict(outputs, open_data(outputs), split, declared, most=-1, seconds=math.inf)
+    data = open_data(outputs)
+    found = predict(outputs, data, split, declared, most=-1, seconds=math.inf)
     np.savez(os.path.join(folder, "answers.npz"), labels=found.labels, probabilities=found.probabilities)
     saved = path_utils.serving_model_path(need(outputs, "Trainer", "model").uri)
     files = [os.path.join(path, name) for path, _, names in os.walk(saved) for name in names]
@@ -169,6 +177,7 @@ def _predict(outputs: Outputs, split: str, declared: str | None, folder: str) ->
         "notes": found.notes,
         "model_bytes": sum(map(os.path.getsize, files)),
         "parameters": sum(map(math.prod, parameters)),
+        "metrics": measure(metrics, found.labels, found.probabilities, data.names, found.of_two) if metrics else {},
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.config.vary import parse_variations
+from tfx_estimator.pipeline.config.vary import parse_variations, reworded
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.source import Run, find_runs
@@ -115,9 +115,14 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
         )
     variations = parse_variations(vary)
     _check_count(len(variations), "vary fewer values" if variations[1:] else "vary more: trainer.seed=1,2")
-    return [
-        Candidate(str(each), sources[0], loaded=load(sources[0], [*overrides, *each.overrides])) for each in variations
-    ]
+    found = []
+    for each in variations:
+        try:
+            loaded = load(sources[0], [*overrides, *each.overrides])
+        except DeclarationError as error:
+            raise reworded(error, each) from None
+        found.append(Candidate(str(each), sources[0], loaded=loaded))
+    return found
 
 
 def _check_count(count: int, todo: str) -> None:

@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.examples import DataSet, open_data
+from tfx_estimator.pipeline.report.metrics import entitle
 from tfx_estimator.pipeline.report.missing import attempt
 from tfx_estimator.pipeline.report.predictions import losses
 
@@ -62,6 +63,7 @@ def judge(
                 found.parameters,
                 facts_of(properties),
                 each.cached,
+                {entitle(name, data.names): value for name, value in found.metrics.items()},
             )
         )
     pairs = pair_up([each.name for each in models], labels, [each.predicted for each in answers], lost, data.names)

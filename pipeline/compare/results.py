@@ -51,6 +51,7 @@ class Result:
         parameters: Numbers in its variables.
         training: Facts of the training, as far as they are known: steps, seconds, examples/s, CPU, memory.
         cached: Was it trained before.
+        metrics: Declared ones, by the names that people read.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Result:
     parameters: int
     training: Mapping[str, float] = field(default_factory=dict)
     cached: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

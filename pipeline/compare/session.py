@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.compare.answers import Answers, Model, answer
 from tfx_estimator.pipeline.compare.candidates import Candidate
+from tfx_estimator.pipeline.compare.measures import declared_metrics
 from tfx_estimator.pipeline.compare.plan import HTML_FILE, JSON_FILE
 from tfx_estimator.pipeline.compare.results import Comparison
 from tfx_estimator.pipeline.ending import slate
@@ -163,7 +164,7 @@ class _Session:
         with self._view.waiting(f"{candidate.name}: predicting the evaluation examples"):
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="answers-", dir=self._folder) as folder:
-                answers = answer(model, folder, self._log)
+                answers = answer(model, folder, self._log, declared_metrics(self._candidates))
         self._said("predicted", candidate.name, time.monotonic() - started)
         return model, answers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from tfx_estimator.pipeline.compare.results import Comparison, Pair, Result, show_p
 from tfx_estimator.pipeline.compare.statistics import Interval
+from tfx_estimator.pipeline.report.metrics import show_metric
 from tfx_estimator.pipeline.report.page import show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.text import one_line
 
@@ -22,6 +24,7 @@ def result_rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
         "accuracy": lambda each: show_share(each.accuracy),
         "mean loss": lambda each: show_value(each.loss),
         "calibration error": lambda each: show_percent(each.ece, 2),
+        **{name: functools.partial(_metric, name=name) for each in comparison.results for name in each.metrics},
         "steps": lambda each: _number(each.training, "last_step"),
         "training": lambda each: _shown(each.training, "train_seconds", show_seconds),
         "examples/s": lambda each: _number(each.training, "steady_examples_per_second"),
@@ -95,6 +98,10 @@ def _print(console: Console, title: str, names: list[str], rows: list[tuple[str,
         table.add_row(key, *cells)
     console.print()
     console.print(table)
+
+
+def _metric(result: Result, name: str) -> str:
+    return show_metric(result.metrics[name]) if name in result.metrics else _ABSENT
 
 
 def _number(facts: Mapping[str, float], name: str) -> str:

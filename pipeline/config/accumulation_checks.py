@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.strategy_checks import replica_batch
-from tfx_estimator.pipeline.config.whole_model_fn import is_whole
+from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _PATH = "trainer.gradient_accumulation"
 
@@ -26,25 +26,16 @@ def check_accumulation(declaration: Declaration, search_paths: Sequence[str]) ->
     parts = trainer.gradient_accumulation
     if parts == 1:
         return
-    if trainer.module_file is not None:
+    if whose := find_own(trainer, search_paths):
         yield Problem(
             _PATH,
-            "a module file computes its gradients itself: its batches would stay whole",
-            "1 with trainer.module_file; or a trainer.model whose loss and optimizer are the declaration's",
-            "remove it, and accumulate in the module file's own step; or name the network by trainer.model",
+            f"{whose} computes its gradients itself: its batches would stay whole",
+            "1; or trainer.model with a function that returns the network",
+            "remove it, and accumulate in your own step",
             value=str(parts),
-            depends=("trainer.module_file",),
+            depends=("trainer.module_file", "trainer.model"),
         )
         return
-    if trainer.model and is_whole(trainer.model, search_paths):
-        yield Problem(
-            _PATH,
-            f"{trainer.model} is a whole Estimator model_fn, which computes its gradients itself",
-            "1 with a model_fn; or a trainer.model that returns a tf.keras.Model",
-            "remove it, and accumulate in the model_fn; or name the function that makes the network",
-            value=str(parts),
-            depends=("trainer.model",),
-        )
     train = "trainer.distribution.train"
     batch = replica_batch(declaration)
     if batch is not None and parts > batch:

@@ -140,15 +140,20 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_class(annotation, BaseModel):
         return "put its keys in lines of their own, indented"
-    if kinds.is_class(annotation, bool):
-        return "write true or false"
+    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
+    if any(kinds.is_class(each, bool) for each in alternatives):
+        words = ["true", "false", *_choices(annotation)]
+        return f"write {', '.join(words[:-1])} or {words[-1]}"
     wants_text = get_origin(annotation) is Literal or kinds.is_class(annotation, str)
     if wants_text and isinstance(value, (bool, int, float)):
         return "put it in quotes, as YAML reads it as something else"
     if isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
-    if not wants_text and isinstance(value, str):
-        return "write it without quotes, in digits" if value.strip() else "write a value"
+    wants_number = any(kinds.is_class(each, int) or kinds.is_class(each, float) for each in alternatives)
+    if not wants_text and isinstance(value, str) and not value.strip():
+        return "write a value"
+    if wants_number and isinstance(value, str):
+        return "write it without quotes, in digits"
     if value is None:
         return "write a value, or remove the line for the default"
     return "write a value of that kind"

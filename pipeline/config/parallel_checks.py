@@ -8,7 +8,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.parallel import DEVICE, ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.whole_model_fn import is_whole
+from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
 _DISTRIBUTION = "trainer.distribution"
@@ -46,13 +46,10 @@ def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Ite
 
 def _common(trainer: TrainerSection, path: str, search_paths: Sequence[str]) -> Iterator[Problem]:
     """Whose step it is, and the strategies."""
-    whose = "a module file makes its network by itself" if trainer.module_file is not None else ""
-    if not whose and trainer.model and is_whole(trainer.model, search_paths):
-        whose = f"{trainer.model} is a whole Estimator model_fn, which makes its network by itself"
-    if whose:
+    if whose := find_own(trainer, search_paths):
         yield Problem(
             path,
-            f"{whose}: its layers cannot be put anywhere from outside",
+            f"{whose} makes its network by itself: its layers cannot be put anywhere from outside",
             "a trainer.model that returns a tf.keras.Model, not compiled",
             "remove it, and write `with tf.device(…)` around the layers in your code; or name the network",
             depends=("trainer.model", "trainer.module_file"),

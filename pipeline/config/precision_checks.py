@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.whole_model_fn import is_whole
+from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _STRATEGY = "trainer.distribution.train.strategy"
 
@@ -26,10 +26,7 @@ def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> It
     trainer = declaration.trainer
     if trainer.precision == "float32":
         return
-    whose = "a module file's trainer_fn or run_fn" if trainer.module_file else ""
-    if trainer.module_file is None and trainer.model and is_whole(trainer.model, search_paths):
-        whose = f"{trainer.model} is a whole model_fn: it"
-    if whose:
+    if whose := find_own(trainer, search_paths):
         yield _problem(
             trainer.precision,
             f"{whose} makes its network by itself, in a precision of its own",

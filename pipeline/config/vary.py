@@ -65,6 +65,26 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
     return [Variation(tuple(f"{key}={inline(value)}" for key, value in each)) for each in combinations]
 
 
+def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
+    """Returns the error of a declaration under a variation, which knows no option but `--set`.
+
+    Args:
+        error: As `load` raises it.
+        variation: Under which it was loaded.
+    """
+    if not variation.overrides:
+        return error
+    # What follows is how to validate a file.
+    what = error.what.partition("\n\n  then: ")[0]
+    said = what
+    for override in variation.overrides:
+        for form in (override, f"{override.partition('=')[0]}=VALUE"):
+            said = said.replace(f"--set {form}", f"{_VARY} {form}")
+    if said == what:
+        said = f"{' '.join(f'{_VARY} {override}' for override in variation.overrides)}: {what}"
+    return DeclarationError(said, expected=error.expected, todo=error.todo)
+
+
 def _parse(text: str) -> list[tuple[str, Any]]:
     key, equals, written = text.partition("=")
     document = read_yaml(f"[{written}]", f"{_VARY} {text}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.whole_model_fn import is_whole
+from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _STRATEGY = "trainer.distribution.train.strategy"
 
@@ -27,23 +27,14 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
     if not trainer.xla:
         return
     value, train = str(trainer.xla).lower(), trainer.distribution.train
-    if trainer.module_file is not None:
+    if whose := find_own(trainer, search_paths):
         yield Problem(
             "trainer.xla",
-            "a module file's trainer_fn or run_fn has a training step of its own",
+            f"{whose} has a training step of its own",
             "false; or trainer.model with a function that returns the network",
             "remove it, and wrap the step in tf.function(jit_compile=True) in your code",
             value=value,
-            depends=("trainer.module_file",),
-        )
-    elif trainer.model and is_whole(trainer.model, search_paths):
-        yield Problem(
-            "trainer.xla",
-            f"{trainer.model} is a whole model_fn, which has a training step of its own",
-            "false; or trainer.model with a function that returns the network",
-            "remove it, and wrap the step in tf.function(jit_compile=True) in the model_fn",
-            value=value,
-            depends=("trainer.model",),
+            depends=("trainer.module_file", "trainer.model"),
         )
     if trainer.is_divided:
         divided = "trainer.model_parallel" if trainer.model_parallel else "trainer.pipeline_parallel"

@@ -59,6 +59,7 @@ class Predictions:
         worst: The mistakes with the highest loss, the worst first.
         output: Name of the served output.
         notes: What to know of them; a sentence each.
+        of_two: Does the model serve one score, that of the second of two classes.
     """
 
     labels: np.ndarray
@@ -66,6 +67,7 @@ class Predictions:
     worst: list[Mistake]
     output: str
     notes: list[str] = field(default_factory=list)
+    of_two: bool = False
 
 
 def predict(
@@ -118,7 +120,7 @@ def predict(
         raise LeftOutError("There are no evaluation examples.")
     if seen < (count := data.counts.get(split, seen)):
         notes.append(f"Predicted are the first {seen:,} of the {count:,} evaluation examples.")
-    return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes)
+    return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes, scores_are.of_two)
 
 
 def losses(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:

@@ -103,7 +103,7 @@ def _read_evaluation(results: Summary, uri: str) -> None:
     import tensorflow_model_analysis as tfma
 
     for key, metrics in tfma.load_eval_result(uri).slicing_metrics:
-        values = dict(_numbers(metrics))
+        values = dict(numbers_of(metrics))
         accuracy, count = values.get(ACCURACY), int(values.get(COUNT, 0))
         if not key:
             results.metrics = values
@@ -118,8 +118,12 @@ def _read_evaluation(results: Summary, uri: str) -> None:
         results.reasons = list(read_reasons(validation, results.label_names))
 
 
-def _numbers(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The metrics that are one number each; those of an output or a class of their own have it before their name."""
+def numbers_of(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yields the metrics that are one number each; those of an output or a class have it before their name.
+
+    Args:
+        metrics: Of a slice, as TFMA loads them.
+    """
     for output, subkeys in metrics.items():
         for subkey, values in subkeys.items():
             for name, value in values.items():

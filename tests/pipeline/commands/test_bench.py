@@ -71,6 +71,8 @@ def test_what_cannot_be_measured_is_refused_at_once(tmp_path, monkeypatch, capsy
     for text in texts:
         assert text in said
     assert "to do:" in said
+    # What is to be corrected is what was written.
+    assert "--set" in arguments or "--set" not in said
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "own.py", "strategies.json"]
 
 

@@ -100,6 +100,7 @@ def test_the_same_name_of_another_preprocessing_fn_is_another_transform(tmp_path
         (["digits"], [], ["=1,2"], "--vary =1,2: this cannot be read"),
         (["digits"], [], ["trainer.seed=[1,2"], "this cannot be read"),
         (["digits"], [], ["trainer.sead=1,2"], "did you mean"),
+        (["digits"], [], ["trainer.train_steps=5,0"], "--vary trainer.train_steps=0  trainer.train_steps: 0"),
         (["digits", "no/such/folder"], [], [], "no/such/folder"),
         (["digits", "mnist"], ["trainer.train_steps=0"], [], "trainer.train_steps"),
     ],

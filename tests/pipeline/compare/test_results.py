@@ -46,7 +46,8 @@ def compared(*wrong: list[int], failures=None) -> Comparison:
     results = []
     for name, each, loss in zip(names, predicted, lost):
         facts = {"last_step": 5.0, "cpu_micros_per_example": 12.5} if name == "number 0" else {}
-        results.append(Result(name, EVIL, *score(LABELS, certain(each), loss), "probabilities", 1 << 20, 1234, facts))
+        scores, metrics = score(LABELS, certain(each), loss), {"auc": 0.875} if facts else {"precision of cat": 0.5}
+        results.append(Result(name, EVIL, *scores, "probabilities", 1 << 20, 1234, facts, metrics=metrics))
     pairs = pair_up(names, LABELS, predicted, lost, CLASSES)
     facts = {"data": "pets 1.0.0", "when": "today", "versions": {"machine": "mine"}}
     return Comparison(results, pairs, len(LABELS), "eval", facts, failures or {}, [EVIL])
@@ -120,6 +121,8 @@ def test_the_table_gives_no_orders_to_a_terminal():
     assert "\x1b" not in printed
     assert re.search(r"accuracy +99\.00 % \(94\.55 to 99\.82\) +99\.00 %", printed)
     assert re.search(r"CPU µs/example +12\.5 +—", printed)
+    assert re.search(r"auc +0\.8750 +—", printed)
+    assert re.search(r"precision of cat +— +0\.5000", printed)
     assert "examples/s" not in printed
     assert "McNemar p " in printed
 

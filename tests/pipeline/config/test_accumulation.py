@@ -36,7 +36,7 @@ def test_a_module_file_is_refused(write, refuse, good, function):
     write(f"def {function}: pass\n", "mine.py")
     text = good.replace("model: mnist_cnn", "module_file: mine.py")
     message = refuse(f"{text}  gradient_accumulation: 2\n")
-    assert "a module file computes its gradients itself" in message
+    assert "a module file's trainer_fn or run_fn computes its gradients itself" in message
     load(write(f"{text}  gradient_accumulation: 1\n"))
 
 
@@ -45,5 +45,5 @@ def test_a_whole_model_fn_is_refused_and_a_network_taken(write, refuse, good):
     parts = "  gradient_accumulation: 2\n"
     message = refuse(good.replace("mnist_cnn", "mynet:whole") + parts)
     assert "mynet:whole is a whole Estimator model_fn" in message
-    assert "accumulate in the model_fn" in message
+    assert "accumulate in your own step" in message
     load(write(good.replace("mnist_cnn", "mynet:net") + parts))

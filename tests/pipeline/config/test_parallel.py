@@ -84,4 +84,4 @@ def test_code_that_makes_its_network_by_itself_is_refused(write, good, problems,
     assert "own:model_fn is a whole Estimator model_fn" in problem
     write("def trainer_fn(fn_args, schema):\n    pass\n", "module.py")
     (problem,) = problems(good.replace("model: mnist_cnn", "module_file: module.py") + lines)
-    assert "a module file makes its network by itself" in problem
+    assert "a module file's trainer_fn or run_fn makes its network by itself" in problem

@@ -23,7 +23,7 @@ def test_a_network_is_given_it_on_every_path(write, good, precision, path):
 def test_a_whole_model_fn_is_refused(write, good, refuse):
     write(MODEL_FN, "own.py")
     text = good.replace("mnist_cnn", "own:model_fn")
-    assert "own:model_fn is a whole model_fn" in refuse(text + "  precision: mixed_bfloat16\n")
+    assert "own:model_fn is a whole Estimator model_fn" in refuse(text + "  precision: mixed_bfloat16\n")
     load(write(text + "  precision: float32\n"))
 
 

@@ -24,7 +24,9 @@ def test_a_network_is_given_it_on_every_path(write, good, written, value, path):
 
 @pytest.mark.parametrize("written", ["'true'", "1", "fast", "on_cpu"])
 def test_nothing_else_is_taken(good, refuse, written):
-    assert "trainer.xla" in refuse(f"{good}  xla: {written}\n")
+    said = refuse(f"{good}  xla: {written}\n")
+    assert "trainer.xla" in said
+    assert "to do:    write true, false or auto\n" in said
 
 
 def test_what_a_trial_decides(write, good):
@@ -37,7 +39,7 @@ def test_what_a_trial_decides(write, good):
 def test_a_step_of_the_users_own_is_refused(write, good, refuse, value):
     write("def model_fn(features, labels, mode, params):\n    pass\n", "own.py")
     whole = good.replace("mnist_cnn", "own:model_fn")
-    assert "own:model_fn is a whole model_fn" in refuse(f"{whole}  xla: {value}\n")
+    assert "own:model_fn is a whole Estimator model_fn" in refuse(f"{whole}  xla: {value}\n")
     load(write(f"{whole}  xla: false\n"))
     write("def run_fn(fn_args):\n    pass\n", "own.py")
     module = good.replace("model: mnist_cnn", "module_file: own.py")

@@ -1,0 +1,78 @@
+"""The declared metrics of what a model answered, overall, as the Evaluator measures them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.compare.candidates import Candidate
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metrics
+from tfx_estimator.pipeline.config.metric_table import METRICS
+
+_METRICS = "evaluator.metrics"
+_PREDICTION, _LABEL = "prediction", "label"
+# Of another feature than the scores and the label.
+_OF_FEATURES = "feature_key_path"
+_OF_BLESSING = ("threshold", "change_threshold", "slices")
+# What every candidate is measured by anyway.
+_BUILT_IN = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count")
+
+
+def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]:
+    """Returns the metrics that any of the candidates declares, without thresholds.
+
+    Args:
+        candidates: Those that are compared.
+    """
+    found: list[Mapping[str, Any]] = []
+    for candidate in candidates:
+        for metric in long_metrics(candidate.values.get(_METRICS) or ()):
+            bare = {key: value for key, value in metric.items() if key not in _OF_BLESSING}
+            nature = METRICS.get(bare["name"])
+            if bare not in found and not (nature and _OF_FEATURES in nature.required):
+                found.append(bare)
+    return found
+
+
+def measure(
+    metrics: Sequence[Mapping[str, Any]],
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    label_names: Sequence[str],
+    of_two: bool = False,
+) -> dict[str, float]:
+    """Measures, in this process.
+
+    Args:
+        metrics: As declared.
+        labels: int64 [examples].
+        probabilities: float32 [examples, classes].
+        label_names: The classes, in the order of their labels.
+        of_two: Does the model serve one score, that of the second of two classes.
+
+    Returns:
+        The numbers by name, as the Evaluator has them.
+    """
+    import pandas as pd
+    import tensorflow_model_analysis as tfma
+
+    from tfx_estimator.components.evaluator.completion import complete
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.served_outputs import Scores
+    from tfx_estimator.pipeline.run.results import numbers_of
+
+    config = eval_config(EvaluatorSection(metrics=metrics, slices=()), label_names)
+    for each in config.metrics_specs:
+        for metric in each.metrics:
+            metric.ClearField("per_slice_thresholds")
+    complete(config, Scores(_PREDICTION, of_two=of_two), None)
+    config.model_specs[0].label_key = _LABEL
+    predictions = probabilities[:, 1] if of_two else list(probabilities)
+    data = pd.DataFrame({_LABEL: labels, _PREDICTION: predictions})
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        found = tfma.analyze_raw_data(data, config, folder)
+        (overall,) = (values for key, values in found.slicing_metrics if not key)
+    return {name: value for name, value in numbers_of(overall) if name not in _BUILT_IN}

@@ -1,0 +1,42 @@
+"""The declared metrics of a comparison: TFMA's, of what the models answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfx_estimator.pipeline.compare.candidates import find_candidates
+from tfx_estimator.pipeline.compare.measures import declared_metrics, measure
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_metrics_of_any_candidate_are_measured_of_all(tmp_path):
+    sources = []
+    for name, metrics in (
+        ("one", "[AUC, {name: Mean, options: {feature_key_path: [x]}}, {name: Precision, threshold: {lower: 0.1}}]"),
+        ("two", "[{name: Precision, binarize: [3]}, AUC]"),
+    ):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(
+            f"name: {name}\ndata: {{dataset: digits, splits: {{train: 'train[:80%]', eval: 'train[80%:]'}}}}\n"
+            f"trainer: {{model: mnist_cnn, train_steps: 5}}\nevaluator: {{metrics: {metrics}}}\n"
+        )
+        sources.append(str(file))
+    found = [dict(each) for each in declared_metrics(find_candidates(sources, [], []))]
+    # One that needs another feature than the scores is left to the Evaluator.
+    assert found == [{"name": "AUC"}, {"name": "Precision"}, {"name": "Precision", "binarize": (3,)}]
+
+
+def test_what_is_measured_is_right():
+    labels = np.array([0, 1, 2, 2, 1, 0])
+    scores = np.array([[6, 3, 1], [5, 4, 1], [1, 2, 7], [4, 5, 1], [1, 8, 1], [2, 3, 5]], np.float32) / 10
+    metrics = [
+        {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2, "name": "top_2"}},
+        {"name": "Precision", "binarize": ["b"]},
+    ]
+    found = measure(metrics, labels, scores, ["a", "b", "c"])
+    # The second of the highest two in 4 of 6; more than half for `b` once, and rightly.
+    assert found == {"top_2": pytest.approx(4 / 6), "classId:1/precision": 1.0}
+    two = measure([{"name": "Precision"}], np.array([0, 1, 1]), 1 - scores[:3, :2], ["a", "b"], of_two=True)
+    assert two == {"precision": pytest.approx(2 / 3)}
