@@ -64,7 +64,7 @@ def measure(
     from tfx_estimator.components.served_outputs import Scores
     from tfx_estimator.pipeline.run.results import numbers_of
 
-    config = eval_config(EvaluatorSection(metrics=metrics, slices=()), label_names)
+    config = eval_config(EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), label_names)
     for each in config.metrics_specs:
         for metric in each.metrics:
             metric.ClearField("per_slice_thresholds")
