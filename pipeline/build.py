@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Optional, Union
 
@@ -34,7 +33,7 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.travelling import preprocessing_fn, told, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -110,8 +109,6 @@ def create_pipeline(
             image_shape=image_shape,
             label_names=source.info.label_names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
-            # There the artifacts of each run lie in a folder of its own, where no retry finds them.
-            training_root=os.path.join(folders.home, "training") if target in SPEC_TARGETS else "",
             path="" if trainer.module_file else trainer.path,
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *_begins(trainer)]),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import os
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ class PipelineFolders:
     def logs(self) -> str:
         """Logs of the runs."""
         return os.path.join(self.home, "logs")
+
+    def make_logs(self) -> str:
+        """Makes the folder for the logs of a run that begins now."""
+        first = logs = os.path.join(self.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
+        number = 1
+        while os.path.exists(logs):  # another run ended within this second
+            number += 1
+            logs = f"{first}-{number}"
+        os.makedirs(logs)
+        return logs
 
 
 @contextlib.contextmanager

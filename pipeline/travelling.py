@@ -69,8 +69,11 @@ def preprocessing_fn(section: TransformSection, target: str) -> Optional[str]:
     return f"{module_name(section.module_file)}.preprocessing_fn" if target else None
 
 
-def user_targets(declaration: Declaration) -> list[str]:
-    """Returns all code that a declaration names, as `user_source.pack.pack` takes it.
+def user_targets(declaration: Declaration) -> dict[str, list[str]]:
+    """Returns all code that a declaration names, by the step that imports it, as `user_source.pack.pack` takes it.
+
+    A step is told of its own alone: on a service the wheel's name is part of the key, and a change of the model must
+    not ingest the data anew.
 
     Args:
         declaration: The declaration.
@@ -78,4 +81,8 @@ def user_targets(declaration: Declaration) -> list[str]:
     dataset = declaration.data.dataset
     # After a colon, TFDS's names have a version: `mnist:3.0.1`.
     builder = [dataset] if dataset.partition(":")[2].isidentifier() else []
-    return [declaration.trainer.module_file or declaration.trainer.target, declaration.transform.target, *builder]
+    return {
+        "TfdsExampleGen": builder,
+        "Transform": [declaration.transform.target],
+        "Trainer": [declaration.trainer.module_file or declaration.trainer.target],
+    }

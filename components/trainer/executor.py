@@ -13,12 +13,13 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.cluster.tf_config import resolve
+from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
-from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.pipeline.config.builtin import expand
@@ -26,6 +27,9 @@ from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
+
+# Kubeflow Pipelines 1 sets it.
+_KFP_POD = "KFP_POD_NAME"
 
 logger = get_logger("trainer")
 
@@ -56,30 +60,45 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
         model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
+        home = exec_properties.get(HOME_KEY)
+        exec_properties = {key: value for key, value in exec_properties.items() if key != HOME_KEY}
         settings = read_settings(self._context, exec_properties)
         tuned = input_dict.get(standard_component_specs.HYPERPARAMETERS_KEY, [])
         settings, exec_properties = with_hyperparameters(settings, exec_properties, tuned)
         declared = settings
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_counts(settings, exec_properties, examples)
-        folder = training_folder.locate(model_run.uri, input_dict, exec_properties, settings.training_root)
+        root = os.path.join(home, training_folder.FOLDER) if home else ""
+        folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
-        _prepare(folder, model_run.uri, job, settings)
-        write_declaration(job.training_dir, declared)
-        with logs_folder(job.training_dir) as logs, _worded(settings):
-            outcome = supervise(job, logs)
-        if not outcome.publishes:
-            # A worker in somebody else's cluster: the chief publishes.
-            return
-        outputs = export.publish(job.exports_dir, model.uri)
-        write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
-        training_folder.publish(job.training_dir, model_run.uri)
+        with _claimed(folder.uri, on_a_service=bool(home)):
+            _prepare(folder, model_run.uri, job, settings)
+            write_declaration(job.training_dir, declared)
+            with logs_folder(job.training_dir) as logs, _worded(settings):
+                outcome = supervise(job, logs)
+            if not outcome.publishes:
+                # A worker in somebody else's cluster: the chief publishes.
+                return
+            outputs = export.publish(job.exports_dir, model.uri)
+            write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
+            training_folder.publish(job.training_dir, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
         if declared.trainer and declared.trainer.train_epochs:
             model_run.set_float_custom_property("train_epochs", float(declared.trainer.train_epochs))
         for name, text in outcome.texts().items():
             model_run.set_string_custom_property(name, text)
+
+
+@contextlib.contextmanager
+def _claimed(folder: str, on_a_service: bool) -> Iterator[None]:
+    """Keeps other jobs of the pipeline out; on this machine there are none: see `only_run`."""
+    place = resolve(os.environ)
+    if (on_a_service or os.environ.get(_KFP_POD)) and (place is None or place.task.type == CHIEF):
+        with claimed(folder):
+            yield
+    else:
+        yield
 
 
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:

@@ -18,6 +18,9 @@ from tfx_estimator.pipeline.errors import PipelineError
 SETTINGS_KEY = "tfx_estimator"
 # JSON of the other settings. The driver blanks it, so that it is no part of TFX's cache key: see `components.unkeyed`.
 OPERATION_KEY = "tfx_estimator_operation"
+# The pipeline's folder, which whoever submits a compiled pipeline may choose: there the artifacts of each run lie in a
+# folder of its own, where no retry finds a training folder.
+HOME_KEY = "pipeline_home"
 # Values of `Settings.path`.
 ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
 _PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
@@ -40,7 +43,6 @@ class Settings:
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
             dotted path.
         declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
-        training_root: Where training folders lie; empty is beside the `model_run` artifacts.
         path: The way of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty leaves it to the functions
             that there are.
     """
@@ -54,7 +56,6 @@ class Settings:
     label_names: tuple[str, ...] = ()
     source: str = ""
     declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
-    training_root: str = dataclasses.field(default="", metadata=_OPERATIONAL)
     path: str = ""
 
     @property

@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
 from tfx_estimator.pipeline.config.profile import PROFILES
 
-_FOLDER = "training"
+FOLDER = "training"
 # In each training folder: which training it is, and of how many steps.
 _FILE = "training.json"
 # What says how long to train, in `train_args` and in the declared trainer.
@@ -86,7 +86,7 @@ def locate(
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     # Epochs were made steps before.
     steps = declared["train_steps"] or num_steps
-    root = root or os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), _FOLDER)
+    root = root or os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), FOLDER)
     return TrainingFolder(os.path.join(root, f"{key}-{steps}"), key, steps)
 
 

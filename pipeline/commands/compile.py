@@ -46,10 +46,10 @@ def run(args: argparse.Namespace) -> int:
     output = args.output or f"{loaded.declaration.name}.{'json' if args.target == VERTEX else 'yaml'}"
     file = check_file(output, force=args.force)
     compiled = _compile(loaded, args.target)
-    if compiled.modules:
+    for packed in compiled.modules:
         # Named by its contents: one that is there is the same.
-        with writing(str(file.parent / compiled.modules.name)):
-            (file.parent / compiled.modules.name).write_bytes(compiled.modules.data)
+        with writing(str(file.parent / packed.name)):
+            (file.parent / packed.name).write_bytes(packed.data)
     with writing(output):
         write_whole(file, compiled.text)
     for line in _said(loaded, args.target, file, compiled):
@@ -67,10 +67,9 @@ def _compile(loaded: Loaded, target: str) -> Compiled:
 
 def _said(loaded: Loaded, target: str, file: Path, compiled: Compiled) -> list[str]:
     lines = [f"wrote {file}: {loaded.declaration.name} for {target}"]
-    if compiled.modules:
-        names = ", ".join(compiled.modules.modules)
-        lines.append(f"wrote {file.parent / compiled.modules.name}: your own modules, {names}")
-        lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}")
+    for packed in compiled.modules:
+        lines.append(f"wrote {file.parent / packed.name}: your own modules, {', '.join(packed.modules)}")
+        lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}/{packed.name}")
     deploy = loaded.declaration.deploy
     if target == VERTEX and deploy is not None:
         account = f", as {deploy.service_account}" if deploy.service_account else ""

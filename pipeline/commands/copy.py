@@ -1,22 +1,31 @@
-"""`tfx-estimator copy`: a preset, or the script for TFX's own command line, as the start of one's own."""
+"""`tfx-estimator copy`: a preset, or a script for TFX's own command line, as the start of one's own."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "copy a preset, or the script for TFX's own command line, into a file of your own"
+HELP = "copy a preset, or a script for TFX's own command line, into a file of your own"
 EPILOG = """\
-`tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for:
+`tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for; likewise
+vertex_runner and kubeflow_runner:
 
   tfx pipeline create --engine local --pipeline_path local_runner.py
+  tfx pipeline compile --engine vertex --pipeline_path vertex_runner.py
 """
-_SCRIPT = "local_runner"
+# What to do with each.
+_SCRIPTS = {
+    "local_runner": "python {name}",
+    "vertex_runner": "tfx pipeline compile --engine vertex --pipeline_path {name}",
+    "kubeflow_runner": "tfx pipeline compile --engine kubeflow --pipeline_path {name}",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("preset", metavar="PRESET", help=f"a preset's name: see `tfx-estimator presets`; or {_SCRIPT}")
+    parser.add_argument(
+        "preset", metavar="PRESET", help=f"a preset's name: see `tfx-estimator presets`; or {', '.join(_SCRIPTS)}"
+    )
     parser.add_argument("file", metavar="FILE", help="the file to write")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
@@ -29,10 +38,10 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.text import one_line
 
     name = one_line(args.file)
-    if args.preset == _SCRIPT:
-        script = Path(__file__).parents[1] / "runners" / f"{_SCRIPT}.py"
+    if args.preset in _SCRIPTS:
+        script = Path(__file__).parents[1] / "runners" / f"{args.preset}.py"
         write_file(args.file, script.read_text(encoding="utf-8"), force=args.force)
-        say(f"wrote {name}; name your declaration in it; next: python {name}")
+        say(f"wrote {name}; name your declaration in it; next: {_SCRIPTS[args.preset].format(name=name)}")
         return 0
     check_preset(args.preset)
     write_file(args.file, presets.path(args.preset).read_text(encoding="utf-8"), force=args.force)

@@ -9,6 +9,7 @@ from typing import Optional
 from pydantic.v1 import Field, confloat, conint
 
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.vertex import VertexJob
 
 
 class Node(Section):
@@ -99,6 +100,10 @@ class DeploySection(Section):
         default={}, description="environment variables of every step; no secrets: they are in the compiled file"
     )
     labels: dict[str, str] = Field(default={}, description="labels of the job, or of the pods")
+    vertex: Optional[VertexJob] = Field(
+        default=None,
+        description="trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container",
+    )
 
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Tells whether a path lies in a declared volume.

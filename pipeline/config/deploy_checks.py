@@ -9,6 +9,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.vertex import check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, VERTEX
 
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -57,6 +58,8 @@ def check_deploy(declaration: Declaration) -> Iterator[Problem]:
             expected = "a to z, digits, `_` and `-`, at most 63, from a letter on"
             yield Problem("deploy.labels", "this is no label", expected, "rename it", value=f"{name}: {value}")
     yield from _mounts(deploy)
+    if deploy.vertex is not None:
+        yield from check_vertex_job(deploy.vertex, declaration.trainer.distribution)
     for name, node in deploy.nodes.declared():
         if node.accelerators and not deploy.nodes.of(name).accelerator:
             todo = f"add `accelerator:` under `deploy.nodes.{name}`"
@@ -188,6 +191,9 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
     if target == KUBEFLOW_V2 and any(volume.read_only for volume in deploy.volumes):
         what, todo = "Kubeflow Pipelines 2 mounts every volume so that steps may write there", "remove read_only"
         yield Problem("deploy.volumes", what, "read_only: false", todo)
+    if target != VERTEX and deploy.vertex is not None:
+        what, todo = f"the target {target} has no custom jobs", "remove it, or compile for vertex"
+        yield Problem("deploy.vertex", what, "null", todo)
     if target == VERTEX:
         for key in ("volumes", "secrets"):
             if getattr(deploy, key):

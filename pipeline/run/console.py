@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import logging
 import os
 import signal
@@ -79,12 +78,7 @@ def run_declaration(
 
 def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     """Makes the folder for the logs of this run, with the resolved declaration in it."""
-    first = logs = os.path.join(folders.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
-    number = 1
-    while os.path.exists(logs):  # another run ended within this second
-        number += 1
-        logs = f"{first}-{number}"
-    os.makedirs(logs)
+    logs = folders.make_logs()
     write_whole(os.path.join(logs, "declaration.yaml"), render(loaded.declaration.dict(), loaded.origins))
     return logs
 

@@ -6,7 +6,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2
@@ -31,7 +31,16 @@ _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
     """Adds to a summary what the components came to, as far as they went."""
-    outputs = _outputs(folders, [run for run in results.components if run.execution_id])
+    take(results, _outputs(folders, [run for run in results.components if run.execution_id]))
+
+
+def take(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> None:
+    """Adds to a summary what the components came to.
+
+    Args:
+        results: The summary; how the components went is in it already.
+        outputs: The output artifacts, by component and channel.
+    """
     if examples := outputs.get("TfdsExampleGen", {}).get("examples"):
         _read_examples(results, examples)
     if tuned := outputs.get("Tuner", {}).get("tuner_results"):
@@ -39,9 +48,10 @@ def collect(results: Summary, folders: PipelineFolders) -> None:
     if model_run := outputs.get("Trainer", {}).get("model_run"):
         results.model_run = model_run.uri
         results.training = {
-            name: value.double_value
+            name: model_run.get_float_custom_property(name)
             for name, value in model_run.mlmd_artifact.custom_properties.items()
-            if value.HasField("double_value")
+            # The numbers of a PipelineSpec are JSON's.
+            if value.HasField("double_value") or isinstance(model_run.get_json_value_custom_property(name), float)
         }
         results.exported = model_run.get_string_custom_property("exported") or None
         results.stopped_early = model_run.get_string_custom_property("stopped_early") or None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import yaml
 
 from tfx_estimator.pipeline.build import create_pipeline
-from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
@@ -26,21 +28,24 @@ class Compiled:
 
     Args:
         text: Of the file for the service: JSON for Vertex AI, else YAML.
-        modules: The user's own modules; None if there are none.
-        modules_uri: Where the steps look for them; empty if there are none.
+        modules: The user's own modules, as each step wants them.
+        modules_uri: The folder where the steps look for them.
+        path: Of a file with less in it, which TFX's own command line takes.
     """
 
     text: str
-    modules: Optional[Packed]
+    modules: tuple[Packed, ...]
     modules_uri: str
+    path: str
 
 
-def compile_declaration(loaded: Loaded, target: str) -> Compiled:
+def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = None) -> Compiled:
     """Compiles a declaration.
 
     Args:
         loaded: Loaded for this target.
         target: One of `targets.TARGETS`.
+        folder: For what TFX's runner writes; None takes one that is gone afterwards.
 
     Raises:
         DataError: The data set cannot be looked at.
@@ -49,29 +54,37 @@ def compile_declaration(loaded: Loaded, target: str) -> Compiled:
     declaration = loaded.declaration
     deploy = declaration.deploy or DeploySection()
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
-    modules = pack(user_targets(declaration), loaded.search_paths)
+    targets = user_targets(declaration)
+    modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
     folders = PipelineFolders(deploy.pipeline_root or "", declaration.name)
-    uri = os.path.join(folders.home, "modules", modules.name) if modules else ""
     pipeline = create_pipeline(declaration, folders, loaded.search_paths, loaded.declared, target)
-    return Compiled(_compile(pipeline, deploy, target, uri, modules), modules, uri)
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
+        text, path = _compile(pipeline, declaration, target, folders.home, modules, place)
+    return Compiled(text, tuple(dict.fromkeys(modules.values())), os.path.join(folders.home, entry.FOLDER), path)
 
 
-def _compile(pipeline: Any, deploy: DeploySection, target: str, uri: str, modules: Optional[Packed]) -> str:
-    def wrapped(command: tuple[str, ...]) -> list[str]:
-        return entry.command(uri, modules.sha256, command) if modules else list(command)
-
+def _compile(
+    pipeline: Any, declaration: Declaration, target: str, home: str, modules: dict[str, Packed], folder: str
+) -> tuple[str, str]:
+    deploy = declaration.deploy or DeploySection()
     if target == KUBEFLOW:
         from tfx_estimator.pipeline.runners import workflow
 
-        return _yaml(workflow.compile_workflow(pipeline, deploy, wrapped(workflow.COMMAND)))
+        told, path = workflow.compile_workflow(pipeline, deploy, modules, folder)
+        return _yaml(told), path
     from tfx_estimator.pipeline.runners import pipeline_spec
 
-    job = pipeline_spec.compile_spec(pipeline, deploy, wrapped(pipeline_spec.COMMAND))
+    job, path = pipeline_spec.compile_spec(pipeline, deploy, home, modules, folder)
+    if deploy.vertex is not None:
+        from tfx_estimator.pipeline.runners import custom_job
+
+        node = pipeline_spec.TRAINER
+        custom_job.launch_from(job["pipelineSpec"], node, declaration, modules.get(node))
     if target == VERTEX:
-        return json.dumps(job, indent=2, sort_keys=True) + "\n"
+        return json.dumps(job, indent=2, sort_keys=True) + "\n", path
     spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
     platform = pipeline_spec.kubernetes_platform(job, deploy)
-    return _yaml(spec, *([platform] if platform else []))
+    return _yaml(spec, *([platform] if platform else [])), path
 
 
 def _yaml(*documents: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What a container of a compiled pipeline starts with where the user's own modules travel: fetches them, goes on.
 
-python -m tfx_estimator.pipeline.runners.entry --modules gs://…/modules/NAME.whl --sha256 HEX -- COMMAND…
+python -m tfx_estimator.pipeline.runners.entry --home gs://… --modules NAME.whl --sha256 HEX -- COMMAND…
 """
 
 from __future__ import annotations
@@ -13,33 +13,45 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.user_source.pack import Packed
+
 MODULE = "tfx_estimator.pipeline.runners.entry"
+COMMAND = ("python", "-m", MODULE)
+# Of the pipeline's folder, and of its artifacts' beside it.
+HOME, ROOT = "--home", "--root"
+FOLDER = "modules"
 
 
-def command(modules: str, sha256: str, then: Sequence[str]) -> list[str]:
-    """Returns the container's command.
+def arguments(flag: str, place: str, modules: Packed, then: Sequence[str]) -> list[str]:
+    """Returns the arguments of COMMAND.
 
     Args:
-        modules: Where the wheel is, for the container.
-        sha256: Of the wheel.
+        flag: HOME or ROOT.
+        place: That folder, for the container; the modules lie in `modules` in the one, beside the other.
+        modules: The wheel.
         then: The command that wants the modules.
     """
-    return ["python", "-m", MODULE, "--modules", modules, "--sha256", sha256, "--", *then]
+    return [flag, place, "--modules", modules.name, "--sha256", modules.sha256, "--", *then]
 
 
 def main(argv: Sequence[str]) -> NoReturn:
     """Unpacks the modules, where every process that comes of the command imports them, and becomes the command."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument(HOME)
+    place.add_argument(ROOT)
     parser.add_argument("--modules", required=True)
     parser.add_argument("--sha256", required=True)
     parser.add_argument("then", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)
+    home = args.home or os.path.dirname(args.root.rstrip("/"))
     folder = tempfile.mkdtemp(prefix="tfx-estimator-modules-")
-    with zipfile.ZipFile(io.BytesIO(_fetch(args.modules, args.sha256))) as packed:
+    with zipfile.ZipFile(io.BytesIO(_fetch(os.path.join(home, FOLDER, args.modules), args.sha256))) as packed:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))

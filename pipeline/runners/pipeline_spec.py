@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf import json_format
@@ -12,48 +13,58 @@ from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
+from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.config.deploy import DeploySection
-
-# What a container of either starts.
-COMMAND = tuple(kubeflow_v2_dag_runner.KUBEFLOW_TFX_CMD)
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR = "{}_executor"
+_EXECUTOR, TRAINER = "{}_executor", "Trainer"
+_HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
 
 
-def compile_spec(pipeline: Pipeline, deploy: DeploySection, command: Sequence[str]) -> dict[str, Any]:
+def compile_spec(
+    pipeline: Pipeline, deploy: DeploySection, home: str, modules: Mapping[str, Packed], folder: str
+) -> tuple[dict[str, Any], str]:
     """Compiles a pipeline.
 
     Args:
         pipeline: With stock resolvers only.
         deploy: Where it runs.
-        command: Of each container.
+        home: The pipeline's folder; a runtime parameter.
+        modules: The user's own, by the step that imports them.
+        folder: Where TFX's runner writes what it compiles.
 
     Returns:
-        A PipelineJob, as JSON has it.
+        A PipelineJob, as JSON has it; and the file that TFX's runner wrote, which has none of what is added here: its
+        own command line chooses where that is.
     """
     for component in pipeline.components:
         if isinstance(component, BaseComponent) and (resources := _resources(deploy, component.id)) is not None:
             component.with_platform_config(resources)
-    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
-        default_image=deploy.image, default_commands=list(command), use_pipeline_spec_2_1=True
-    )
-    job = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config).run(pipeline, write_out=False)
+    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image=deploy.image, use_pipeline_spec_2_1=True)
+    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config, folder, f"{pipeline.pipeline_info.pipeline_name}.json")
+    job = runner.run(pipeline)
     spec = job["pipelineSpec"]
     for name, task in spec["root"]["dag"]["tasks"].items():
         container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
         if container is None:
             continue  # a resolver's
+        if packed := modules.get(name):
+            then = [*container["command"], *container["args"]]
+            # Among the arguments: not every service looks for placeholders in a command.
+            container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
         if deploy.env:
             container["env"] = [{"name": key, "value": value} for key, value in sorted(deploy.env.items())]
         if retries := deploy.nodes.of(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries}
     _set_defaults(job, pipeline)
+    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules})
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
     # What TFX does not write itself must be right all the same.
     json_format.ParseDict(job, pipeline_spec_pb2.PipelineJob())
-    return job
+    return job, os.path.join(runner._output_dir, runner._output_filename)
 
 
 def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
@@ -90,6 +101,22 @@ def _set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
             if isinstance(value, RuntimeParameter):
                 root["inputDefinitions"]["parameters"][value.name]["defaultValue"] = value.default
                 job["runtimeConfig"].setdefault("parameterValues", {})[value.name] = value.default
+
+
+def _tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
+    """Tells steps where the pipeline's folder is, which whoever submits it may choose."""
+    typed = {"parameterType": "STRING"}
+    spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = {
+        **typed,
+        "defaultValue": home,
+    }
+    runtime.setdefault("parameterValues", {})[HOME_KEY] = home
+    for name in names:
+        task = spec["root"]["dag"]["tasks"][name]
+        component = spec["components"][task["componentRef"]["name"]]
+        component.setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = typed
+        given = task.setdefault("inputs", {}).setdefault("parameters", {})
+        given[HOME_KEY] = {"componentInputParameter": HOME_KEY}
 
 
 def _resources(deploy: DeploySection, node_id: str) -> Any:

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 from kfp import dsl
 from kubernetes import client
-from tfx.orchestration.kubeflow import base_component, kubeflow_dag_runner
+from tfx.orchestration.kubeflow import kubeflow_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.pipeline.config.deploy import DeploySection
-
-COMMAND = tuple(base_component._COMMAND)
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.user_source.pack import Packed
 
 # TFX writes it at a step's end; its default lies in the root folder, where only root may write.
 UI_METADATA = "/tmp/mlpipeline-ui-metadata.json"
 # Of when it was compiled: the same pipeline is the same file.
 _TIME = "pipelines.kubeflow.org/pipeline_compilation_time"
+# Argo's words for it.
+_ROOT = "{{inputs.parameters.pipeline-root}}"
 
 
-def compile_workflow(pipeline: Pipeline, deploy: DeploySection, command: Sequence[str]) -> dict[str, Any]:
+def compile_workflow(
+    pipeline: Pipeline, deploy: DeploySection, modules: Mapping[str, Packed], folder: str
+) -> tuple[dict[str, Any], str]:
     """Compiles a pipeline.
 
     Args:
         pipeline: The pipeline.
         deploy: Where it runs.
-        command: Of each container.
+        modules: The user's own, by the step that imports them.
+        folder: Where TFX's runner writes what it compiles.
 
     Returns:
-        The Workflow.
+        The Workflow; and the file that TFX's runner wrote, as of `pipeline_spec.compile_spec`.
     """
 
     def equip(step: dsl.ContainerOp) -> dsl.ContainerOp:
-        step.command = list(command)
+        if packed := modules.get(step.human_name):
+            then = [*step.command, *step.arguments]
+            step.command, step.arguments = [*entry.COMMAND], entry.arguments(entry.ROOT, _ROOT, packed, then)
         _equip(step, deploy)
         return step
 
@@ -46,10 +52,13 @@ def compile_workflow(pipeline: Pipeline, deploy: DeploySection, command: Sequenc
         metadata_ui_path=UI_METADATA,
         pipeline_operator_funcs=[*kubeflow_dag_runner.get_default_pipeline_operator_funcs(), equip],
     )
-    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
-        kubeflow_dag_runner.KubeflowDagRunner(config=config, output_dir=folder, output_filename="it.yaml").run(pipeline)
-        with open(os.path.join(folder, "it.yaml"), encoding="utf-8") as file:
-            workflow = yaml.safe_load(file)
+    runner = kubeflow_dag_runner.KubeflowDagRunner(
+        config=config, output_dir=folder, output_filename=f"{pipeline.pipeline_info.pipeline_name}.yaml"
+    )
+    runner.run(pipeline)
+    path = os.path.join(runner._output_dir, runner._output_filename)
+    with open(path, encoding="utf-8") as file:
+        workflow = yaml.safe_load(file)
     workflow["metadata"]["annotations"].pop(_TIME, None)
     for template in workflow["spec"]["templates"]:
         if "container" in template:
@@ -59,7 +68,7 @@ def compile_workflow(pipeline: Pipeline, deploy: DeploySection, command: Sequenc
             arguments[place] = json.dumps(json.loads(arguments[place]), indent=1, sort_keys=True)
     if deploy.service_account:
         workflow["spec"]["serviceAccountName"] = deploy.service_account
-    return workflow
+    return workflow, path
 
 
 def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:

@@ -13,11 +13,24 @@ from typing import NoReturn
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
-    *("run", "report", "compare", "bench", "estimate", "compile", "validate", "show", "presets", "copy", "schema"),
+    *(
+        "run",
+        "report",
+        "compare",
+        "bench",
+        "estimate",
+        "compile",
+        "execute",
+        "validate",
+        "show",
+        "presets",
+        "copy",
+        "schema",
+    ),
     *("constraints", "doctor"),
 )
 # They work for long, and are watched by a process of their own.
-_LONG = ("run", "compare", "bench")
+_LONG = ("run", "compare", "bench", "execute")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 

@@ -18,12 +18,13 @@ from tests.docs.pages import Page
 from tests.root import ROOT
 from tfx_estimator.__main__ import VERBS, main, make_parser
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.runners.executing.job import read_job
 
 pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "report", "compare", "bench", "doctor")
+SLOW = ("run", "report", "compare", "bench", "doctor", "execute")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
@@ -55,7 +56,7 @@ def check_command(words: list[str], folder: Path) -> None:
             load(value)
     elif program == "tfx":
         options = dict(zip(words[3::2], words[4::2]))
-        assert options["--engine"] == "local"
+        assert options["--engine"] in ("local", "vertex", "kubeflow")
         if "--pipeline_path" in options:
             # Written by a command before it.
             assert (folder / options["--pipeline_path"]).is_file()
@@ -88,6 +89,10 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         assert main(arguments) == 0
         return
     if args.verb in ("report", "doctor"):
+        return
+    if args.verb == "execute":
+        # Written by a command before it.
+        assert read_job(str(folder / args.file)).tasks
         return
     if args.verb == "compare":
         from tfx_estimator.pipeline.compare.candidates import find_candidates

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,7 +46,7 @@ FILES = {
     "own/shapes/round.py": "SIDES = 1\n",
     "own/unused.py": "",
 }
-MODULES = ("layers", "prepare", "shapes", "shapes.round", "train")
+MODULES = {"Transform": ["prepare"], "Trainer": ["layers", "shapes", "shapes.round", "train"]}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_each_step_reads_the_local_properties(compiled, local, target):
             continue
         found = steps[node.id].properties
         wanted = {key: value for key, value in node.exec_properties.items() if value is not None}
-        names = {*found, *wanted} - FILES_OF_TFX - {"tfx_estimator", "tfx_estimator_operation"}
+        names = {*found, *wanted} - FILES_OF_TFX - {"tfx_estimator", "tfx_estimator_operation", "pipeline_home"}
         for name in names:
             expected = ELSEWHERE.get((node.id, name), wanted.get(name))
             assert same(found[name]) == same(expected), (node.id, name)
@@ -138,7 +139,8 @@ def test_the_trainer_reads_all_that_was_declared(compiled, local, target):
     assert found.stall_timeout == 71
     assert found.distribution.max_restarts == 8
     # Where a run has a folder of its own, the training folder must not lie in it.
-    assert found.training_root == ("gs://example-bucket/pipelines/taxi/training" if target in SPEC_TARGETS else "")
+    home = read_steps(compiled[target], target)["Trainer"].properties.get("pipeline_home")
+    assert home == ("gs://example-bucket/pipelines/taxi" if target in SPEC_TARGETS else None)
 
 
 def test_where_all_properties_are_the_key_another_steps_values_are_not_the_trainers(compiled):
@@ -185,7 +187,10 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
         assert documents[0]["labels"]["team"] == "vision"
         assert documents[0]["runtimeConfig"] == {
             "gcsOutputDirectory": "gs://example-bucket/pipelines/taxi/artifacts",
-            "parameterValues": {"push_destination": "gs://example-bucket/pipelines/taxi/serving"},
+            "parameterValues": {
+                "push_destination": "gs://example-bucket/pipelines/taxi/serving",
+                "pipeline_home": "gs://example-bucket/pipelines/taxi",
+            },
         }
         return
     assert documents[0]["defaultPipelineRoot"] == "gs://example-bucket/pipelines/taxi/artifacts"
@@ -219,35 +224,49 @@ def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_
         assert compile_declaration(loaded, target).text == compiled[target]
 
 
-def test_the_users_modules_lie_beside_the_file_and_the_containers_fetch_them(compiled, project, tmp_path):
-    (wheel,) = project.glob("*.whl")
+def _packed(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as packed:
         names = [name for name in packed.namelist() if ".dist-info/" not in name]
-    assert sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names) == [*MODULES]
+    return sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names)
+
+
+def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetch_them(compiled, project):
+    wheels = {wheel.name: _packed(wheel) for wheel in project.glob("*.whl")}
+    assert len(wheels) == len(MODULES)
     for target in TARGETS:
-        for step in read_steps(compiled[target], target).values():
-            command = step.container["command"]
-            assert command[:3] == ["python", "-m", "tfx_estimator.pipeline.runners.entry"]
-            assert command[4] == f"gs://example-bucket/pipelines/taxi/modules/{wheel.name}"
-            assert command[-3:-1] == ["python", "-m"]
+        for name, step in read_steps(compiled[target], target).items():
+            words = [*step.container["command"], *step.container["args"]]
+            if name not in MODULES:
+                # Another model, and not another set of examples.
+                assert "--modules" not in words
+                continue
+            home = ["--root", "{{inputs.parameters.pipeline-root}}"]
+            if target in SPEC_TARGETS:
+                home = ["--home", "{{$.inputs.parameters['pipeline_home']}}"]
+                assert step.properties["pipeline_home"] == "gs://example-bucket/pipelines/taxi"
+            assert words[:6] == ["python", "-m", "tfx_estimator.pipeline.runners.entry", *home, "--modules"]
+            assert wheels[words[6]] == MODULES[name]
+            assert words[9:12] == ["--", "python", "-m"]
 
 
 @pytest.mark.long
 def test_a_container_imports_the_modules_and_refuses_others(compiled, project, tmp_path):
-    from tfx_estimator.pipeline.runners import entry
+    step = read_steps(compiled[VERTEX], VERTEX)["Trainer"]
+    name, _, sha256 = step.container["args"][3:6]
+    (tmp_path / "modules").mkdir()
+    shutil.copy(project / name, tmp_path / "modules")
+    then = ["--", sys.executable, "-c", "import train; print(train.trainer_fn(0, 0))"]
 
-    (wheel,) = project.glob("*.whl")
-    sha256 = read_steps(compiled[VERTEX], VERTEX)["Trainer"].container["command"][6]
-    then = [sys.executable, "-c", "import train; print(train.trainer_fn(0, 0))"]
-
-    def start(checksum: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, *entry.command(str(wheel), checksum, then)[1:]]
+    def start(flag: str, place: Path, checksum: str) -> subprocess.CompletedProcess:
+        module = step.container["command"][1:]
+        command = [sys.executable, *module, flag, str(place), "--modules", name, "--sha256", checksum, *then]
         environment = {**os.environ, "TMPDIR": str(tmp_path)}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
 
-    done = start(sha256)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
-    refused = start("0" * 64)
+    for flag, place in (("--home", tmp_path), ("--root", tmp_path / "artifacts")):
+        done = start(flag, place, sha256)
+        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    refused = start("--home", tmp_path, "0" * 64)
     assert refused.returncode == 6
     assert "is not the wheel that this pipeline was compiled with" in refused.stderr
 

@@ -1,0 +1,126 @@
+"""The executor of a Trainer that trains as a custom job: creates the job, follows it, takes over what it measured."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_executor
+from tfx.types import artifact_utils, standard_component_specs
+
+from tfx_estimator.components.trainer.custom_job import call
+from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
+from tfx_estimator.components.trainer.custom_job.processes import LocalService
+from tfx_estimator.components.trainer.custom_job.service import (
+    ENDED,
+    SUCCEEDED,
+    Service,
+    Status,
+    VertexService,
+    is_rehearsed,
+)
+from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.log import get_logger
+
+_FOLDER = "custom_job"
+_POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5
+# How long the service may not answer.
+_PATIENCE_SECONDS = 900.0
+
+logger = get_logger("trainer")
+
+
+class Executor(base_executor.BaseExecutor):
+    """Trains in the replicas of a custom job. A step that is tried again follows the job that it has created."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Trains.
+
+        Args:
+            input_dict: As of the Trainer's own executor.
+            output_dict: Likewise.
+            exec_properties: Likewise, and the plan of the job.
+
+        Raises:
+            TrainingError: The job failed, was cancelled or expired, or its chief measured nothing.
+        """
+        plan = Plan.from_json(exec_properties[PLAN_KEY])
+        rest = {key: value for key, value in exec_properties.items() if key != PLAN_KEY}
+        model_run = artifact_utils.get_single_uri(output_dict[standard_component_specs.MODEL_RUN_KEY])
+        folder = os.path.join(os.path.dirname(model_run), _FOLDER)
+        with signals.handled(), _service(plan, folder) as service:
+            name = _running(service, call.read_job(folder))
+            if name is None:
+                call.write_call(folder, input_dict, output_dict, rest)
+                name = service.create(plan.to_job(folder, str(rest.get(HOME_KEY) or "")))
+                call.write_job(folder, name)
+                logger.info(f"created the custom job {name}: {_pools(plan)}")
+            try:
+                status = _follow(service, name)
+            except signals.SignalledError:
+                service.cancel(name)
+                raise
+        if status.state != SUCCEEDED:
+            raise TrainingError(
+                f"the custom job {name} ended with {status.state}: {status.message or 'the service says no more'}",
+                expected=SUCCEEDED,
+                todo="see the logs of its replicas; the same training goes on from its last checkpoint",
+            )
+        if not call.take_measured(folder, output_dict):
+            raise TrainingError(
+                f"the custom job {name} succeeded, and its chief wrote nothing to {folder}",
+                expected="the chief's results there",
+                todo="see whether the image has this version of tfx-estimator",
+            )
+
+
+@contextlib.contextmanager
+def _service(plan: Plan, folder: str) -> Iterator[Service]:
+    if not is_rehearsed():
+        yield VertexService.of(plan.project, plan.region)
+        return
+    with LocalService(os.path.join(folder, "logs")) as service:
+        yield service
+
+
+def _running(service: Service, name: str | None) -> str | None:
+    """Returns the job of an earlier try, if it goes on, or is done."""
+    if name is None or name.startswith("local/"):
+        return None  # its processes ended with it
+    state = service.status(name).state
+    return name if state == SUCCEEDED or state not in ENDED else None
+
+
+def _follow(service: Service, name: str) -> Status:
+    """Waits for a job's end; a service that does not answer for a while is borne."""
+    heard, before = time.monotonic(), ""
+    while True:
+        try:
+            status = service.status(name)
+            heard = time.monotonic()
+        except Exception as error:  # the client has many of its own
+            if time.monotonic() - heard > _PATIENCE_SECONDS:
+                raise
+            logger.warning(f"the service does not answer: {error}")
+        else:
+            if status.state != before:
+                logger.info(f"the custom job {name}: {status.state}")
+            before = status.state
+            if status.state in ENDED:
+                return status
+        time.sleep(_REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
+
+
+def _pools(plan: Plan) -> str:
+    return ", ".join(f"{pool.count} {pool.role} ({pool.machine_type})" for pool in plan.pools)

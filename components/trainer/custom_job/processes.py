@@ -1,0 +1,145 @@
+"""A custom job's replicas as processes of this machine, in a network of their own, told what Vertex AI tells them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import IO, Any
+
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
+from tfx_estimator.components.trainer.custom_job.plan import replicas
+from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
+from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
+from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.user_source.modules import package_parent
+
+_ENTER = (
+    "import os, sys; sys.path[0] = {package!r}; from tfx_estimator.components.trainer.cluster.private_network import "
+    "enter; enter([int(fd) for fd in sys.argv[1].split(',') if fd]); os.execvp(sys.argv[2], sys.argv[2:])"
+)
+_END_SECONDS = 60.0
+_TAIL_LINES = 10
+# The names of the pools in a TF_CONFIG of Vertex AI.
+_OF_TF_CONFIG = ("chief", "worker", "ps", "evaluator")
+
+logger = get_logger("trainer")
+
+
+class LocalService:
+    """See `service.Service`; the processes end with the context.
+
+    Args:
+        folder: For the logs of the replicas.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen] = []
+        self._logs: list[str] = []
+        self._cancelled = False
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> LocalService:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+        self._stack.close()
+
+    def create(self, job: dict[str, Any]) -> str:
+        """Starts the replicas."""
+        pools = job["job_spec"]["worker_pool_specs"]
+        places = replicas(pools)
+        fds = self._network() if len(places) > 1 else ()
+        ports = iter(free_ports(len(places)))
+        addresses: list[list[str]] = [[] for _ in pools]
+        for pool, _ in places:
+            addresses[pool].append(f"localhost:{next(ports)}")
+        os.makedirs(self._folder, exist_ok=True)
+        for pool, index in places:
+            container = pools[pool]["container_spec"]
+            log = os.path.join(self._folder, f"workerpool{pool}-{index}.log")
+            self._logs.append(log)
+            told = {each["name"]: each["value"] for each in container["env"]} | variables(addresses, pool, index)
+            words = [*container["command"], *container["args"]]
+            with open(log, "wb") as file:
+                self._processes.append(_start(words, {**os.environ, **told}, fds, file))
+        return f"local/{os.getpid()}"
+
+    def status(self, name: str) -> Status:
+        """Ends the others when the chief is done, or one has failed, as Vertex AI does."""
+        codes = [process.poll() for process in self._processes]
+        if self._cancelled:
+            return Status(CANCELLED)
+        for code, log in zip(codes, self._logs):
+            if code:
+                self._end()
+                return Status(FAILED, f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{_tail(log)}")
+        # Parameter servers have no end of their own.
+        return Status(SUCCEEDED if codes and codes[0] == 0 else "JOB_STATE_RUNNING")
+
+    def cancel(self, name: str) -> None:
+        """Ends the replicas."""
+        self._cancelled = True
+        self._end()
+
+    def _network(self) -> tuple[int, ...]:
+        try:
+            return self._stack.enter_context(PrivateNetwork()).fds
+        except NoPrivateNetworkError as error:
+            logger.warning(f"the ports of the job's replicas are open to all who reach this machine: {error}")
+            return ()
+
+    def _end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def variables(addresses: list[list[str]], pool: int, index: int) -> dict[str, str]:
+    """Returns what Vertex AI sets for a replica.
+
+    Args:
+        addresses: Of the replicas of each pool.
+        pool: The replica's.
+        index: In the pool.
+
+    Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training.
+    """
+    cluster = {f"workerpool{place}": listed for place, listed in enumerate(addresses)}
+    task = {"type": f"workerpool{pool}", "index": index}
+    named = dict(zip(_OF_TF_CONFIG, addresses))
+    config = {"cluster": named, "task": {"type": _OF_TF_CONFIG[pool], "index": index}, "environment": "cloud"}
+    spec = {"cluster": cluster, "environment": "cloud", "task": task}
+    return {CLUSTER_SPEC: json.dumps(spec), "TF_CONFIG": json.dumps(config), "CLOUD_ML_PROJECT_ID": "local"}
+
+
+def _start(words: list[str], environment: dict[str, str], fds: tuple[int, ...], log: IO[bytes]) -> subprocess.Popen:
+    python, *rest = words
+    command = [sys.executable if python == "python" else python, *rest]
+    enter = [sys.executable, "-c", _ENTER.format(package=str(package_parent())), ",".join(map(str, fds))]
+    return subprocess.Popen(
+        [*enter, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        pass_fds=fds,
+        start_new_session=True,
+    )
+
+
+def _tail(log: str) -> str:
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return "\n".join(file.read().splitlines()[-_TAIL_LINES:])

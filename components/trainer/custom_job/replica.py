@@ -1,0 +1,87 @@
+"""One replica of a custom job: finds its place in the cluster, and trains.
+
+python -m tfx_estimator.components.trainer.custom_job.replica --call gs://… --roles chief,worker,evaluator
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE
+from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+
+# As Vertex AI sets it; its TF_CONFIG takes the third pool for parameter servers, whatever it is.
+CLUSTER_SPEC = "CLUSTER_SPEC"
+_POOL = re.compile(r"workerpool(\d+)")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Trains as one replica; the chief writes down what was measured."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--call", required=True)
+    parser.add_argument("--roles", required=True)
+    args = parser.parse_args(argv)
+    if text := tf_config(os.environ, args.roles.split(",")):
+        os.environ[VARIABLE] = text
+    from tfx_estimator.components.trainer.custom_job.call import read_call, write_measured
+    from tfx_estimator.components.trainer.executor import Executor
+
+    inputs, outputs, properties = read_call(args.call)
+    with signals.handled():
+        Executor().Do(dict(inputs), dict(outputs), properties)
+    # Only who publishes has measured anything.
+    if any(artifact.mlmd_artifact.custom_properties for artifact in outputs["model_run"]):
+        write_measured(args.call, outputs)
+    return 0
+
+
+def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[str]:
+    """Makes a TF_CONFIG of Vertex AI's CLUSTER_SPEC.
+
+    Args:
+        environment: Of the replica.
+        roles: Of each pool.
+
+    Returns:
+        The variable's value; None where there is no CLUSTER_SPEC.
+
+    Raises:
+        DeclarationError: It has other pools.
+    """
+    if not (text := environment.get(CLUSTER_SPEC)):
+        return None
+    try:
+        told = json.loads(text)
+        cluster = {roles[_place(pool)]: addresses for pool, addresses in told["cluster"].items() if addresses}
+        task = {"type": roles[_place(told["task"]["type"])], "index": int(told["task"]["index"])}
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise DeclarationError(
+            f"{CLUSTER_SPEC} does not describe this job, whose pools are {', '.join(roles)}: {text}",
+            expected="what Vertex AI sets for the job that the step Trainer created",
+            todo="leave the job to the step Trainer",
+        ) from error
+    return json.dumps({"cluster": cluster, "task": task})
+
+
+def _place(pool: str) -> int:
+    match = _POOL.fullmatch(pool)
+    if not match:
+        raise ValueError(f"{pool} is no worker pool")
+    return int(match[1])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except TfxEstimatorError as end:
+        print(end, file=sys.stderr)  # noqa: T201
+        sys.exit(end.exit_code)
+    except signals.SignalledError as end:
+        sys.exit(end.exit_code)

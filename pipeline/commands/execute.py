@@ -1,0 +1,84 @@
+"""`tfx-estimator execute`: a compiled pipeline, on this machine, as a service would."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+
+HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
+EPILOG = """\
+It takes what `compile` wrote for the targets vertex and kubeflow_v2. Each step is the command of its container, in a
+process of its own, in this Python; images, machines and accounts are not tried.
+
+  tfx-estimator compile mine.yaml --target vertex --output mine.json
+  tfx-estimator execute mine.json --root rehearsal
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument("file", metavar="FILE", help="the compiled pipeline")
+    parser.add_argument(
+        "--root", metavar="DIR", default="rehearsal", help="where the results go (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--parameter",
+        dest="parameters",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of a runtime parameter; places of the pipeline's own are in DIR by default; may be given several "
+        "times",
+    )
+    parser.add_argument("--no-cache", action="store_true", help="execute what was done before, too")
+    parser.add_argument(
+        "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
+    )
+    parser.epilog = EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Executes the file."""
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.config.paths import check_workdir
+    from tfx_estimator.pipeline.run.executed import execute_file
+    from tfx_estimator.pipeline.run.summary import Summary
+
+    given = dict(map(_parse, args.parameters))
+    check_workdir(args.root, "--root")
+    summary = Summary(args.file)
+    try:
+        return execute_file(
+            args.file,
+            args.root,
+            given,
+            summary,
+            caches=not args.no_cache,
+            require_blessing=args.require_blessing,
+            terminal_fd=2 if args.json else 1,
+        )
+    except BaseException as error:
+        summary.end(error)
+        raise
+    finally:
+        if args.json:
+            # How it ended matters more than that nobody reads it.
+            with contextlib.suppress(BrokenPipeError):
+                say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
+
+
+def _parse(text: str) -> tuple[str, str]:
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    name, is_one, value = text.partition("=")
+    if not name or not is_one:
+        raise DeclarationError(
+            f"--parameter {text!r} is no NAME=VALUE",
+            expected="for example push_destination=/srv/models",
+            todo="correct it",
+        )
+    return name, value

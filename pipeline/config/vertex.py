@@ -1,0 +1,86 @@
+"""The section `deploy.vertex`: the Trainer as a custom job of Vertex AI, on machines of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Optional
+
+from pydantic.v1 import Field, conint
+
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.section import Section
+
+CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
+_MACHINE_TYPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
+_ACCELERATOR = re.compile(r"[A-Z][A-Z0-9_]+")
+_NETWORK = re.compile(r"projects/[^/\s]+/global/networks/[^/\s]+")
+
+
+class Machine(Section):
+    """A machine of Vertex AI's."""
+
+    machine_type: str = Field(default="n1-standard-4", description="as Vertex AI calls it")
+    accelerator: Optional[str] = Field(default=None, description="as NVIDIA_TESLA_T4; null for none")
+    accelerators: Optional[conint(ge=1, le=16)] = Field(  # type: ignore[valid-type]
+        default=None, description="how many of them; null is 1"
+    )
+    disk_gb: Optional[conint(ge=100, le=64000)] = Field(  # type: ignore[valid-type]
+        default=None, description="size of the boot disk; null is the service's own, 100"
+    )
+
+
+class VertexJob(Section):
+    """The custom job that trains: one replica for each process of `trainer.distribution`."""
+
+    machine: Machine = Field(default=Machine(), description="of every replica that has none of its own below")
+    chief: Optional[Machine] = Field(default=None, description="of the chief")
+    worker: Optional[Machine] = Field(default=None, description="of the other processes that train")
+    ps: Optional[Machine] = Field(default=None, description="of the parameter servers")
+    evaluator: Optional[Machine] = Field(default=None, description="of the evaluator")
+    network: Optional[str] = Field(
+        default=None, description="to peer with: projects/NUMBER/global/networks/NAME; null for none"
+    )
+    timeout_seconds: Optional[conint(ge=60, le=60 * 24 * 3600)] = Field(  # type: ignore[valid-type]
+        default=None, description="longest time of the job; null is the service's own, a week"
+    )
+
+    def machines(self, distribution: Distribution) -> dict[str, tuple[int, Machine]]:
+        """Returns how many replicas of each role there are, and on which machine; roles without one are left out.
+
+        Args:
+            distribution: What was declared.
+        """
+        train = distribution.train
+        counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count, EVALUATOR: int(distribution.evaluator)}
+        return {role: (count, getattr(self, role) or self.machine) for role, count in counts.items() if count}
+
+
+def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Problem]:
+    """Checks the section against the cluster that is declared.
+
+    Args:
+        job: The section.
+        distribution: `trainer.distribution`.
+    """
+    there = job.machines(distribution)
+    for role in ("machine", CHIEF, WORKER, PS, EVALUATOR):
+        if (machine := getattr(job, role)) is None:
+            continue
+        path = f"deploy.vertex.{role}"
+        if role != "machine" and role not in there:
+            what, expected = f"trainer.distribution has no {role}", "machines of " + ", ".join(there)
+            yield Problem(path, what, expected, "remove it, or declare such a process")
+        if not _MACHINE_TYPE.fullmatch(machine.machine_type):
+            what, expected = "this is no type of machine", "as n1-standard-8"
+            yield Problem(f"{path}.machine_type", what, expected, "correct it", value=machine.machine_type)
+        if machine.accelerator is not None and not _ACCELERATOR.fullmatch(machine.accelerator):
+            what, expected = "this is no accelerator of Vertex AI", "as NVIDIA_TESLA_T4"
+            yield Problem(f"{path}.accelerator", what, expected, "correct it", value=machine.accelerator)
+        if machine.accelerators and not machine.accelerator:
+            what, todo = "of which kind is not said", f"add `accelerator:` under `{path}`"
+            yield Problem(f"{path}.accelerators", what, "accelerator: KIND", todo)
+    if job.network is not None and not _NETWORK.fullmatch(job.network):
+        expected = "projects/NUMBER/global/networks/NAME"
+        yield Problem("deploy.vertex.network", "this is no network", expected, "correct it", value=job.network)

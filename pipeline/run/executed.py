@@ -1,0 +1,120 @@
+"""`tfx-estimator execute`: the execution of a compiled pipeline as a person sees it on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfx_estimator.pipeline.ending import scratch
+from tfx_estimator.pipeline.errors import NotBlessedError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run import so_far
+from tfx_estimator.pipeline.run.printing import make_console, title
+from tfx_estimator.pipeline.run.summary import FILE, Summary
+from tfx_estimator.pipeline.run.table import print_table
+from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.view import View
+from tfx_estimator.pipeline.runners.executing.execution import Execution, Outputs, bring_modules, rebased
+from tfx_estimator.pipeline.runners.executing.job import read_job
+
+if TYPE_CHECKING:
+    from tfx.types import Artifact
+
+
+def execute_file(
+    path: str,
+    root: str,
+    given: Mapping[str, str],
+    results: Summary,
+    *,
+    caches: bool = True,
+    require_blessing: bool = False,
+    terminal_fd: int = 1,
+) -> int:
+    """Executes a compiled pipeline on this machine.
+
+    Args:
+        path: The compiled file.
+        root: Folder of all executions.
+        given: Values of runtime parameters.
+        results: Takes what the execution comes to; it is filled even if that fails.
+        caches: Whether what was made before may be taken.
+        require_blessing: Whether a model that is not blessed is a failure.
+        terminal_fd: As of `quiet`.
+
+    Returns:
+        The exit code: 0.
+
+    Raises:
+        DeclarationError: The file is no compiled pipeline.
+        PipelineError: A component failed.
+        NotBlessedError: The model was not blessed, and had to be.
+    """
+    job = read_job(path)
+    folders = PipelineFolders(root, job.name)
+    results.name = job.name
+    with in_order(folders), scratch.used():
+        logs = folders.make_logs()
+        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
+            view = View(console := make_console(terminal))
+            log, prints = os.path.join(logs, "pipeline.log"), terminal_fd != 1
+            with _recorded(results, view, os.path.join(logs, FILE), prints), view.explaining(log):
+                title(console, folders, path)
+                parameters = rebased(job, folders, given)
+                bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
+                outputs = Execution(job, parameters, folders, logs, caches).run(view)
+                view.current = "results"
+                results.heard(view.runs, view.warnings)
+                with view.waiting("reading the results"):
+                    _take(results, outputs)
+            print_table(console, results, logs, asynchronous=False)
+            if require_blessing and not results.blessed:
+                raise NotBlessedError(
+                    f"the model is not blessed: {results.why_not_blessed()}",
+                    expected="a blessed model, as of --require-blessing",
+                    todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
+                )
+    return 0
+
+
+@contextlib.contextmanager
+def _recorded(results: Summary, view: View, path: str, prints: bool) -> Iterator[None]:
+    """Leaves the summary, however the execution ends."""
+
+    def keep() -> None:
+        results.heard(view.runs, view.warnings)
+        so_far.keep(results, path, view.current, prints)
+
+    view.changed = keep
+    keep()
+    try:
+        yield
+    except BaseException as error:
+        results.heard(view.runs, view.warnings)
+        results.end(error)
+        # What went wrong matters more than that it cannot be written.
+        with contextlib.suppress(OSError):
+            results.write(path)
+        raise
+    results.end()
+    results.write(path)
+
+
+def _take(results: Summary, outputs: Outputs) -> None:
+    from tfx_estimator.pipeline.run.results import take
+
+    take(
+        results,
+        {task: {key: _artifact(made) for key, made in each.items()} for task, each in outputs.items()},
+    )
+
+
+def _artifact(made: Mapping[str, Any]) -> Artifact:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+
+    listed = json_format.ParseDict({"artifacts": [made]}, pipeline_spec_pb2.ArtifactList())
+    return kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict({"it": listed})["it"][0]

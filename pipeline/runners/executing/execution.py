@@ -1,0 +1,238 @@
+"""Executes a compiled pipeline task by task, in the order of their dependencies, as Vertex AI would.
+
+What is not emulated: images, machines, accounts, and that tasks which do not wait for each other run at the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.pipeline.ending import signals, slate
+from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.runners.executing import container, resolving
+from tfx_estimator.pipeline.runners.executing.job import Job, Task
+from tfx_estimator.pipeline.runners.executing.placeholders import fill
+from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+
+Outputs = dict[str, dict[str, dict[str, Any]]]
+_OUTPUT_FILE = "executor_output.json"
+_PUSH_DESTINATION = "push_destination"
+
+
+def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the runtime parameters of a rehearsal: what would go to the pipeline's own places stays here.
+
+    Args:
+        job: What is executed.
+        folders: Where.
+        given: What the user says of parameters.
+
+    Raises:
+        DeclarationError: There is no such parameter, or one has no value.
+    """
+    if unknown := [name for name in given if name not in job.parameters]:
+        raise DeclarationError(
+            f"the pipeline has no runtime parameter {unknown[0]!r}",
+            expected="one of " + (", ".join(sorted(job.parameters)) or "none"),
+            todo="correct --parameter",
+        )
+    here = {HOME_KEY: folders.home, _PUSH_DESTINATION: folders.serving}
+    values = {**job.parameters, **{name: place for name, place in here.items() if name in job.parameters}, **given}
+    if missing := [name for name, value in values.items() if value is None]:
+        raise DeclarationError(
+            f"the runtime parameter {missing[0]} has no value",
+            expected="a value for each parameter without a default",
+            todo=f"say --parameter {missing[0]}=VALUE",
+        )
+    return values
+
+
+def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
+    """Copies the wheels of the user's modules to where the steps look for them, as `compile` tells to.
+
+    Args:
+        job: What is executed.
+        beside: The folder of the compiled file.
+        folders: Where it is executed.
+    """
+    for task in job.tasks:
+        words = list((task.container or {}).get("args", ()))
+        if "--modules" not in words or tuple((task.container or {}).get("command", ())) != entry.COMMAND:
+            continue
+        wheel = os.path.join(beside, words[words.index("--modules") + 1])
+        if os.path.isfile(wheel):
+            os.makedirs(place := os.path.join(folders.home, entry.FOLDER), exist_ok=True)
+            shutil.copy(wheel, place)
+
+
+@dataclass
+class Execution:
+    """One execution of a job.
+
+    Args:
+        job: What to execute.
+        parameters: The values of its runtime parameters.
+        folders: Where its artifacts, and what is known of earlier executions, are kept.
+        logs: Folder for the logs of the containers.
+        caches: Whether what was made before may be taken.
+    """
+
+    job: Job
+    parameters: Mapping[str, Any]
+    folders: PipelineFolders
+    logs: str
+    caches: bool = True
+
+    def run(self, listener: Listener) -> Outputs:
+        """Executes all tasks.
+
+        Args:
+            listener: Hears how it goes on.
+
+        Returns:
+            The artifacts by task and output, as a RuntimeArtifact's JSON.
+
+        Raises:
+            PipelineError: A task failed as often as it may.
+        """
+        self._records = Records(os.path.join(self.folders.home, "executions"))
+        self._number = self._records.next_number
+        self._outputs: Outputs = {}
+        listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
+        for index, task in enumerate(self.job.tasks, 1):
+            slate.at(f"in component {task.name}")
+            listener.node_started(task.name, index, len(self.job.tasks))
+            run, started = NodeRun(task.name, FAILED, 0.0, None, task.upstream), time.monotonic()
+            try:
+                state = self._execute(task)
+            except BaseException as error:
+                stopped = signals.received() or isinstance(error, signals.SignalledError)
+                state = INTERRUPTED if stopped else FAILED
+                listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
+                raise
+            listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
+        return self._outputs
+
+    def _execute(self, task: Task) -> str:
+        """Executes one task; returns its state."""
+        artifacts, parameters = self._artifacts(task), self._parameters(task)
+        if "resolver" in task.executor:
+            self._outputs[task.name] = resolving.resolve(task, artifacts, self._records.artifacts())
+            return "resolved"
+        if "importer" in task.executor:
+            self._outputs[task.name] = self._import(task, parameters)
+            return "resolved"
+        if task.container is None:
+            raise PipelineError(
+                f"component {task.name} has an executor that is not emulated here: {', '.join(task.executor)}",
+                expected="a container, a resolver or an importer",
+                todo="execute this pipeline on the service",
+            )
+        key = _key(task, artifacts, parameters)
+        if self.caches and task.is_cached and (record := self._records.cached(key)):
+            self._outputs[task.name] = record.outputs
+            return "cached"
+        outputs = self._start(task, artifacts, parameters)
+        self._records.add(Record(self._number, task.name, key, outputs))
+        self._outputs[task.name] = outputs
+        return "ran"
+
+    def _artifacts(self, task: Task) -> dict[str, dict[str, Any]]:
+        """The input artifacts, by input; an optional one that nobody found is left out."""
+        found = {}
+        for key, source in task.given("artifacts").items():
+            producer = source["taskOutputArtifact"]
+            made = self._outputs[producer["producerTask"]].get(producer["outputArtifactKey"])
+            if made is not None:
+                found[key] = made
+        return found
+
+    def _parameters(self, task: Task) -> dict[str, Any]:
+        """The input parameters, typed as the component has them."""
+        values: dict[str, Any] = {}
+        for key, source in task.given("parameters").items():
+            if "componentInputParameter" in source:
+                values[key] = self.parameters[source["componentInputParameter"]]
+            elif "runtimeValue" in source and "constant" in source["runtimeValue"]:
+                values[key] = source["runtimeValue"]["constant"]
+            else:
+                raise PipelineError(
+                    f"component {task.name} takes {key} from another component, which is not emulated here",
+                    expected="a constant or a runtime parameter",
+                    todo="execute this pipeline on the service",
+                )
+            kind = task.definitions("input", "parameters").get(key, {}).get("parameterType", "")
+            if kind.startswith("NUMBER_"):
+                # A Value of a protocol buffer has doubles only.
+                values[key] = float(values[key])
+        return values
+
+    def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        (key,) = task.definitions("output", "artifacts")
+        artifact = resolving.imported(task, parameters, artifact_name(self._number, task.name, key))
+        if not task.executor["importer"].get("reimport"):
+            same = (each for each in self._records.artifacts() if each["uri"] == artifact["uri"])
+            artifact = dict(next(same, artifact))
+        self._records.add(Record(self._number, task.name, "", {key: artifact}))
+        return {key: artifact}
+
+    def _start(
+        self, task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """Starts the task's container; returns its output artifacts."""
+        # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
+        folder = os.path.join(self.folders.root, "local", f"{self.job.name}-{self._number}", f"{task.name}_1")
+        os.makedirs(folder, exist_ok=True)
+        file = os.path.join(folder, _OUTPUT_FILE)
+        outputs = {
+            key: {
+                "name": artifact_name(self._number, task.name, key),
+                "uri": os.path.join(folder, key),
+                "type": defined["artifactType"],
+                "metadata": {},
+            }
+            for key, defined in task.definitions("output", "artifacts").items()
+        }
+        told = {
+            "inputs": {"artifacts": _listed(artifacts), "parameterValues": dict(parameters)},
+            "outputs": {"artifacts": _listed(outputs), "outputFile": file},
+        }
+        spec = task.container or {}
+        words = [fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
+        command = container.Command(task.name, tuple(words), container.environment(spec))
+        container.start(command, self.logs, task.tries)
+        for key, made in _read_output(file).items():
+            if key in outputs:
+                outputs[key] = {**outputs[key], **{name: made[name] for name in ("uri", "metadata") if name in made}}
+        return outputs
+
+
+def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {key: {"artifacts": [artifact]} for key, artifact in artifacts.items()}
+
+
+def _read_output(file: str) -> dict[str, dict[str, Any]]:
+    """What the container says of the artifacts that it made."""
+    if not os.path.exists(file):
+        return {}
+    with open(file, encoding="utf-8") as output:
+        made: Optional[dict[str, Any]] = json.load(output).get("artifacts")
+    return {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
+
+
+def _key(task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]) -> str:
+    """What a service compares: the interface, the container, and what is put in."""
+    names = {key: artifact["name"] for key, artifact in artifacts.items()}
+    whole = [task.name, task.component, task.container, names, parameters]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,82 @@
+"""What the executions of a pipeline left behind: the emulation of a service's metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.files import write_json
+
+# As Vertex AI calls them; the last part is ours.
+_NAME = "projects/local/locations/local/metadataStores/default/artifacts/{}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A task that was done.
+
+    Args:
+        number: Of the executions of this pipeline, from 1.
+        task: Its name.
+        key: Equal for executions that would make the same; empty for one that is never taken from the cache.
+        outputs: The artifacts that it made, as a RuntimeArtifact's JSON, by output.
+    """
+
+    number: int
+    task: str
+    key: str
+    outputs: dict[str, dict[str, Any]]
+
+
+class Records:
+    """All tasks that were done in a folder, oldest first.
+
+    Args:
+        folder: Where they are kept, a file each.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        os.makedirs(folder, exist_ok=True)
+        # What was killed while it was written has another ending.
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+        self._all = [self._read(os.path.join(folder, name)) for name in names]
+
+    @property
+    def next_number(self) -> int:
+        """Of the execution that comes next."""
+        return self._all[-1].number + 1 if self._all else 1
+
+    def add(self, record: Record) -> None:
+        """Keeps a record."""
+        write_json(os.path.join(self._folder, f"{record.number:06}-{record.task}.json"), asdict(record), indent=2)
+        self._all.append(record)
+
+    def cached(self, key: str) -> Optional[Record]:
+        """Returns the latest execution of a key whose artifacts are still there; None if there is none."""
+        for record in reversed(self._all):
+            if record.key == key and all(_is_there(artifact["uri"]) for artifact in record.outputs.values()):
+                return record
+        return None
+
+    def artifacts(self) -> Iterator[Mapping[str, Any]]:
+        """Yields all artifacts, the newest first."""
+        for record in reversed(self._all):
+            yield from record.outputs.values()
+
+    def _read(self, path: str) -> Record:
+        with open(path, encoding="utf-8") as file:
+            return Record(**json.load(file))
+
+
+def artifact_name(number: int, task: str, output: str) -> str:
+    """Returns the name that a service would give an artifact, of its own in each execution."""
+    return _NAME.format(f"{number}.{task}.{output}")
+
+
+def _is_there(uri: str) -> bool:
+    # An address of an object store is taken at its word.
+    return "://" in uri or os.path.exists(uri)

@@ -1,0 +1,94 @@
+"""What a service does by itself: resolvers, which look for earlier artifacts, and importers.
+
+The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+import yaml
+
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.runners.executing.job import Task
+
+_TERM = re.compile(r'([a-z_.]+)="?([^"]*)"?')
+_METADATA = re.compile(r"metadata\.(\w+)\.(number|string|bool)_value")
+_PLACEHOLDER = re.compile(r"\{\{\$\.inputs\.artifacts\['(\w+)'\]\.metadata\['(\w+)'\]\}\}")
+
+
+def resolve(
+    task: Task, inputs: Mapping[str, Mapping[str, Any]], earlier: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Resolves the artifacts of a resolver.
+
+    Args:
+        task: The resolver.
+        inputs: Its own input artifacts.
+        earlier: All artifacts that there are, the newest first.
+
+    Returns:
+        The newest artifact that each query fits; outputs for which there is none are left out.
+
+    Raises:
+        PipelineError: A query is of a kind that is not emulated.
+    """
+    earlier, found = list(earlier), {}
+    for key, query in task.executor["resolver"]["outputArtifactQueries"].items():
+        text = str(query.get("filter", ""))
+        filled = _fill(text, inputs)
+        terms = [] if filled is None else filled.split(" AND ")
+        fitting = (artifact for artifact in earlier if all(_fits(term, artifact) for term in terms))
+        if filled is not None and (artifact := next(fitting, None)):
+            found[key] = dict(artifact)
+    return found
+
+
+def imported(task: Task, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns the artifact of an importer.
+
+    Args:
+        task: The importer.
+        parameters: Its input parameters.
+        name: Of the artifact, if it is new.
+    """
+    told = task.executor["importer"]
+    uri = told["artifactUri"]
+    place = uri["constant"] if "constant" in uri else parameters[uri["runtimeParameter"]]
+    return {"name": name, "uri": place, "type": told["typeSchema"], "metadata": dict(told.get("metadata", {}))}
+
+
+def title(artifact_type: Mapping[str, Any]) -> str:
+    """Returns the name of an artifact's type: `tfx.Model`."""
+    if "schemaTitle" in artifact_type:
+        return str(artifact_type["schemaTitle"])
+    return str(yaml.safe_load(artifact_type.get("instanceSchema", "")).get("title", ""))
+
+
+def _fill(text: str, inputs: Mapping[str, Mapping[str, Any]]) -> Optional[str]:
+    """Fills in what a query takes of an input; None where that was not found itself."""
+    for key, name in _PLACEHOLDER.findall(text):
+        if key not in inputs or name not in inputs[key].get("metadata", {}):
+            return None
+    return _PLACEHOLDER.sub(lambda found: str(inputs[found[1]]["metadata"][found[2]]), text)
+
+
+def _fits(term: str, artifact: Mapping[str, Any]) -> bool:
+    match = _TERM.fullmatch(term.strip())
+    name, wanted = match.groups() if match else ("", "")
+    if name == "schema_title":
+        return title(artifact["type"]) == wanted
+    if name == "state":
+        return wanted == "LIVE"
+    if name == "name":
+        return artifact["name"] == wanted
+    if described := _METADATA.fullmatch(name):
+        value = artifact.get("metadata", {}).get(described[1])
+        return value == (float(wanted) if described[2] == "number" else wanted)
+    raise PipelineError(
+        f"the resolver's query has a term that is not emulated here: {term}",
+        expected="the queries of LatestArtifactStrategy and LatestBlessedModelStrategy",
+        todo="execute this pipeline on the service",
+    )

@@ -1,0 +1,16 @@
+"""Compiles a declaration for Vertex AI Pipelines, by TFX's own command line.
+
+    tfx pipeline compile --engine vertex --pipeline_path vertex_runner.py
+    tfx pipeline create --engine vertex --pipeline_path vertex_runner.py
+
+`tfx-estimator copy vertex_runner vertex_runner.py` writes this file.
+"""
+
+from tfx_estimator.pipeline.runners import service_runner
+from tfx_estimator.pipeline.targets import VERTEX
+
+# A YAML file of your own, with a section `deploy`.
+DECLARATION = "mine.yaml"
+
+if __name__ == "__main__":
+    service_runner.main(DECLARATION, VERTEX)

@@ -1,0 +1,247 @@
+"""The Trainer as a custom job of Vertex AI: what is asked of the service, and what each replica makes of its place."""
+
+from __future__ import annotations
+
+import json
+from concurrent import futures
+from typing import Any
+
+import pytest
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.components.trainer.custom_job.plan import Plan
+from tfx_estimator.components.trainer.custom_job.processes import variables
+from tfx_estimator.components.trainer.custom_job.replica import tf_config
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.runners.custom_job import make_plan
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
+
+pytestmark = pytest.mark.unit
+
+CLUSTER = "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}"
+MACHINES = (
+    "deploy.vertex={machine: {machine_type: n1-standard-8}, ps: {machine_type: n1-highmem-4, disk_gb: 200}, "
+    "worker: {machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4}, timeout_seconds: 7200}"
+)
+
+
+def _load(*overrides: str, target: str = VERTEX) -> Any:
+    return load("digits", (*COMMON, *OF_TARGET[target], *overrides), target).declaration
+
+
+def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
+    from google.cloud.aiplatform_v1.types import CustomJob
+
+    plan = Plan.from_json(make_plan(_load(CLUSTER, MACHINES)).to_json())
+    job = CustomJob(plan.to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
+    pools = job.job_spec.worker_pool_specs
+    assert [(pool.replica_count, pool.machine_spec.machine_type) for pool in pools] == [
+        (1, "n1-standard-8"),
+        (2, "n1-standard-16"),
+        (2, "n1-highmem-4"),
+        (1, "n1-standard-8"),
+    ]
+    assert [pool.machine_spec.accelerator_count for pool in pools] == [0, 1, 0, 0]
+    assert pools[1].machine_spec.accelerator_type.name == "NVIDIA_TESLA_T4"
+    assert [pool.disk_spec.boot_disk_size_gb for pool in pools] == [0, 0, 200, 0]
+    for pool in pools:
+        container = pool.container_spec
+        assert container.image_uri == plan.image
+        assert [*container.command, *container.args][:3] == ["python", "-m", Plan.__module__.replace("plan", "replica")]
+        assert [*container.args][-2:] == ["--roles", "chief,worker,ps,evaluator"]
+        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value"}
+    assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
+    assert job.job_spec.scheduling.timeout.total_seconds() == 7200
+    assert dict(job.labels) == {"team": "vision"}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "roles"),
+    [
+        ("trainer.distribution={}", ("chief",)),
+        (
+            "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}",
+            ("chief", "evaluator"),
+        ),
+        ("trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}}", ("chief", "worker")),
+        ("trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}", ("chief", "ps")),
+    ],
+)
+def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, roles):
+    from tfx_estimator.components.trainer.cluster.tf_config import resolve
+
+    plan = make_plan(_load(distribution, "deploy.vertex={}"))
+    assert plan.roles == roles
+    addresses = [[f"host{place}-{index}:2222" for index in range(pool.count)] for place, pool in enumerate(plan.pools)]
+    for place, role in enumerate(roles):
+        # What Vertex AI calls the third pool is not what it is.
+        environment = variables(addresses, place, 0)
+        found = resolve({"TF_CONFIG": tf_config(environment, plan.roles) or ""})
+        if len(roles) == 1:
+            assert found is None
+            continue
+        assert found is not None
+        assert (found.task.type, found.task.index) == (role, 0)
+        there = {kind: len(listed) for kind, listed in found.cluster.addresses.items()}
+        assert there == {pool.role: pool.count for pool in plan.pools if pool.role != "evaluator"}
+
+
+def test_another_jobs_cluster_is_refused():
+    assert tf_config({}, ["chief"]) is None
+    told = {"cluster": {"workerpool4": ["a:1"]}, "task": {"type": "workerpool4", "index": 0}}
+    with pytest.raises(DeclarationError, match="whose pools are chief, worker"):
+        tf_config({"CLUSTER_SPEC": json.dumps(told)}, ["chief", "worker"])
+
+
+@pytest.mark.parametrize(
+    ("override", "target", "said"),
+    [
+        ("deploy.vertex={ps: {}}", VERTEX, "trainer.distribution has no ps"),
+        ("deploy.vertex={machine: {machine_type: big}}", VERTEX, "this is no type of machine"),
+        ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "of which kind is not said"),
+        ("deploy.vertex={chief: {accelerator: nvidia.com/gpu}}", VERTEX, "this is no accelerator of Vertex AI"),
+        ("deploy.vertex={network: default}", VERTEX, "this is no network"),
+        ("deploy.vertex={}", KUBEFLOW_V2, "the target kubeflow_v2 has no custom jobs"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
+    with pytest.raises(DeclarationError, match=said):
+        _load(override, target=target)
+
+
+class _Server:
+    """The part of Vertex AI's own protocol that is used, on a port of this machine.
+
+    Args:
+        states: What the job comes to, one an answer; the last stays.
+    """
+
+    def __init__(self, states: list[str]) -> None:
+        self.states = list(states)
+        self.created: list[Any] = []
+        self.cancelled: list[str] = []
+
+    def __enter__(self) -> _Server:
+        import grpc
+        from google.cloud.aiplatform_v1.types import CustomJob, job_service
+        from google.protobuf import empty_pb2
+
+        def create(request: Any, context: Any) -> Any:
+            self.created.append(request)
+            return CustomJob(name=f"{request.parent}/customJobs/1", job_spec=request.custom_job.job_spec)
+
+        def get(request: Any, context: Any) -> Any:
+            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            if state == "UNAVAILABLE":
+                context.abort(grpc.StatusCode.INTERNAL, "not now")
+            return CustomJob(name=request.name, state=state, error={"code": 3, "message": "out of quota"})
+
+        def cancel(request: Any, context: Any) -> Any:
+            self.cancelled.append(request.name)
+            return empty_pb2.Empty()
+
+        def handler(function: Any, request: Any, serialize: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(function, request.deserialize, serialize)
+
+        methods = {
+            "CreateCustomJob": handler(create, job_service.CreateCustomJobRequest, CustomJob.serialize),
+            "GetCustomJob": handler(get, job_service.GetCustomJobRequest, CustomJob.serialize),
+            "CancelCustomJob": handler(
+                cancel, job_service.CancelCustomJobRequest, lambda message: message.SerializeToString()
+            ),
+        }
+        self._server = grpc.server(futures.ThreadPoolExecutor(1))
+        service = "google.cloud.aiplatform.v1.JobService"
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        self.port = self._server.add_insecure_port("localhost:0")
+        self._server.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(None).wait()
+
+    def service(self, project: str, region: str) -> Any:
+        """Returns the client's side."""
+        import grpc
+        from google.cloud.aiplatform_v1 import JobServiceClient
+        from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+
+        from tfx_estimator.components.trainer.custom_job.service import VertexService
+
+        channel = grpc.insecure_channel(f"localhost:{self.port}")
+        return VertexService(JobServiceClient(transport=JobServiceGrpcTransport(channel=channel)), project, region)
+
+
+@pytest.fixture
+def launch(tmp_path, monkeypatch):
+    """Executes the step against a server; returns its artifacts."""
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.custom_job import executor
+    from tfx_estimator.components.trainer.custom_job.service import VertexService
+
+    monkeypatch.setattr(executor, "_POLL_SECONDS", 0.01)
+    plan = make_plan(_load("deploy.vertex={}"))
+
+    def launch(server: _Server) -> dict[str, Any]:
+        monkeypatch.setattr(VertexService, "of", server.service)
+        outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
+        for key, (artifact,) in outputs.items():
+            artifact.uri = str(tmp_path / key)
+        properties = {"custom_job": plan.to_json(), "pipeline_home": "gs://bucket/digits", "train_args": "{}"}
+        executor.Executor().Do({}, outputs, properties)
+        return outputs
+
+    return launch
+
+
+def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(launch, tmp_path):
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.custom_job import call
+
+    # The service may be gone for a while.
+    with _Server(["JOB_STATE_PENDING", "UNAVAILABLE", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
+        create = server.created.append
+
+        def measure(request: Any) -> None:
+            create(request)
+            folder = str(tmp_path / "custom_job")
+            _, outputs, properties = call.read_call(folder)
+            assert properties == {"pipeline_home": "gs://bucket/digits", "train_args": "{}"}
+            outputs["model_run"][0].set_float_custom_property("last_step", 600.0)
+            outputs["model"][0].set_string_custom_property("comparable", "{}")
+            call.write_measured(folder, outputs)
+
+        server.created = type("Created", (list,), {"append": lambda self, request: measure(request)})()
+        outputs = launch(server)
+    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
+    assert outputs["model"][0].get_string_custom_property("comparable") == "{}"
+    assert isinstance(outputs["model"][0], standard_artifacts.Model)
+
+
+def test_a_job_that_failed_is_told_in_the_services_words(launch):
+    from tfx_estimator.pipeline.errors import TrainingError
+
+    with _Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
+        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+            launch(server)
+        (request,) = server.created
+        assert request.parent == "projects/example-project/locations/europe-west4"
+        # Another try makes another job.
+        with pytest.raises(TrainingError):
+            launch(server)
+        assert len(server.created) == 2
+
+
+def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_path):
+    from tfx_estimator.components.trainer.custom_job import call
+    from tfx_estimator.pipeline.errors import TrainingError
+
+    (tmp_path / "custom_job").mkdir()
+    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+    running = _Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"])
+    with running as server, pytest.raises(TrainingError, match="its chief wrote nothing"):
+        launch(server)
+    assert server.created == []

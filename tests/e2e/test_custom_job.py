@@ -1,0 +1,98 @@
+"""A custom job of Vertex AI, its replicas started here with what Vertex AI tells them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Finished
+from tests.e2e.test_execute import Rehearsal, _states
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.targets import VERTEX
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+TWO = "{train: {strategy: multi_worker_mirrored, workers: 2}}"
+
+
+def _artifacts(run: Finished) -> dict[str, list[Any]]:
+    """What a Trainer of the run read."""
+    from tfx.orchestration import metadata
+    from tfx.types.artifact_utils import deserialize_artifact
+
+    path = str(run.workdir.path / "digits" / "metadata.sqlite")
+    wanted = {"Examples": "examples", "Schema": "schema", "TransformGraph": "transform_graph"}
+    with metadata.Metadata(metadata.sqlite_metadata_connection_config(path)) as handle:
+        kinds = {kind.id: kind for kind in handle.store.get_artifact_types()}
+        found = {kinds[each.type_id].name: each for each in handle.store.get_artifacts()}
+        return {key: [deserialize_artifact(kinds[found[name].type_id], found[name])] for name, key in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "replicas"),
+    [
+        pytest.param(TWO, ["workerpool0-0", "workerpool1-0"], id="2-workers"),
+        pytest.param(
+            "{train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}",
+            ["workerpool0-0", "workerpool1-0", "workerpool2-0"],
+            id="2-workers-and-an-evaluator",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "{train: {strategy: parameter_server, workers: 2, ps: 1}}",
+            ["workerpool0-0", "workerpool1-0", "workerpool2-0"],
+            id="2-workers-and-a-server",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
+    digits_run, tmp_path, monkeypatch, distribution, replicas
+):
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.custom_job.executor import Executor
+    from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+    overrides = (f"trainer.distribution={distribution}", "trainer.train_steps=40", "deploy.vertex={}")
+    compiled = compile_declaration(load("digits", (*COMMON, *OF_TARGET[VERTEX], *overrides), VERTEX), VERTEX)
+    step = read_steps(compiled.text, VERTEX)["Trainer"]
+    assert step.executor == f"{Executor.__module__}.Executor"
+    outputs: dict[str, list[Any]] = {
+        "model": [standard_artifacts.Model()],
+        "model_run": [standard_artifacts.ModelRun()],
+    }
+    for key, (artifact,) in outputs.items():
+        artifact.uri = str(tmp_path / "step" / key)
+    monkeypatch.setenv(REHEARSAL, "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    Executor().Do(_artifacts(digits_run), outputs, {**step.properties, "pipeline_home": str(tmp_path / "home")})
+    (model,), (model_run,) = outputs["model"], outputs["model_run"]
+    assert (Path(model.uri) / "Format-Serving" / "saved_model.pb").exists()
+    assert '"dataset": "digits"' in model.get_string_custom_property("comparable")
+    if "parameter_server" in distribution:
+        assert model_run.get_float_custom_property("last_step") >= 40
+    else:
+        assert model_run.get_float_custom_property("last_step") == 40
+    assert model_run.get_float_custom_property("train_seconds") > 0
+    logs = tmp_path / "step" / "custom_job" / "logs"
+    assert sorted(path.stem for path in logs.iterdir()) == replicas
+    assert list(Path(model_run.uri).glob("model.ckpt-*.index"))
+    assert list((tmp_path / "home" / "training").iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_pipeline_whose_trainer_is_a_custom_job_is_as_accurate_as_the_local_cluster(workdir, tmp_path):
+    overrides = (f"trainer.distribution={TWO}",)
+    rehearsal = Rehearsal(tmp_path)
+    rehearsal.compile("digits", *overrides, "deploy.vertex={}")
+    results = rehearsal.execute("--require-blessing")
+    workdir.run("digits", *(word for each in overrides for word in ("--set", each)))
+    local = workdir.summary("digits")
+    assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-4)
+    assert results["training"]["last_step"] == local["training"]["last_step"] == 600
+    assert {*_states(results).values()} == {"ran", "resolved"}

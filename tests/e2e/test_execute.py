@@ -1,0 +1,184 @@
+"""A compiled pipeline, executed on this machine from its file to a blessed and pushed model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+
+class Rehearsal:
+    """A declaration's compiled file, and what executing it comes to.
+
+    Args:
+        folder: A fresh one.
+        target: What it is compiled for.
+    """
+
+    def __init__(self, folder: Path, target: str = VERTEX) -> None:
+        self.folder = folder
+        self.target = target
+        self.root = folder / "root"
+        self.file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
+
+    def compile(self, source: str, *overrides: str) -> None:
+        """Compiles a declaration."""
+        told = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
+        arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *told]
+        assert main(arguments) == 0
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """Starts executing it."""
+        command = [sys.executable, "-m", "tfx_estimator", "execute", str(self.file), "--root", str(self.root), "--json"]
+        return subprocess.Popen(
+            [*command, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def execute(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Executes it; returns the summary."""
+        return self.finish(self.start(*arguments), code)
+
+    def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
+        """Waits for its end."""
+        try:
+            told, said = started.communicate(timeout=500)
+        finally:
+            started.terminate()
+            started.wait()
+        assert started.returncode == code, said
+        assert "Traceback" not in said
+        return json.loads(told)
+
+
+def _states(results: dict[str, Any]) -> dict[str, str]:
+    return {run["node"]: run["state"] for run in results["components"]}
+
+
+def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp_path):
+    rehearsal = Rehearsal(tmp_path)
+    rehearsal.compile("digits")
+    results, local = rehearsal.execute("--require-blessing"), digits_run.summary
+    assert {name for name, state in _states(results).items() if state == "resolved"} == {
+        "BaselineResolver-model-blessing-resolver",
+        "BaselineResolver-model-resolver",
+    }
+    assert {*_states(results).values()} == {"ran", "resolved"}
+    assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-6)
+    assert results["loss"] == pytest.approx(local["loss"], rel=1e-4)
+    for name in ("examples", "dataset", "label_names", "evaluated"):
+        assert results[name] == json.loads(json.dumps(local[name])), name
+    assert results["training"]["last_step"] == local["training"]["last_step"] == 600
+    home = rehearsal.root / "digits"
+    assert Path(results["pushed"]).parent == home / "serving"
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+    assert Path(results["model_run"]).is_relative_to(home / "artifacts" / "local" / "digits-1")
+    # What is done is no folder to go on from.
+    assert list((home / "training").iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW_V2])
+def test_what_was_done_is_cached(tmp_path, target):
+    rehearsal = Rehearsal(tmp_path, target)
+    rehearsal.compile("digits")
+    first, second = rehearsal.execute(), rehearsal.execute()
+    again = {name for name, state in _states(second).items() if state == "ran"}
+    # TFX's own resolver finds the model that is the candidate: to the service that is another input.
+    assert again == ({"Evaluator", "Pusher"} if target == VERTEX else set())
+    assert second["accuracy"] == first["accuracy"]
+    assert second["blessed"] is True
+    assert second["metrics"] == first["metrics"]
+    # It is there already.
+    assert [str(path) for path in (rehearsal.root / "digits" / "serving").iterdir()] == [first["pushed"]]
+    if target == VERTEX:
+        assert {*_states(third := rehearsal.execute()).values()} == {"cached", "resolved"}
+        assert third["accuracy"] == first["accuracy"]
+
+
+NETWORK = """\
+import tensorflow as tf
+
+def small(num_classes):
+    layers = tf.keras.layers
+    return tf.keras.Sequential([layers.Flatten(), layers.Dense({units}, "relu"), layers.Dense(num_classes)])
+"""
+
+
+@pytest.mark.long
+def test_an_edited_model_trains_anew_and_nothing_before_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ndata: {dataset: digits, shards: 2}\n"
+        'trainer: {model: "networks:small", train_steps: 200}\nevaluator: {min_accuracy: 0.5}\n'
+    )
+    rehearsal = Rehearsal(tmp_path)
+    results = []
+    for units in (64, 96):
+        (tmp_path / "networks.py").write_text(NETWORK.replace("{units}", str(units)))
+        rehearsal.compile(str(tmp_path / "mine.yaml"))
+        results.append(rehearsal.execute())
+    ran = {name for name, state in _states(results[1]).items() if state == "ran"}
+    assert ran == {"Trainer", "Evaluator", "Pusher"}
+    assert results[0]["pushed"] != results[1]["pushed"]
+    # The first model is the second one's baseline.
+    assert "sparse_categorical_accuracy_diff" in results[1]["metrics"]
+
+
+def _container(started: subprocess.Popen, module: str) -> psutil.Process:
+    """The process of a step's container."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and started.poll() is None:
+        for process in psutil.Process(started.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if module in process.cmdline() and "--executor_class_path" in process.cmdline():
+                    return process
+        time.sleep(0.2)
+    raise AssertionError(started.communicate()[1])
+
+
+@pytest.mark.long
+def test_a_killed_trainer_is_tried_again_and_goes_on(digits_run, tmp_path):
+    rehearsal = Rehearsal(tmp_path)
+    rehearsal.compile("digits", "trainer.save_checkpoints_steps=100")
+    started = rehearsal.start()
+    try:
+        process = _container(started, "tfx_estimator.components.trainer.executor.Executor")
+        training = rehearsal.root / "digits" / "training"
+        deadline = time.monotonic() + 200
+        while not list(training.glob("*/model.ckpt-[1-9]*.index")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.kill()
+    except BaseException:
+        started.kill()
+        raise
+    results = rehearsal.finish(started)
+    assert {*_states(results).values()} == {"ran", "resolved"}
+    assert [each["text"] for each in results["warnings"]] == ["its container ended by SIGKILL: try 2 of 4"]
+    assert results["training"]["first_step"] >= 100
+    assert results["training"]["last_step"] == 600
+    assert results["blessed"] is True
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+
+
+@pytest.mark.long
+def test_the_whole_mnist_is_as_accurate_as_on_the_local_runner(workdir, tmp_path, real_data_dir):
+    overrides = ("trainer.train_steps=1000", "evaluator.min_accuracy=0.97", f"data.data_dir={real_data_dir}")
+    rehearsal = Rehearsal(tmp_path, KUBEFLOW_V2)
+    rehearsal.compile("mnist", *overrides, f"deploy.volumes=[{{claim: data, path: {real_data_dir}}}]")
+    results = rehearsal.execute("--require-blessing")
+    workdir.run("mnist", *(word for each in overrides for word in ("--set", each)))
+    local = workdir.summary("mnist")
+    assert results["examples"] == local["examples"] == {"train": 60_000, "eval": 10_000}
+    assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-4)

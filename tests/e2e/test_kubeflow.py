@@ -1,0 +1,135 @@
+"""The Workflow of Kubeflow Pipelines 1: each step's container command, in order, with ML Metadata behind gRPC."""
+
+from __future__ import annotations
+
+import graphlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.metadata_server import serve
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.targets import KUBEFLOW
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def workflow(tmp_path_factory) -> Path:
+    """The compiled file."""
+    file = tmp_path_factory.mktemp("workflow") / "digits.yaml"
+    overrides = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+    assert main(["compile", "digits", "--target", KUBEFLOW, "--output", str(file), *overrides]) == 0
+    return file
+
+
+def _execute(file: Path, folder: Path, run: str) -> None:
+    """Executes the Workflow as Argo would, without a cluster."""
+    spec = yaml.safe_load(file.read_text())["spec"]
+    templates = {template["name"]: template for template in spec["templates"]}
+    tasks = {task["name"]: task for task in templates[spec["entrypoint"]]["dag"]["tasks"]}
+    order = graphlib.TopologicalSorter({name: task.get("dependencies", ()) for name, task in tasks.items()})
+    values = {"pipeline-root": str(folder / "artifacts"), "push_destination": str(folder / "serving")}
+    assert {*values} == {each["name"] for each in spec["arguments"]["parameters"]}
+    with serve(folder / "metadata.sqlite") as port:
+        for name in order.static_order():
+            container = templates[tasks[name]["template"]]["container"]
+            words = [*container["command"], *container["args"]]
+            for parameter, value in values.items():
+                words = [word.replace(f"{{{{inputs.parameters.{parameter}}}}}", value) for word in words]
+            place = words.index("--metadata_ui_path") + 1
+            words[place] = str(folder / "ui.json")
+            told = {each["name"]: each.get("value", f"{run}-{name}") for each in container["env"]}
+            told.update(WORKFLOW_ID=run, METADATA_GRPC_SERVICE_HOST="localhost", METADATA_GRPC_SERVICE_PORT=str(port))
+            assert words[0] == "python"
+            done = subprocess.run(
+                [sys.executable, *words[1:]],
+                cwd=folder,
+                env={**os.environ, **told, "TMPDIR": str(folder)},
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0, f"{name}\n{done.stdout}{done.stderr}"
+
+
+def _states(folder: Path) -> list[tuple[str, str]]:
+    """The executions of each component, in ML Metadata."""
+    from ml_metadata import metadata_store
+    from ml_metadata.proto import metadata_store_pb2
+
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = str(folder / "metadata.sqlite")
+    store = metadata_store.MetadataStore(config)
+    kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
+    name = metadata_store_pb2.Execution.State.Name
+    return sorted((kinds[each.type_id], name(each.last_known_state)) for each in store.get_executions())
+
+
+def test_the_steps_lead_to_a_pushed_model_and_are_cached(workflow, digits_run, tmp_path):
+    _execute(workflow, tmp_path, "digits-1")
+    first = _states(tmp_path)
+    assert len(first) == 9
+    assert {state for _, state in first} == {"COMPLETE"}
+    (pushed,) = (tmp_path / "serving").iterdir()
+    accuracy = _accuracy(tmp_path / "artifacts")
+    assert accuracy == pytest.approx(digits_run.summary["accuracy"], abs=1e-6)
+    _execute(workflow, tmp_path, "digits-2")
+    again = [each for each in _states(tmp_path) if each[1] == "CACHED"]
+    assert len(again) == 8  # all but the resolver
+    assert [path.name for path in (tmp_path / "serving").iterdir()] == [pushed.name]
+
+
+def _accuracy(artifacts: Path) -> float:
+    import tensorflow_model_analysis as tfma
+
+    (evaluation,) = (artifacts / "Evaluator" / "evaluation").iterdir()
+    metrics: dict[Any, Any] = dict(tfma.load_eval_result(str(evaluation)).slicing_metrics)
+    return metrics[()][""][""]["sparse_categorical_accuracy"]["doubleValue"]
+
+
+HERA = """
+import sys
+import yaml
+from hera.workflows.models import Workflow
+workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
+print(len([each for each in workflow.spec.templates if each.container]))
+"""
+
+
+def test_a_typed_client_of_argo_takes_the_workflow_and_no_broken_one(workflow, tmp_path):
+    uv = next(filter(os.path.exists, (str(ROOT / ".uv" / "bin" / "uv"), *_on_path("uv"))), None)
+    if uv is None:
+        pytest.skip("needs uv, to make an environment with pydantic 2")
+    python = tmp_path / "environment" / "bin" / "python"
+    made = subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=False)
+    install = [uv, "pip", "install", "--quiet", "--python", str(python), "hera==7.1.0", "pyyaml"]
+    if made.returncode or subprocess.run(install, check=False, timeout=300).returncode:
+        pytest.skip("hera cannot be had from the package registry")
+
+    def parse(file: Path) -> subprocess.CompletedProcess:
+        return subprocess.run([str(python), "-c", HERA, str(file)], capture_output=True, text=True, check=False)
+
+    done = parse(workflow)
+    assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr
+    broken = tmp_path / "broken.yaml"
+    whole = yaml.safe_load(workflow.read_text())
+    template = next(each for each in whole["spec"]["templates"] if "container" in each)
+    template["container"]["env"] = {"EXAMPLE": "value"}
+    broken.write_text(json.dumps(whole))
+    refused = parse(broken)
+    assert refused.returncode
+    assert "env" in refused.stderr
+
+
+def _on_path(name: str) -> list[str]:
+    return [os.path.join(folder, name) for folder in os.environ["PATH"].split(os.pathsep)]

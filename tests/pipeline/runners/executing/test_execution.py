@@ -1,0 +1,279 @@
+"""A compiled pipeline is executed as a service would: inputs, outputs, tries, the cache, resolvers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.runners.executing.execution import Execution, rebased
+from tfx_estimator.pipeline.runners.executing.job import read_job
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+pytestmark = pytest.mark.unit
+
+# What a container is here: it notes what it was given, and says what it made.
+STEP = """
+import json, os, pathlib, sys
+told = json.loads(sys.argv[1])
+(made,) = (each["artifacts"][0] for each in told["outputs"]["artifacts"].values())
+(key,) = told["outputs"]["artifacts"]
+folder = pathlib.Path(made["uri"])
+folder.mkdir(parents=True, exist_ok=True)
+tries = folder / "tries"
+count = int(tries.read_text()) + 1 if tries.exists() else 1
+tries.write_text(str(count))
+if count <= int(os.environ.get("KILLED", 0)):
+    print("half done", flush=True)
+    os.kill(os.getpid(), 9)
+known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "told": told}
+(folder / "known.json").write_text(json.dumps(known))
+metadata = {"rows": 3, "blessed": 1, "current_model_id": made["name"]}
+artifact = {"name": made["name"], "uri": made["uri"], "metadata": metadata}
+pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps({"artifacts": {key: {"artifacts": [artifact]}}}))
+"""
+BLESSED = 'schema_title="tfx.ModelBlessing" AND state=LIVE AND metadata.blessed.number_value=1'
+OF_BLESSING = (
+    'schema_title="tfx.Model" AND state=LIVE AND '
+    "name=\"{{$.inputs.artifacts['input'].metadata['current_model_id']}}\""
+)
+
+
+class Heard:
+    """What a runner tells."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] = {}
+
+    def run_started(self, nodes: list[NodeRun]) -> None:
+        self.states = {node.node: node.state for node in nodes}
+
+    def node_started(self, node: str, index: int, total: int) -> None: ...
+
+    def node_ended(self, run: NodeRun) -> None:
+        self.states[run.node] = run.state
+
+
+def _typed(title: str) -> dict[str, Any]:
+    return {"artifactType": {"instanceSchema": f"title: {title}\ntype: object\n"}}
+
+
+class Compiled:
+    """A pipeline that is put together by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.script = folder / "step.py"
+        self.script.write_text(STEP)
+        self.folder = folder
+        self.tasks: dict[str, Any] = {}
+        self.components: dict[str, Any] = {}
+        self.executors: dict[str, Any] = {}
+
+    def add(self, name: str, executor: dict[str, Any], title: str, **sources: str) -> dict[str, Any]:
+        """Adds a task whose one output is `made`; returns it."""
+        artifacts = {
+            key: {"taskOutputArtifact": {"producerTask": task, "outputArtifactKey": "made"}}
+            for key, task in sources.items()
+        }
+        typed = {"greeting": {"parameterType": "STRING"}, "count": {"parameterType": "NUMBER_INTEGER"}}
+        self.tasks[name] = {
+            "componentRef": {"name": name},
+            "cachingOptions": {"enableCache": True},
+            "inputs": {
+                "artifacts": artifacts,
+                "parameters": {
+                    "greeting": {"componentInputParameter": "greeting"},
+                    "count": {"runtimeValue": {"constant": 7}},
+                },
+            },
+        }
+        self.components[name] = {
+            "executorLabel": name,
+            "inputDefinitions": {"parameters": typed},
+            "outputDefinitions": {"artifacts": {"made": _typed(title)}},
+        }
+        self.executors[name] = executor
+        return self.tasks[name]
+
+    def step(self, name: str, title: str = "tfx.Examples", killed: int = 0, **sources: str) -> dict[str, Any]:
+        """Adds a task with a container."""
+        container = {
+            "image": "it",
+            "command": ["python", str(self.script)],
+            "args": ["{{$}}", "--greeting={{$.inputs.parameters['greeting']}}"],
+            "env": [{"name": "KILLED", "value": str(killed)}],
+        }
+        return self.add(name, {"container": container}, title, **sources)
+
+    def query(self, name: str, text: str, title: str, **sources: str) -> None:
+        """Adds a resolver."""
+        self.add(name, {"resolver": {"outputArtifactQueries": {"made": {"filter": text}}}}, title, **sources)
+
+    def write(self) -> str:
+        """Writes the file."""
+        greeting = {"parameterType": "STRING", "defaultValue": "hello"}
+        root = {"dag": {"tasks": self.tasks}, "inputDefinitions": {"parameters": {"greeting": greeting}}}
+        spec = {
+            "schemaVersion": "2.1.0",
+            "pipelineInfo": {"name": "small"},
+            "root": root,
+            "components": self.components,
+            "deploymentSpec": {"executors": self.executors},
+        }
+        file = self.folder / "small.json"
+        file.write_text(json.dumps({"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://there/small"}}))
+        return str(file)
+
+    def execute(self, **given: str) -> tuple[dict[str, str], dict[str, Any]]:
+        """Executes it; returns the states and the outputs by task."""
+        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / "root"), "small"), Heard()
+        (self.folder / "logs").mkdir(exist_ok=True)
+        outputs = Execution(job, rebased(job, folders, given), folders, str(self.folder / "logs")).run(heard)
+        return heard.states, outputs
+
+
+@pytest.fixture
+def compiled(tmp_path) -> Compiled:
+    return Compiled(tmp_path)
+
+
+def _known(outputs: dict[str, Any], task: str) -> dict[str, Any]:
+    return json.loads((Path(outputs[task]["made"]["uri"]) / "known.json").read_text())
+
+
+def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    compiled.step("Second", "tfx.Model", first="First")
+    compiled.step("First")
+    states, outputs = compiled.execute()
+    assert states == {"First": "ran", "Second": "ran"}
+    known = _known(outputs, "Second")
+    assert known["arguments"] == ["--greeting=hello"]
+    assert (known["cwd"], known["path"]) == ([], None)
+    inputs = known["told"]["inputs"]
+    assert inputs["parameterValues"] == {"greeting": "hello", "count": 7.0}
+    assert isinstance(inputs["parameterValues"]["count"], float)
+    (first,) = inputs["artifacts"]["first"]["artifacts"]
+    assert first == outputs["First"]["made"]
+    assert first["metadata"]["rows"] == 3
+    assert "title: tfx.Examples" in first["type"]["instanceSchema"]
+    (made,) = known["told"]["outputs"]["artifacts"]["made"]["artifacts"]
+    assert made["uri"].startswith(str(compiled.folder / "root" / "small"))
+    assert Path(known["told"]["outputs"]["outputFile"]).is_file()
+
+
+def test_what_was_done_is_cached_until_something_differs(compiled):
+    compiled.step("First")
+    compiled.step("Second", first="First")
+    _, before = compiled.execute()
+    states, outputs = compiled.execute()
+    assert states == {"First": "cached", "Second": "cached"}
+    assert outputs == before
+    assert {*compiled.execute(greeting="other")[0].values()} == {"ran"}
+    compiled.executors["Second"]["container"]["args"].append("--edited")
+    assert compiled.execute()[0] == {"First": "cached", "Second": "ran"}
+    # Gone, and so is what was made of it.
+    os.rename(before["First"]["made"]["uri"], compiled.folder / "elsewhere")
+    assert compiled.execute()[0] == {"First": "ran", "Second": "ran"}
+
+
+def test_a_killed_step_is_tried_as_often_as_the_file_says(compiled):
+    compiled.step("First", killed=2)["retryPolicy"] = {"maxRetryCount": 2}
+    states, outputs = compiled.execute()
+    assert states == {"First": "ran"}
+    assert (Path(outputs["First"]["made"]["uri"]) / "tries").read_text() == "3"
+    assert sorted(path.name for path in (compiled.folder / "logs").iterdir()) == [
+        "First-2.log",
+        "First-3.log",
+        "First.log",
+    ]
+
+
+def test_a_step_that_fails_each_time_ends_the_execution(compiled):
+    compiled.step("First", killed=9)["retryPolicy"] = {"maxRetryCount": 1}
+    compiled.step("Second", first="First")
+    with pytest.raises(PipelineError) as ended:
+        compiled.execute()
+    assert f"ended by {signal.SIGKILL.name}, 2 times" in str(ended.value)
+    assert "half done" in str(ended.value)
+
+
+def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled):
+    compiled.query("Blessing", BLESSED, "tfx.ModelBlessing")
+    compiled.query("Model", OF_BLESSING, "tfx.Model", input="Blessing")
+    compiled.step("Trainer", "tfx.Model")
+    compiled.step("Evaluator", "tfx.ModelBlessing", model="Trainer", baseline="Model")
+    # After the resolvers, as in a compiled pipeline.
+    compiled.tasks["Trainer"]["dependentTasks"] = ["Model"]
+    _, first = compiled.execute()
+    assert (first["Blessing"], first["Model"]) == ({}, {})
+    assert "baseline" not in _known(first, "Evaluator")["told"]["inputs"]["artifacts"]
+    # The stand-in for the Evaluator blesses itself: such a name no model has.
+    _, second = compiled.execute()
+    assert second["Blessing"]["made"]["name"] == first["Evaluator"]["made"]["name"]
+    assert second["Model"] == {}
+    compiled.query("Model", 'schema_title="tfx.Model" AND state=LIVE', "tfx.Model", input="Blessing")
+    states, third = compiled.execute()
+    assert third["Model"] == first["Trainer"]
+    assert states["Evaluator"] == "ran"
+    assert _known(third, "Evaluator")["told"]["inputs"]["artifacts"]["baseline"]["artifacts"] == [
+        first["Trainer"]["made"]
+    ]
+
+
+def test_an_importer_takes_the_artifact_that_is_known_already(compiled):
+    importer = {"artifactUri": {"constant": "/data"}, "typeSchema": _typed("tfx.Examples")["artifactType"]}
+    compiled.add("Importer", {"importer": {**importer, "metadata": {"span": 4.0}}}, "tfx.Examples")
+    compiled.step("First", data="Importer")
+    _, before = compiled.execute()
+    assert before["Importer"]["made"]["uri"] == "/data"
+    assert before["Importer"]["made"]["metadata"] == {"span": 4.0}
+    states, outputs = compiled.execute()
+    assert outputs == before
+    assert states["First"] == "cached"
+    compiled.executors["Importer"]["importer"]["reimport"] = True
+    assert compiled.execute()[1]["Importer"] != before["Importer"]
+
+
+def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
+    job = read_job(compiled.write())
+    parameters = {"pipeline_home": "gs://there", "push_destination": "gs://there/serving", "greeting": "hello"}
+    object.__setattr__(job, "parameters", parameters)
+    folders = PipelineFolders(str(tmp_path), "small")
+    here = rebased(job, folders, {"greeting": "you"})
+    assert here == {"pipeline_home": folders.home, "push_destination": folders.serving, "greeting": "you"}
+    with pytest.raises(DeclarationError, match="no runtime parameter 'greting'"):
+        rebased(job, folders, {"greting": "you"})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda whole: {"kind": "Workflow"}, "is an Argo Workflow"),
+        (lambda whole: [], "is no compiled pipeline"),
+        (lambda whole: {"pipelineSpec": {}}, "KeyError: 'schemaVersion'"),
+        (lambda whole: {"pipelineSpec": {**whole["pipelineSpec"], "schemaVersion": "2.0.0"}}, "version is 2.0.0"),
+    ],
+)
+def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said):
+    compiled.step("First")
+    file = Path(compiled.write())
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    assert main(["execute", str(file), "--root", str(compiled.folder / "root")]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not (compiled.folder / "root").exists()
+
+
+def test_a_condition_is_refused(compiled):
+    compiled.step("First")["triggerPolicy"] = {"condition": "false"}
+    with pytest.raises(DeclarationError, match="the task First has a triggerPolicy"):
+        read_job(compiled.write())
