@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.augment_checks import check_augment
+from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
@@ -69,7 +70,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_evaluator(declaration),
         # Of a path of somewhere else.
         *(() if target else _pusher(declaration)),
-        *_beam(declaration),
+        *check_beam(declaration),
         *check_deploy(declaration),
         *(check_deployment(declaration, target) if target else ()),
     ]
@@ -206,20 +207,3 @@ def _pusher(declaration: Declaration) -> Iterator[Problem]:
     if reason := reject_folder(destination) if destination else "it is empty":
         expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
-
-
-def _beam(declaration: Declaration) -> Iterator[Problem]:
-    beam = declaration.beam
-    for option in beam.options:
-        if not option.startswith("--") or option.startswith("--runner"):
-            what = "the runner is named by beam.runner" if option.startswith("--runner") else "this is no flag"
-            yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=option)
-    if beam.runner == "portable" and not any(option.startswith("--job_endpoint") for option in beam.options):
-        yield Problem(
-            "beam.runner",
-            "the portable runner needs to know its job service",
-            "--job_endpoint=HOST:PORT among beam.options",
-            "set beam.options: ['--job_endpoint=localhost:8099', ...]",
-            value="portable",
-            depends=("beam.options",),
-        )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 _LATER = "not in this version yet"
+_JOB_SERVER = (
+    "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
+    "environment_type: LOOPBACK}}`, see docs/beam.md"
+)
 _DASK = "loses data silently under this TFX: the component completes, the train split is never written"
 
 _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
@@ -24,7 +28,13 @@ VALUES: dict[str, dict[str, str]] = {
     },
     f"{_TRAIN}.cross_device_ops": {"auto": _HANGS},
     f"{_EVAL}.cross_device_ops": {"auto": _HANGS},
-    "beam.runner": {"dataflow": _LATER, "flink": _LATER, "spark": _LATER, "dask": _DASK},
+    "beam.runner": {
+        "dataflow": _LATER,
+        "flink": _JOB_SERVER.format("Flink"),
+        "spark": _JOB_SERVER.format("Spark"),
+        "prism": _JOB_SERVER.format("Prism"),
+        "dask": _DASK,
+    },
 }
 
 # Dotted path -> why not.

@@ -6,6 +6,7 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from typing import Optional
 
 from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
@@ -17,6 +18,19 @@ _TOLD = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.
 # Keras tells of a layer in a layer by such a text within another.
 _WRAPPED = "in user code:\n"
 _INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
+
+
+class FarError(Exception):
+    """What was raised in another process, from where no traceback comes.
+
+    Args:
+        text: Of the error.
+        lines: Of the user's code, as `user_lines` found them there.
+    """
+
+    def __init__(self, text: str, lines: Sequence[str]) -> None:
+        super().__init__(text)
+        self.lines = tuple(lines)
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -40,7 +54,8 @@ def user_lines(error: BaseException) -> list[str]:
     """
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
     told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if is_users(file)]
-    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told
+    far = [line for cause in reversed(causes(error)) if isinstance(cause, FarError) for line in cause.lines]
+    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told + far
 
 
 def unwrapped(text: str) -> tuple[str, str]:

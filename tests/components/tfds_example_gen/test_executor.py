@@ -22,12 +22,10 @@ pytestmark = pytest.mark.unit
 _SPLITS = {"train": "train[:2000]", "eval": "test[:300]"}
 
 
-def _run(folder: Path, data: DataSection, flags: tuple[str, ...] = ()) -> standard_artifacts.Examples:
+def _run(folder: Path, data: DataSection, beam: BeamSection | None = None) -> standard_artifacts.Examples:
     examples = standard_artifacts.Examples()
     examples.uri = str(folder)
-    context = executor.Executor.Context(
-        beam_pipeline_args=[*BeamSection().pipeline_args(), *flags], tmp_dir=str(folder)
-    )
+    context = executor.Executor.Context(beam_pipeline_args=(beam or BeamSection()).pipeline_args(), tmp_dir=str(folder))
     executor.Executor(context).Do({}, {"examples": [examples]}, parameters.to_properties(data, "the fingerprint"))
     return examples
 
@@ -110,8 +108,7 @@ def test_the_number_of_shards_changes_the_files_and_not_the_examples(real_data_d
 
 
 def test_other_processes_may_write_the_shards(real_data_dir, tmp_path, written):
-    flags = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
-    _run(tmp_path, _mnist(real_data_dir), flags)
+    _run(tmp_path, _mnist(real_data_dir), BeamSection(runner="multi_process", workers=2))
     assert _digests(tmp_path) == _digests(Path(written.uri))
 
 

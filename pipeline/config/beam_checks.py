@@ -1,0 +1,110 @@
+"""Checks of the `beam` section: what an engine needs, and what it does not take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+
+_ENDPOINT = re.compile(r"[^\s:/]+:[0-9]{1,5}")
+_AN_ENDPOINT = "HOST:PORT"
+# Flags that fields say, and that Beam would take twice without a word.
+_SAID = {
+    "--runner": "runner",
+    "--direct_num_workers": "workers",
+    "--sdk_worker_parallelism": "workers",
+    **{flag: name for name, flag in PORTABLE.items()},
+}
+# Environment -> what `environment_config` is there.
+_CONFIGS = {
+    "EXTERNAL": "HOST:PORT of the worker pool",
+    "DOCKER": "an image that holds this package: Beam's own has no TFX",
+    "PROCESS": """JSON with the worker's command: '{"command": "/opt/beam/boot"}'""",
+}
+
+
+def check_beam(declaration: Declaration) -> Iterator[Problem]:
+    """Checks the section.
+
+    Args:
+        declaration: Typed values.
+
+    Yields:
+        The problems.
+    """
+    beam = declaration.beam
+    yield from _options(beam)
+    yield from _foreign(beam)
+    if beam.runner == "multi_process" and beam.workers is None:
+        todo = "set beam.workers: 2; each takes about as much memory as the run itself"
+        what = "multi_process needs to know how many processes work"
+        yield Problem("beam.runner", what, "beam.workers", todo, value=beam.runner, depends=("beam.workers",))
+    if beam.runner == "portable":
+        yield from _portable(beam)
+
+
+def _options(beam: BeamSection) -> Iterator[Problem]:
+    for option in beam.options:
+        flag = option.partition("=")[0]
+        name = _SAID.get(flag)
+        if not option.startswith("--") or name == "runner":
+            what = "the runner is named by beam.runner" if name == "runner" else "this is no flag"
+            yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=option)
+        elif name is not None and getattr(beam, name) is not None:
+            what, todo = f"beam.{name} says the same", "remove one of the two"
+            yield Problem("beam.options", what, f"{flag} once", todo, value=option, depends=(f"beam.{name}",))
+
+
+def _foreign(beam: BeamSection) -> Iterator[Problem]:
+    takes = {"workers": ("multi_process", "portable"), **dict.fromkeys(PORTABLE, ("portable",))}
+    for name, runners in takes.items():
+        value = getattr(beam, name)
+        if value is not None and beam.runner not in runners:
+            what = f"beam.runner is {beam.runner}, which does not take it"
+            todo = f"remove it, or set beam.runner: {runners[0]}"
+            expected = f"of beam.runner: {' or '.join(runners)} only"
+            yield Problem(f"beam.{name}", what, expected, todo, value=str(value), depends=("beam.runner",))
+
+
+def _portable(beam: BeamSection) -> Iterator[Problem]:
+    said = {option.partition("=")[0] for option in beam.options}
+    if beam.job_endpoint is None and PORTABLE["job_endpoint"] not in said:
+        yield Problem(
+            "beam.runner",
+            "the portable runner needs to know its job service",
+            "beam.job_endpoint, HOST:PORT",
+            "set beam.job_endpoint: localhost:8099",
+            value="portable",
+            depends=("beam.job_endpoint", "beam.options"),
+        )
+    for name in ("job_endpoint", "artifact_endpoint"):
+        value = getattr(beam, name)
+        if value is not None and not _ENDPOINT.fullmatch(value):
+            yield Problem(
+                f"beam.{name}", "this is no endpoint", _AN_ENDPOINT, "localhost:8099, for example", value=value
+            )
+    kind, config = beam.environment_type, beam.environment_config
+    if kind is None:
+        if PORTABLE["environment_type"] not in said:
+            yield Problem(
+                "beam.runner",
+                "Beam would run its workers in its own image, which has no TFX",
+                "beam.environment_type: LOOPBACK, EXTERNAL, DOCKER or PROCESS",
+                "set beam.environment_type; LOOPBACK has the work done by this process",
+                value="portable",
+                depends=("beam.environment_type", "beam.options"),
+            )
+    elif kind == "LOOPBACK" and config is not None:
+        what, todo = "LOOPBACK takes none: this process works", "remove it"
+        yield Problem("beam.environment_config", what, "none", todo, value=config, depends=("beam.environment_type",))
+    elif kind != "LOOPBACK" and config is None and PORTABLE["environment_config"] not in said:
+        what, expected = f"{kind} needs beam.environment_config", _CONFIGS[kind]
+        yield Problem(
+            "beam.environment_type", what, expected, "add it", value=kind, depends=("beam.environment_config",)
+        )
+    elif kind == "EXTERNAL" and config is not None and not _ENDPOINT.fullmatch(config):
+        what, todo = "this is no endpoint", "localhost:50000, for example"
+        yield Problem("beam.environment_config", what, _CONFIGS[kind], todo, value=config)

@@ -1,0 +1,152 @@
+"""The whole MNIST through other engines of Beam, with two worker processes each: they write what direct writes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import Workdir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
+
+SHORT = ("--set", "trainer.train_steps=50", "--set", "evaluator.min_accuracy=0", "--set", "data.shards=8")
+
+# Beam's own job service gives each job one worker.
+JOB_SERVICE = """
+import signal, sys
+from apache_beam.runners.portability import local_job_service
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+class TwoWorkers(fn_runner.FnApiRunner):
+    def run_stages(self, *args):
+        self._num_workers = 2
+        return super().run_stages(*args)
+
+local_job_service.fn_runner.FnApiRunner = TwoWorkers
+server = local_job_service.LocalJobServicer()
+print(server.start_grpc_server(), flush=True)
+signal.sigwait([signal.SIGTERM])
+server.stop()
+"""
+WORKER_POOL = """
+import signal, sys
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
+address, server = BeamFnExternalWorkerPoolServicer.start(use_process=True)
+print(address.rpartition(":")[2], flush=True)
+signal.sigwait([signal.SIGTERM])
+server.stop(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def direct(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str) -> Workdir:
+    """The run that the others are compared with."""
+    workdir = Workdir(tmp_path_factory.mktemp("direct") / "runs")
+    workdir.run("mnist", *SHORT, "--set", f"data.data_dir={real_data_dir}", seconds=600)
+    return workdir
+
+
+@contextlib.contextmanager
+def server(program: str) -> Iterator[tuple[int, psutil.Process]]:
+    """A server of Beam's: its port and process; it starts `python` by that name."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
+    ) as process:
+        try:
+            assert process.stdout
+            yield int(process.stdout.readline()), psutil.Process(process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def digests(workdir: Workdir, *of: str) -> dict[str, str]:
+    """Hashes of a component's files, by their paths without the execution's number."""
+    (folder,) = (workdir.path / "mnist" / "artifacts").joinpath(*of).iterdir()
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def statistics(workdir: Workdir) -> dict[str, Any]:
+    """Statistics by split, without the quantiles: TFDV approximates them from parts."""
+    import tensorflow_data_validation as tfdv
+
+    (folder,) = (workdir.path / "mnist" / "artifacts" / "StatisticsGen" / "statistics").iterdir()
+    found = {path.parent.name: tfdv.load_stats_binary(str(path)) for path in folder.rglob("*.pb")}
+    for each in found.values():
+        for feature in each.datasets[0].features:
+            stats = getattr(feature, feature.WhichOneof("stats"))
+            for histogram in (stats.common_stats.num_values_histogram, *getattr(stats, "histograms", ())):
+                if histogram.type == histogram.QUANTILES:
+                    assert histogram.buckets
+                    del histogram.buckets[:]
+    return found
+
+
+def compare(there: Workdir, direct: Workdir) -> None:
+    examples = digests(there, "TfdsExampleGen", "examples")
+    assert len(examples) == 16
+    assert examples == digests(direct, "TfdsExampleGen", "examples")
+    assert set(statistics(there)) == {"Split-train", "Split-eval"}
+    assert statistics(there) == statistics(direct)
+    graph = digests(there, "Transform", "transform_graph")
+    assert graph["transform_fn/saved_model.pb"]
+    assert graph == digests(direct, "Transform", "transform_graph")
+    # Of the same model, counted in other parts.
+    accuracies = [each.summary("mnist")["accuracy"] for each in (there, direct)]
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=1e-6)
+    assert there.summary("mnist")["evaluated"] == 10_000
+
+
+def test_processes_of_this_machine_write_what_one_writes(workdir, direct, real_data_dir):
+    engine = ("--set", "beam.runner=multi_process", "--set", "beam.workers=2")
+    workdir.run("mnist", *SHORT, *engine, "--set", f"data.data_dir={real_data_dir}", seconds=600)
+    compare(workdir, direct)
+
+
+def test_a_job_server_with_a_worker_pool_writes_the_same(workdir, direct, real_data_dir):
+    with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
+        fields = {
+            "runner": "portable",
+            "job_endpoint": f"localhost:{jobs}",
+            "environment_type": "EXTERNAL",
+            "environment_config": f"localhost:{pool}",
+        }
+        engine = [word for name, value in fields.items() for word in ("--set", f"beam.{name}={value}")]
+        seen: set[int] = set()
+        with _watching(process, seen):
+            workdir.run("mnist", *SHORT, *engine, "--set", f"data.data_dir={real_data_dir}", seconds=600)
+    # Two a component of Beam's: ingest, statistics, transform, evaluation.
+    assert len(seen) >= 8
+    compare(workdir, direct)
+
+
+@contextlib.contextmanager
+def _watching(process: psutil.Process, seen: set[int]) -> Iterator[None]:
+    """Notes the workers that a pool starts."""
+    import threading
+
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            with contextlib.suppress(psutil.Error):
+                seen.update(child.pid for child in process.children())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
