@@ -6,6 +6,7 @@ from typing import Literal, Optional
 
 from pydantic.v1 import Field, conint
 
+from tfx_estimator.pipeline.config.dataflow import DataflowSection
 from tfx_estimator.pipeline.config.section import Section
 
 # Field -> the flag of Beam's that it is.
@@ -21,13 +22,16 @@ _RUNNERS = {
     "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
     "multi_process": "tfx_estimator.pipeline.beam.multi_process.MultiProcessRunner",
     "portable": "PortableRunner",
+    "dataflow": "tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
 }
 
 
 class BeamSection(Section):
     """Which engine runs the Beam part of each component."""
 
-    runner: Literal["direct", "multi_process", "portable"] = Field(default="direct", description="Beam's engine")
+    runner: Literal["direct", "multi_process", "portable", "dataflow"] = Field(
+        default="direct", description="Beam's engine"
+    )
     workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
         default=None, description="worker processes: of multi_process in all, of portable on each machine"
     )
@@ -42,6 +46,7 @@ class BeamSection(Section):
     environment_config: Optional[str] = Field(
         default=None, description="HOST:PORT of the worker pool, the image, or JSON with the command"
     )
+    dataflow: Optional[DataflowSection] = None
     options: tuple[str, ...] = Field(
         default=(), description="further Beam flags, for example `--pickle_library=cloudpickle`"
     )
@@ -53,6 +58,8 @@ class BeamSection(Section):
         if self.workers:
             flag = "--direct_num_workers" if self.runner == "multi_process" else "--sdk_worker_parallelism"
             args.append(f"{flag}={self.workers}")
+        if self.runner == "dataflow":
+            return args + (self.dataflow.flags() if self.dataflow else [])
         if self.runner != "portable" or self.environment_type is not None:
             # Without any flag of this kind TFX packs itself into an archive for remote workers, once per component.
             image = self.environment_config if self.environment_type == "DOCKER" else "none"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
+from tfx_estimator.pipeline.config.dataflow_checks import check_dataflow
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 
@@ -44,6 +45,8 @@ def check_beam(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("beam.runner", what, "beam.workers", todo, value=beam.runner, depends=("beam.workers",))
     if beam.runner == "portable":
         yield from _portable(beam)
+    if beam.runner == "dataflow":
+        yield from check_dataflow(declaration)
 
 
 def _options(beam: BeamSection) -> Iterator[Problem]:
@@ -59,14 +62,22 @@ def _options(beam: BeamSection) -> Iterator[Problem]:
 
 
 def _foreign(beam: BeamSection) -> Iterator[Problem]:
-    takes = {"workers": ("multi_process", "portable"), **dict.fromkeys(PORTABLE, ("portable",))}
+    takes = {
+        "workers": ("multi_process", "portable"),
+        "dataflow": ("dataflow",),
+        **dict.fromkeys(PORTABLE, ("portable",)),
+    }
     for name, runners in takes.items():
         value = getattr(beam, name)
         if value is not None and beam.runner not in runners:
             what = f"beam.runner is {beam.runner}, which does not take it"
             todo = f"remove it, or set beam.runner: {runners[0]}"
             expected = f"of beam.runner: {' or '.join(runners)} only"
-            yield Problem(f"beam.{name}", what, expected, todo, value=str(value), depends=("beam.runner",))
+            yield Problem(f"beam.{name}", what, expected, todo, value=_written(value), depends=("beam.runner",))
+
+
+def _written(value: object) -> str:
+    return str(value) if isinstance(value, (str, int)) else "{…}"
 
 
 def _portable(beam: BeamSection) -> Iterator[Problem]:

@@ -29,7 +29,6 @@ VALUES: dict[str, dict[str, str]] = {
     f"{_TRAIN}.cross_device_ops": {"auto": _HANGS},
     f"{_EVAL}.cross_device_ops": {"auto": _HANGS},
     "beam.runner": {
-        "dataflow": _LATER,
         "flink": _JOB_SERVER.format("Flink"),
         "spark": _JOB_SERVER.format("Spark"),
         "prism": _JOB_SERVER.format("Prism"),

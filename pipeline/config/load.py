@@ -48,6 +48,10 @@ _STAND_INS: dict[Path, Any] = {
     ("trainer", "model_parallel", "layers"): {"*": 0},
     ("trainer", "pipeline_parallel", "stages"): 2,
     ("trainer", "pipeline_parallel", "microbatches"): 1,
+    ("beam", "dataflow", "project"): "stand-in",
+    ("beam", "dataflow", "region"): "stand-in1",
+    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
+    ("beam", "dataflow", "sdk_container_image"): "stand/in",
 }
 
 

@@ -34,7 +34,7 @@ from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir
 from tfx_estimator.pipeline.ending import scratch, signals, slate
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.user_source.frames import user_lines
@@ -102,7 +102,14 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
 
     Raises:
         DataError: The data set cannot be had.
+        DeclarationError: Its Beam cannot work from this machine.
     """
+    if loaded.declaration.beam.runner == "dataflow":
+        raise DeclarationError(
+            "beam.runner: dataflow, in a run on this machine: Dataflow's workers do not see its work folder",
+            expected="direct, multi_process or portable here; dataflow where the work folder is in a bucket",
+            todo="--set beam.runner=direct",
+        )
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()

@@ -268,6 +268,30 @@ APPENDED = [
     ("beam: {runner: multi_process}", ["how many processes work", "set beam.workers: 2"]),
     ("beam: {runner: multi_process, workers: 0}", ["beam.workers: 0", "at least 1"]),
     ("beam: {workers: 2}", ["beam.runner is direct, which does not take it", "set beam.runner: multi_process"]),
+    (
+        "beam: {runner: dataflow}",
+        ["2 problems", "Dataflow needs to know where", "data.data_dir: null", "do not see this machine's files"],
+    ),
+    (
+        "beam: {runner: dataflow, dataflow: {project: '12', region: europe-west4-b, temp_location: /tmp, "
+        "staging_location: 's3://a-bucket/b', sdk_container_image: tfx, num_workers: 5, max_num_workers: 2, "
+        "service_account_email: me, subnetwork: inner}}\npusher: {destination: /tmp/served}",
+        [
+            "10 problems",
+            "a project's id (not its number)",
+            "a region (no zone)",
+            "beam.dataflow.temp_location: /tmp",
+            "Dataflow wants it in Google's storage",
+            "REGISTRY/IMAGE:TAG",
+            "beam.dataflow.max_num_workers is 2",
+            "regions/REGION/subnetworks/NAME",
+            "beam.dataflow.service_account_email: me",
+            "data.data_dir: null",
+            "pusher.destination: /tmp/served",
+        ],
+    ),
+    ("beam: {runner: dataflow, dataflow: {projekt: a}}", ["did you mean `project`?", "temp_location"]),
+    ("beam: {dataflow: {}}", ["beam.dataflow.project"]),
     ("beam: {job_endpoint: 'a:1'}", ["of beam.runner: portable only"]),
     ("transform: {preprocessing_fn: standardise}", ["did you mean `standardize`?"]),
     ("transform: {module_file: none.py}", ["transform.module_file", "there is no such file"]),

@@ -1,0 +1,87 @@
+"""Checks of `beam.dataflow`: what Dataflow's service would refuse, minutes later and one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.dataflow import DataflowSection
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.config.problems import Problem
+
+_HERE = "Dataflow's workers do not see this machine's files"
+_BUCKET = "a folder in a bucket: gs://BUCKET/FOLDER"
+_GS = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\r\n]*)?")
+# Field -> form, and in words.
+_FORMS = {
+    # A domain may be before it: example.com:project.
+    "project": (r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id (not its number): my-project-123"),
+    "region": (r"[a-z]+-[a-z]+[0-9]+", "a region (no zone): europe-west4"),
+    "sdk_container_image": (r"[a-z0-9][\w.:-]*(/[\w.-]+)+(:[\w.-]+)?(@sha256:[0-9a-f]{64})?", "REGISTRY/IMAGE:TAG"),
+    "service_account_email": (r"[^@\s]+@[^@\s]+\.[a-z]+", "NAME@PROJECT.iam.gserviceaccount.com"),
+    "subnetwork": (r"(https://\S+/)?regions/[a-z0-9-]+/subnetworks/[a-z0-9-]+", "regions/REGION/subnetworks/NAME"),
+}
+
+
+def check_dataflow(declaration: Declaration) -> Iterator[Problem]:
+    """Checks a declaration whose Beam runs on Dataflow.
+
+    Args:
+        declaration: Typed values.
+
+    Yields:
+        The problems.
+    """
+    section = declaration.beam.dataflow
+    if section is None:
+        yield Problem(
+            "beam.runner",
+            "Dataflow needs to know where",
+            "beam.dataflow with project, region, temp_location and sdk_container_image",
+            "add `dataflow: {project: …, region: …, temp_location: gs://…, sdk_container_image: …}` under `beam:`",
+            value="dataflow",
+            depends=("beam.dataflow",),
+        )
+    else:
+        yield from _values(section)
+    yield from _places(declaration)
+
+
+def _values(section: DataflowSection) -> Iterator[Problem]:
+    for name, (form, words) in _FORMS.items():
+        value = getattr(section, name)
+        if value is not None and not re.fullmatch(form, value):
+            yield Problem(f"beam.dataflow.{name}", "this cannot be one", words, "correct it", value=value)
+    for name in ("temp_location", "staging_location"):
+        value = getattr(section, name)
+        if value is not None and not _GS.fullmatch(value):
+            what = _HERE if not is_address(value) else "Dataflow wants it in Google's storage"
+            yield Problem(f"beam.dataflow.{name}", what, _BUCKET, "name one", value=value)
+    first, most = section.num_workers, section.max_num_workers
+    if first is not None and most is not None and first > most:
+        yield Problem(
+            "beam.dataflow.num_workers",
+            f"beam.dataflow.max_num_workers is {most}",
+            "not more at the start than at most",
+            "lower it, or raise the other",
+            value=str(first),
+            depends=("beam.dataflow.max_num_workers",),
+        )
+    if section.network is not None and section.subnetwork is None and section.use_public_ips is False:
+        what, todo = "a network whose workers have no public addresses", "add the subnetwork with private access"
+        yield Problem("beam.dataflow.network", what, "beam.dataflow.subnetwork", todo, value=section.network)
+
+
+def _places(declaration: Declaration) -> Iterator[Problem]:
+    data, destination = declaration.data, declaration.pusher.destination
+    if is_path(data.dataset) and not data.dataset.startswith("gs://"):
+        yield Problem("data.dataset", _HERE, _BUCKET, "copy the data there", value=data.dataset)
+    elif ":" in data.dataset and not is_path(data.dataset):
+        what = "Dataflow's workers have no module of yours"
+        todo = "prepare the data set with TFDS into a bucket, and name that folder"
+        yield Problem("data.dataset", what, "a data set of TFDS, or its folder in a bucket", todo, value=data.dataset)
+    elif not is_path(data.dataset) and not (data.data_dir or "").startswith("gs://"):
+        yield Problem("data.data_dir", _HERE, _BUCKET, "name one", value=data.data_dir or "null")
+    if destination is not None and not is_address(destination):
+        yield Problem("pusher.destination", _HERE, _BUCKET, "name one, or leave it out", value=destination)

@@ -1,0 +1,55 @@
+"""The `beam` section as Beam's flags."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.config.beam import BeamSection
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_default_is_the_engine_in_memory():
+    assert BeamSection().pipeline_args() == [
+        "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+        "--sdk_container_image=none",
+    ]
+
+
+def test_a_job_server_is_told_by_its_fields():
+    section = BeamSection(
+        runner="portable",
+        job_endpoint="flink:8099",
+        environment_type="DOCKER",
+        environment_config="images/mine:1",
+        workers=3,
+        options=["--parallelism=6"],
+    )
+    assert section.pipeline_args() == [
+        "--runner=PortableRunner",
+        "--parallelism=6",
+        "--job_endpoint=flink:8099",
+        "--environment_type=DOCKER",
+        "--environment_config=images/mine:1",
+        "--sdk_worker_parallelism=3",
+        "--sdk_container_image=images/mine:1",
+    ]
+
+
+def test_dataflow_stages_below_its_temporary_folder_unless_told_otherwise():
+    needed = {"project": "mine-1", "region": "europe-west4", "temp_location": "gs://mine/tmp/"}
+    needed["sdk_container_image"] = "images/mine:1"
+    args = BeamSection(runner="dataflow", dataflow={**needed, "use_public_ips": False}).pipeline_args()
+    assert args == [
+        "--runner=tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
+        "--project=mine-1",
+        "--region=europe-west4",
+        "--temp_location=gs://mine/tmp/",
+        "--staging_location=gs://mine/tmp/staging",
+        "--sdk_container_image=images/mine:1",
+        "--no_use_public_ips",
+    ]
+    needed["staging_location"] = "gs://mine/elsewhere"
+    args = BeamSection(runner="dataflow", dataflow={**needed, "labels": {"team": "a"}}).pipeline_args()
+    assert "--staging_location=gs://mine/elsewhere" in args
+    assert args[-1] == '--labels={"team": "a"}'
