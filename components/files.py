@@ -1,10 +1,18 @@
-"""Files where the artifacts lie, on this machine or elsewhere, that are there whole or not at all."""
+"""Files and folders where the artifacts lie, on this machine or elsewhere, that are there whole or not at all.
+
+An object store writes a file whole; but a folder is there no more than a prefix of names, and cannot be moved in one
+step.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Union
 
 from tfx.dsl.io import fileio
+
+# Without which nothing loads the model around them: they come last.
+LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb")
 
 
 def write_whole(path: str, content: Union[str, bytes]) -> None:
@@ -14,7 +22,47 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         path: The file, as TFX's file systems know it; a file that is there is replaced.
         content: Text becomes UTF-8.
     """
-    draft = f"{path}.tmp"
+    draft = path if is_stored(path) else f"{path}.tmp"
     with fileio.open(draft, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
-    fileio.rename(draft, path, overwrite=True)
+    if draft != path:
+        fileio.rename(draft, path, overwrite=True)
+
+
+def move_folder(source: str, target: str) -> None:
+    """Moves a folder in one step; in an object store nothing of the source goes before all is there.
+
+    Args:
+        source: The folder.
+        target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
+    """
+    if not is_stored(source):
+        fileio.rename(source, target)
+        return
+    copy_stored(source, target)
+    fileio.rmtree(source)
+
+
+def copy_stored(source: str, target: str) -> None:
+    """Copies the files of a folder in an object store; last those without which no model is loaded.
+
+    Args:
+        source: The folder.
+        target: What it becomes; files that are there are replaced.
+    """
+    names = [
+        os.path.relpath(os.path.join(top, name), source) for top, _, found in fileio.walk(source) for name in found
+    ]
+    for name in sorted(names, key=comes_last):
+        fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
+
+
+def comes_last(path: str) -> tuple[int, str]:
+    """Returns a key that sorts the files of a folder as they are to be copied."""
+    name = os.path.basename(path)
+    return (LAST.index(name) + 1 if name in LAST else 0, path)
+
+
+def is_stored(path: str) -> bool:
+    """Tells whether a path is an address of an object store."""
+    return "://" in path

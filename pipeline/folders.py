@@ -13,6 +13,8 @@ from typing import IO
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import PipelineError
 
+METADATA = "metadata.sqlite"
+
 
 @dataclass(frozen=True)
 class PipelineFolders:
@@ -27,9 +29,14 @@ class PipelineFolders:
     name: str
 
     @property
+    def is_stored(self) -> bool:
+        """Does an object store keep the artifacts."""
+        return is_address(self.workdir)
+
+    @property
     def home(self) -> str:
         """Folder of this pipeline."""
-        return os.path.join(self.workdir if is_address(self.workdir) else os.path.abspath(self.workdir), self.name)
+        return os.path.join(self.workdir if self.is_stored else os.path.abspath(self.workdir), self.name)
 
     @property
     def root(self) -> str:
@@ -37,9 +44,18 @@ class PipelineFolders:
         return os.path.join(self.home, "artifacts")
 
     @property
+    def local(self) -> str:
+        """Folder of this machine for what no object store can hold while it is in use: the database, locks, logs."""
+        if not self.is_stored:
+            return self.home
+        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        place = self.workdir.replace("://", os.sep).strip(os.sep)
+        return os.path.join(os.path.abspath(state), "tfx-estimator", place, self.name)
+
+    @property
     def metadata(self) -> str:
         """The ML Metadata database."""
-        return os.path.join(self.home, "metadata.sqlite")
+        return os.path.join(self.local, METADATA)
 
     @property
     def serving(self) -> str:
@@ -49,7 +65,7 @@ class PipelineFolders:
     @property
     def logs(self) -> str:
         """Logs of the runs."""
-        return os.path.join(self.home, "logs")
+        return os.path.join(self.local, "logs")
 
     def make_logs(self) -> str:
         """Makes the folder for the logs of a run that begins now."""
@@ -83,11 +99,11 @@ def only_run(folders: PipelineFolders) -> Iterator[None]:
 
 def _lock_file(folders: PipelineFolders) -> IO[str]:
     try:
-        os.makedirs(folders.home, exist_ok=True)
-        return open(os.path.join(folders.home, ".lock"), "w", encoding="utf-8")
+        os.makedirs(folders.local, exist_ok=True)
+        return open(os.path.join(folders.local, ".lock"), "w", encoding="utf-8")
     except OSError as error:
         raise PipelineError(
-            f"cannot write to {folders.home}: {error.strerror}",
+            f"cannot write to {folders.local}: {error.strerror}",
             expected="a folder that can be written",
-            todo="name another --workdir",
+            todo="set XDG_STATE_HOME to one" if folders.is_stored else "name another --workdir",
         ) from error

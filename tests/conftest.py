@@ -97,6 +97,7 @@ def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "XDG_CACHE_HOME": home / ".cache",
         "XDG_CONFIG_HOME": home / ".config",
         "XDG_DATA_HOME": home / ".local" / "share",
+        "XDG_STATE_HOME": home / ".local" / "state",
         "TFDS_DATA_DIR": home / "tensorflow_datasets",
         "LOCAL_HOME": home / "tfx" / "local",  # the state of `tfx … --engine local`
         "KERAS_HOME": home / ".keras",

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.files import comes_last
 from tfx_estimator.components.pusher import versions
 from tfx_estimator.components.pusher.tree import Tree, same
 from tfx_estimator.pipeline.errors import PipelineError
@@ -25,7 +26,6 @@ from tfx_estimator.pipeline.log import get_logger
 logger = get_logger("pusher")
 # In a draft: what is pushed, and, as a file of this name and the number, the version that it becomes.
 _MODEL, _CLAIM = "model", "version-"
-_LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb")
 _TRIES = 30
 
 
@@ -105,7 +105,7 @@ def _copy(model: Tree, target: str) -> None:
     for name in ("", *model.folders()):
         fileio.makedirs(os.path.join(target, name))
     sizes = model.sizes()
-    for name in sorted(sizes, key=lambda name: (_LAST.index(name) + 1 if name in _LAST else 0, name)):
+    for name in sorted(sizes, key=comes_last):
         fileio.copy(os.path.join(model.folder, name), os.path.join(target, name), overwrite=True)
     if StoredTree(target).sizes() != sizes:
         raise PipelineError(

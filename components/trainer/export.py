@@ -9,7 +9,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import copy_stored, is_stored, write_whole
 from tfx_estimator.pipeline.errors import ExportError
 
 _DEFAULT = "serving_default"
@@ -24,6 +24,12 @@ def adopt(saved_model: str, target: str) -> None:
         saved_model: Folder that an exporter wrote.
         target: Folder to make; an earlier one is replaced.
     """
+    if is_stored(target):
+        # A model is there when its `saved_model.pb` is.
+        if fileio.exists(target):
+            fileio.rmtree(target)
+        copy_stored(saved_model, target)
+        return
     temporary = f"{target}.tmp"
     for folder in (temporary, target):
         if fileio.exists(folder):

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfx import types
@@ -18,6 +19,7 @@ from tfx_estimator.components.trainer.balance import with_weights
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
+from tfx_estimator.components.trainer.export import paths_in
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.module_text import target_of
 from tfx_estimator.components.trainer.protocol.job import Job
@@ -127,9 +129,12 @@ def logs_folder(training_dir: str) -> Iterator[str]:
         yield in_training_dir
         return
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
+        for path in paths_in(in_training_dir):
+            # Attempts are counted by these names.
+            Path(local, os.path.basename(path)).touch()
         try:
             yield local
         finally:
             fileio.makedirs(in_training_dir)
-            for name in os.listdir(local):
-                fileio.copy(os.path.join(local, name), os.path.join(in_training_dir, name), overwrite=True)
+            for path in filter(os.path.getsize, paths_in(local)):
+                fileio.copy(path, os.path.join(in_training_dir, os.path.basename(path)), overwrite=True)

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from tfx import types
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import move_folder, write_whole
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
@@ -114,7 +114,7 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
                     # Of steps that this training does not do.
                     fileio.rmtree(profiles)
             else:
-                fileio.rename(found.uri, folder.uri)
+                move_folder(found.uri, folder.uri)
     fileio.makedirs(folder.uri)
     noted = _read(folder.uri)
     if noted.get("steps") != folder.steps:
@@ -131,11 +131,11 @@ def is_taken(earlier: Earlier, steps: int) -> bool:
 
 
 def publish(folder: str, model_run_uri: str) -> None:
-    """Makes a finished training the `model_run` artifact: in one move, so that a kill leaves it here or there."""
+    """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there."""
     if fileio.exists(model_run_uri):
         fileio.rmtree(model_run_uri)
     fileio.makedirs(os.path.dirname(model_run_uri))
-    fileio.rename(folder, model_run_uri)
+    move_folder(folder, model_run_uri)
 
 
 def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:

@@ -19,7 +19,12 @@ HELP = "run the declared pipeline on this machine; in a task of a cluster (TF_CO
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
-    parser.add_argument("--workdir", metavar="DIR", default="runs", help="where the results go (default: %(default)s)")
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        default="runs",
+        help="where the results go: a folder, or gs://BUCKET/FOLDER (default: %(default)s)",
+    )
     parser.add_argument(
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )
@@ -61,15 +66,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.config.paths import check_workdir
+    from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 
     loaded = load(args.source, args.overrides)
-    check_workdir(args.workdir)
+    check_workdir(args.workdir, stores=True)
 
     from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
     from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 
     place = resolve(os.environ)
+    if place is not None:
+        # Its tasks meet in files of the work folder.
+        reject_address(args.workdir, "--workdir")
     # That it is the declared cluster, and can share the batch, before anything starts.
     distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
     loaded.check_cluster(distribution, joins=place is not None)

@@ -27,11 +27,12 @@ _CONFIGS = {
 }
 
 
-def check_beam(declaration: Declaration) -> Iterator[Problem]:
+def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     """Checks the section.
 
     Args:
         declaration: Typed values.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
 
     Yields:
         The problems.
@@ -46,7 +47,7 @@ def check_beam(declaration: Declaration) -> Iterator[Problem]:
     if beam.runner == "portable":
         yield from _portable(beam)
     if beam.runner == "dataflow":
-        yield from check_dataflow(declaration)
+        yield from check_dataflow(declaration, target)
 
 
 def _options(beam: BeamSection) -> Iterator[Problem]:

@@ -70,7 +70,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_evaluator(declaration),
         # Of a path of somewhere else.
         *(() if target else _pusher(declaration)),
-        *check_beam(declaration),
+        *check_beam(declaration, target),
         *check_deploy(declaration),
         *(check_deployment(declaration, target) if target else ()),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.dataflow import DataflowSection
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 
@@ -24,11 +25,12 @@ _FORMS = {
 }
 
 
-def check_dataflow(declaration: Declaration) -> Iterator[Problem]:
+def check_dataflow(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     """Checks a declaration whose Beam runs on Dataflow.
 
     Args:
         declaration: Typed values.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
 
     Yields:
         The problems.
@@ -45,7 +47,7 @@ def check_dataflow(declaration: Declaration) -> Iterator[Problem]:
         )
     else:
         yield from _values(section)
-    yield from _places(declaration)
+    yield from _places(declaration, target)
 
 
 def _values(section: DataflowSection) -> Iterator[Problem]:
@@ -56,8 +58,7 @@ def _values(section: DataflowSection) -> Iterator[Problem]:
     for name in ("temp_location", "staging_location"):
         value = getattr(section, name)
         if value is not None and not _GS.fullmatch(value):
-            what = _HERE if not is_address(value) else "Dataflow wants it in Google's storage"
-            yield Problem(f"beam.dataflow.{name}", what, _BUCKET, "name one", value=value)
+            yield Problem(f"beam.dataflow.{name}", _unread(value), _BUCKET, "name one", value=value)
     first, most = section.num_workers, section.max_num_workers
     if first is not None and most is not None and first > most:
         yield Problem(
@@ -73,15 +74,23 @@ def _values(section: DataflowSection) -> Iterator[Problem]:
         yield Problem("beam.dataflow.network", what, "beam.dataflow.subnetwork", todo, value=section.network)
 
 
-def _places(declaration: Declaration) -> Iterator[Problem]:
-    data, destination = declaration.data, declaration.pusher.destination
-    if is_path(data.dataset) and not data.dataset.startswith("gs://"):
-        yield Problem("data.dataset", _HERE, _BUCKET, "copy the data there", value=data.dataset)
-    elif ":" in data.dataset and not is_path(data.dataset):
+def _places(declaration: Declaration, target: str) -> Iterator[Problem]:
+    data, deploy = declaration.data, declaration.deploy or DeploySection()
+
+    def unseen(path: str) -> bool:
+        """Of a local path the target says so itself."""
+        return not path.startswith("gs://") and (not target or deploy.is_mounted(path))
+
+    if is_path(data.dataset):
+        if unseen(data.dataset):
+            yield Problem("data.dataset", _unread(data.dataset), _BUCKET, "copy the data there", value=data.dataset)
+    elif ":" in data.dataset and data.dataset.rpartition(":")[2].isidentifier():
         what = "Dataflow's workers have no module of yours"
         todo = "prepare the data set with TFDS into a bucket, and name that folder"
         yield Problem("data.dataset", what, "a data set of TFDS, or its folder in a bucket", todo, value=data.dataset)
-    elif not is_path(data.dataset) and not (data.data_dir or "").startswith("gs://"):
-        yield Problem("data.data_dir", _HERE, _BUCKET, "name one", value=data.data_dir or "null")
-    if destination is not None and not is_address(destination):
-        yield Problem("pusher.destination", _HERE, _BUCKET, "name one, or leave it out", value=destination)
+    elif data.data_dir is None or unseen(data.data_dir):
+        yield Problem("data.data_dir", _unread(data.data_dir or ""), _BUCKET, "name one", value=data.data_dir or "null")
+
+
+def _unread(path: str) -> str:
+    return "Dataflow wants it in Google's storage" if is_address(path) else _HERE

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, VERTEX
@@ -26,10 +27,6 @@ _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/.*)?")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
-_CREDENTIAL = re.compile(r"secret|token|password|access_key|connection_string")
-_LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
-_OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
-_HERE = "this is a place of this machine, and the steps run elsewhere"
 
 
 def check_deploy(declaration: Declaration) -> Iterator[Problem]:
@@ -86,7 +83,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
             yield Problem(f"deploy.{key}", f"the target {target} needs it", expected, f"{todo}: deploy.{key}")
     yield from _root(deploy, target)
     yield from _places(declaration, deploy, target)
-    yield from _options(declaration, deploy)
+    yield from check_deployed_beam(declaration.beam, deploy)
     if declaration.tune is not None:
         what, expected = (
             "the Tuner's trials are not compiled in this version yet",
@@ -132,7 +129,7 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
 
 def _unreached(path: str) -> str:
     """Says why no step reads or writes there."""
-    return _OTHER_STORE if is_address(path) else _HERE
+    return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
 
 
 def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Iterator[Problem]:
@@ -160,22 +157,6 @@ def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Ite
         what = "TFDS's own default is a folder of the container, which is empty, and data.download is false"
         todo = "prepare the data set there, and name it: --set data.data_dir=gs://…"
         yield Problem("data.data_dir", what, expected, todo, depends=("data.download",))
-
-
-def _options(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
-    for option in declaration.beam.options:
-        name, _, value = option.partition("=")
-        if _LOCAL_HOST.search(option):
-            expected = "a host that the steps reach"
-            yield Problem("beam.options", _HERE, expected, "name the service's address in the cluster", value=option)
-        elif _CREDENTIAL.search(name):
-            what, expected = "it would stand in the compiled file, for all to read", "an account, or a Secret"
-            yield Problem(
-                "beam.options", what, expected, "remove it: deploy.service_account, deploy.secrets", value=name
-            )
-        elif value.startswith(("/", "~", ".")) and not deploy.is_mounted(value):
-            expected = "a place that the steps reach"
-            yield Problem("beam.options", _HERE, expected, "name one in a bucket, or in a volume", value=option)
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:

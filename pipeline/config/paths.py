@@ -24,6 +24,10 @@ PATHS: tuple[Path, ...] = (
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _TABLES = (".csv", ".parquet")
 _GLOB_CHARACTERS = "*?["
+OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
+# Of what is to run somewhere else.
+OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
+_FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -118,16 +122,20 @@ def reject_folder(path: str) -> str:
     return ""
 
 
-def check_workdir(workdir: str, option: str = "--workdir") -> None:
+def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False) -> None:
     """Checks that a run can keep its results in a folder. Creates nothing.
 
     Args:
         workdir: The folder of all runs; relative to the current one.
         option: Where it was named.
+        stores: Whether it may be a folder of a bucket.
 
     Raises:
         DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
     """
+    if stores and is_address(workdir):
+        _check_bucket(workdir, option)
+        return
     reject_address(workdir, option)
     path = os.path.abspath(workdir)
     expected, todo = "a folder that is there and can be written, or can be made", f"name another {option}"
@@ -141,6 +149,20 @@ def check_workdir(workdir: str, option: str = "--workdir") -> None:
         )
     if reason := reject_folder(path):
         raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)
+
+
+def _check_bucket(workdir: str, option: str) -> None:
+    what = ""
+    if not workdir.startswith("gs://"):
+        what = OTHER_STORE
+    elif not _FOLDER_OF_A_BUCKET.fullmatch(workdir):
+        what = "this is no folder of a bucket"
+    if what:
+        raise DeclarationError(
+            f"{option} {one_line(workdir)}: {what}",
+            expected="gs://BUCKET/FOLDER, without wildcards, `.` or `..`, or a path",
+            todo=f"name another {option}",
+        )
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:

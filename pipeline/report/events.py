@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 from collections.abc import Iterator, Mapping
@@ -92,9 +93,18 @@ def read_training(model_run: str) -> Training:
 def _files(model_run: str) -> dict[str, list[str]]:
     """Event files by the folder that they are in, relative to the model run."""
     found: dict[str, list[str]] = {}
-    for path in glob.glob(os.path.join(glob.escape(model_run), "**", _FILES), recursive=True):
+    for path in _find(model_run):
         found.setdefault(os.path.relpath(os.path.dirname(path), model_run), []).append(path)
     return found
+
+
+def _find(model_run: str) -> list[str]:
+    if "://" not in model_run:
+        return glob.glob(os.path.join(glob.escape(model_run), "**", _FILES), recursive=True)
+    from tfx.dsl.io import fileio
+
+    paths = [os.path.join(top, name) for top, _, names in fileio.walk(model_run) for name in names]
+    return [path for path in paths if fnmatch.fnmatch(os.path.basename(path), _FILES)]
 
 
 def _events(path: str) -> Iterator[Any]:

@@ -21,11 +21,13 @@ def read_tuning(uri: str) -> Optional[dict[str, Any]]:
     Returns:
         As `trials.json` holds it; None where it is gone.
     """
-    try:
-        with open(os.path.join(uri, TRIALS_FILE), encoding="utf-8") as file:
-            return json.load(file)
-    except OSError:
+    from tfx.dsl.io import fileio
+
+    path = os.path.join(uri, TRIALS_FILE)
+    if not fileio.exists(path):
         return None
+    with fileio.open(path) as file:
+        return json.loads(file.read())
 
 
 def tell_best(found: Mapping[str, Any]) -> str:

@@ -111,7 +111,7 @@ def _run(
             console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
         with view.waiting("preparing the data and the pipeline"):
             pipeline = prepare(loaded, folders)
-        LocalRunner(view).run(pipeline)
+        LocalRunner(view, folders).run(pipeline)
         view.current = "results"
         slate.at("while reading the results")
         results.heard(view.runs, view.warnings)

@@ -265,7 +265,7 @@ class Memory:
 
     def __init__(self, loaded: Loaded, folders: PipelineFolders) -> None:
         self._loaded = loaded
-        self._path = os.path.join(folders.home, _FILE)
+        self._path = os.path.join(folders.local, _FILE)
 
     def knows(self) -> bool:
         """Tells whether a dry run could say nothing new: of the built-in code, or of what passed."""

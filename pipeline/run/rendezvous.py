@@ -31,7 +31,7 @@ class Rendezvous:
 
     def __init__(self, folders: PipelineFolders, tasks: Any) -> None:
         key = hashlib.sha256(json.dumps(tasks, sort_keys=True, default=list).encode()).hexdigest()[:16]
-        self._path = os.path.join(folders.home, _FOLDER, f"{key}.json")
+        self._path = os.path.join(folders.local, _FOLDER, f"{key}.json")
 
     @contextlib.contextmanager
     def led(self) -> Iterator[None]:

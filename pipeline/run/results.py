@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2
+from tfx.dsl.io import fileio
 from tfx.orchestration import metadata
 from tfx.types import Artifact
 from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
@@ -58,7 +58,7 @@ def take(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> Non
         results.decided = model_run.get_string_custom_property("decided") or None
         results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
         results.stages = model_run.get_string_custom_property("stages") or None
-        found = glob.glob(os.path.join(glob.escape(model_run.uri), PROFILES, "*", PROFILE_TEXT))
+        found = fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT))
         # One of an earlier run says nothing of this.
         found = found if any(run.node == "Trainer" and run.state == "ran" for run in results.components) else []
         results.profiles = {os.path.basename(os.path.dirname(path)): os.path.dirname(path) for path in sorted(found)}
@@ -123,7 +123,7 @@ def _read_evaluation(results: Summary, uri: str) -> None:
         if accuracy is not None:
             results.slices.setdefault(name, {})[value] = (accuracy, count)
         results.slice_metrics.setdefault(name, {})[value] = values
-    if any(name.startswith("validations") for name in os.listdir(uri)):
+    if any(name.startswith("validations") for name in fileio.listdir(uri)):
         validation = tfma.load_validation_result(uri)
         results.reasons = list(read_reasons(validation, results.label_names))
 

@@ -32,20 +32,27 @@ from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
-from tfx_estimator.pipeline.config.paths import check_workdir
+from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.ending import scratch, signals, slate
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
 class LocalRunner(LocalDagRunner):
-    """TFX's LocalDagRunner, telling a listener how each component goes."""
+    """TFX's LocalDagRunner, telling a listener how each component goes.
 
-    def __init__(self, listener: Optional[Listener] = None) -> None:
+    Args:
+        listener: Who is told; without one it is TFX's own runner.
+        folders: Whose database is kept in an object store, where that holds the artifacts.
+    """
+
+    def __init__(self, listener: Optional[Listener] = None, folders: Optional[PipelineFolders] = None) -> None:
         super().__init__()
         self._listener = listener
+        self._kept = StoredMetadata(folders) if folders and folders.is_stored else None
 
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
@@ -67,6 +74,8 @@ class LocalRunner(LocalDagRunner):
         config = deployment.metadata_connection_config
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
         nodes = [_not_reached(node.pipeline_node) for node in pipeline.nodes]
+        if self._kept:
+            self._kept.fetch()
         self._listener.run_started(nodes)
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
@@ -88,6 +97,8 @@ class LocalRunner(LocalDagRunner):
                 state, seconds = INTERRUPTED if stopped else FAILED, time.monotonic() - started
                 self._listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
                 raise
+            if self._kept:
+                self._kept.store()
             seconds = time.monotonic() - started
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
@@ -104,11 +115,11 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
         DataError: The data set cannot be had.
         DeclarationError: Its Beam cannot work from this machine.
     """
-    if loaded.declaration.beam.runner == "dataflow":
+    if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
             "beam.runner: dataflow, in a run on this machine: Dataflow's workers do not see its work folder",
             expected="direct, multi_process or portable here; dataflow where the work folder is in a bucket",
-            todo="--set beam.runner=direct",
+            todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
@@ -148,14 +159,16 @@ def main(declaration: str, workdir: str) -> None:
 
 def _run(declaration: str, workdir: str) -> None:
     loaded = load(declaration)
-    check_workdir(workdir, "WORKDIR")
+    check_workdir(workdir, "WORKDIR", stores=True)
     place = resolve(os.environ)
+    if place is not None:
+        reject_address(workdir, "WORKDIR")
     distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
     loaded.check_cluster(distribution, joins=place is not None)
     folders = PipelineFolders(workdir, loaded.declaration.name)
     try:
         with only_run(folders):
-            LocalRunner(_Silent()).run(prepare(loaded, folders))
+            LocalRunner(_Silent(), folders).run(prepare(loaded, folders))
     except Exception as error:
         if (number := signals.received()) and not isinstance(error, StoppedError):
             raise signals.SignalledError(number) from error

@@ -108,7 +108,7 @@ def test_every_worker_works_and_only_this_machine_reaches_it(steps, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("divide", "ZeroDivisionError: division by zero"),
+        pytest.param("divide", "ZeroDivisionError: division by zero", marks=pytest.mark.long),
         pytest.param("refuse", "a file is cut short", marks=pytest.mark.long),
         pytest.param("leave", "it ended the process: SystemExit(3)", marks=pytest.mark.long),
     ],
@@ -158,7 +158,8 @@ except signals.SignalledError as end:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_worker_outlives_its_run(tmp_path, number):
     (tmp_path / "its_steps.py").write_text(STEPS)
     ready = tmp_path / "ready"

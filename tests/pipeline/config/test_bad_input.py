@@ -275,9 +275,9 @@ APPENDED = [
     (
         "beam: {runner: dataflow, dataflow: {project: '12', region: europe-west4-b, temp_location: /tmp, "
         "staging_location: 's3://a-bucket/b', sdk_container_image: tfx, num_workers: 5, max_num_workers: 2, "
-        "service_account_email: me, subnetwork: inner}}\npusher: {destination: /tmp/served}",
+        "service_account_email: me, subnetwork: inner}}",
         [
-            "10 problems",
+            "9 problems",
             "a project's id (not its number)",
             "a region (no zone)",
             "beam.dataflow.temp_location: /tmp",
@@ -287,7 +287,6 @@ APPENDED = [
             "regions/REGION/subnetworks/NAME",
             "beam.dataflow.service_account_email: me",
             "data.data_dir: null",
-            "pusher.destination: /tmp/served",
         ],
     ),
     ("beam: {runner: dataflow, dataflow: {projekt: a}}", ["did you mean `project`?", "temp_location"]),

@@ -109,6 +109,45 @@ def test_what_cannot_be(override, target, said):
     assert any(said in problem for problem in refused(target, *whole, override))
 
 
+FLINK = "runner: portable, job_endpoint: flink-jobs:8099, environment_type: EXTERNAL, environment_config: localhost:5"
+DATAFLOW = "project: mine-12, region: europe-west4, temp_location: gs://mine/tmp, sdk_container_image: mine/image"
+VOLUME = "deploy.volumes=[{claim: data, path: /mnt/data}]"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "beam", ["runner: multi_process, workers: 4", FLINK, f"runner: dataflow, dataflow: {{{DATAFLOW}}}"]
+)
+def test_any_engine_that_the_steps_reach_is_taken(beam, target):
+    load("mnist", (*COMMON, *OF_TARGET[target], f"beam={{{beam}}}", "data.data_dir=gs://mine/tfds"), target)
+
+
+@pytest.mark.parametrize(
+    ("beam", "target", "paths"),
+    [
+        (
+            "runner: portable, job_endpoint: localhost:8099, artifact_endpoint: 127.0.0.1:8098, "
+            "environment_type: LOOPBACK",
+            "vertex",
+            ["beam.job_endpoint", "beam.artifact_endpoint", "beam.environment_type"],
+        ),
+        ("runner: dataflow", "vertex", ["beam.runner"]),
+        (
+            "runner: dataflow, dataflow: {temp_location: /tmp/x}",
+            "vertex",
+            [f"beam.dataflow.{key}" for key in ("project", "region", "temp_location", "sdk_container_image")],
+        ),
+        (f"runner: dataflow, dataflow: {{{DATAFLOW}}}", "kubeflow", ["data.data_dir", "deploy.pipeline_root"]),
+    ],
+)
+def test_whatever_an_engine_of_beam_lacks_there_is_named_once(beam, target, paths):
+    places = ("deploy.pipeline_root=/mnt/data/runs", "data.data_dir=/mnt/data/tfds")
+    mine = (VOLUME, *places) if target == "kubeflow" else ("data.data_dir=gs://mine/tfds",)
+    problems = refused(target, *COMMON, *OF_TARGET[target], *mine, f"beam={{{beam}}}", source="mnist")
+    assert [path for path in paths if not any(f" {path}" in problem for problem in problems)] == []
+    assert len(problems) == len(paths)
+
+
 @pytest.mark.parametrize("target", SPEC_TARGETS)
 def test_data_that_nobody_may_fetch_are_missed(target):
     problems = refused(target, *COMMON, *OF_TARGET[target], "data.download=false", source="mnist")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -10,13 +13,33 @@ from tfx_estimator.pipeline.runners import local
 pytestmark = pytest.mark.unit
 
 
-def test_an_address_as_the_folder_of_all_runs_is_refused(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("workdir", "said"),
+    [
+        ("s3://bucket/runs", "only Cloud Storage"),
+        ("gs://bucket", "this is no folder of a bucket"),
+        ("gs://bucket/a/../b", "this is no folder of a bucket"),
+        ("gs://bucket/a*", "this is no folder of a bucket"),
+    ],
+)
+def test_an_address_that_can_keep_no_runs_is_refused(tmp_path, monkeypatch, capsys, workdir, said):
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        local.main("digits", workdir)
+    assert ended.value.code == 2
+    assert f"WORKDIR {workdir}: " in (error := capsys.readouterr().err)
+    assert said in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bucket_is_no_meeting_place_of_a_cluster(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
     with pytest.raises(SystemExit) as ended:
         local.main("digits", "gs://bucket/runs")
     assert ended.value.code == 2
-    assert "WORKDIR gs://bucket/runs: this is an address" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert "this is an address" in capsys.readouterr().err
 
 
 def test_dataflow_is_refused_where_the_work_folder_is_here(tmp_path, monkeypatch, capsys):
@@ -36,3 +59,10 @@ def test_dataflow_is_refused_where_the_work_folder_is_here(tmp_path, monkeypatch
 def test_an_address_is_never_taken_for_a_path():
     folders = PipelineFolders("gs://bucket/runs", "digits")
     assert (folders.home, folders.serving) == ("gs://bucket/runs/digits", "gs://bucket/runs/digits/serving")
+
+
+def test_what_a_bucket_cannot_hold_stays_in_the_users_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    stored, here = PipelineFolders("gs://bucket/all/runs/", "digits"), PipelineFolders("runs", "digits")
+    assert stored.metadata == str(tmp_path / "tfx-estimator/gs/bucket/all/runs/digits/metadata.sqlite")
+    assert (here.local, os.path.dirname(here.logs)) == (here.home, here.home)

@@ -1,0 +1,118 @@
+"""ML Metadata's database of a pipeline whose artifacts lie in an object store: used here, kept there.
+
+SQLite needs a file of this machine. A copy lies beside the artifacts, so that a run on another machine knows of them,
+and never takes the number of an execution whose artifacts are there already. The store cannot be locked: runs on two
+machines at the same time would each keep their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+
+import tensorflow as tf
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.files import write_whole as store_whole
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
+from tfx_estimator.pipeline.log import get_logger
+
+logger = get_logger("run")
+
+
+class StoredMetadata:
+    """The database of one pipeline.
+
+    Args:
+        folders: The pipeline's.
+    """
+
+    def __init__(self, folders: PipelineFolders) -> None:
+        self._here = folders.metadata
+        self._there = os.path.join(folders.home, METADATA)
+        # Holds the hash of the copy that both had last.
+        self._mark = f"{self._here}.stored"
+
+    def fetch(self) -> None:
+        """Makes the database here that of the last run, on whatever machine it was.
+
+        Raises:
+            PipelineError: The store cannot be read or written.
+        """
+        with self._reached():
+            fileio.makedirs(os.path.dirname(self._there))
+            stored = self._read_stored()
+        last = self._read_mark()
+        if stored is None:
+            # With the artifacts: whoever removes a folder of runs begins anew.
+            for path in (self._here, self._mark):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path)
+        elif hashlib.sha256(stored).hexdigest() != last:
+            if last:
+                logger.info(f"another machine has run this pipeline since: {self._there} is taken from there")
+            write_whole(self._here, stored)
+            self._write_mark(stored)
+        # Else a run that was killed has perhaps noted here what it had no time to store.
+
+    def store(self) -> None:
+        """Keeps a copy.
+
+        Raises:
+            PipelineError: The store cannot be written.
+        """
+        if not os.path.exists(self._here):
+            return
+        content = self._consistent()
+        if hashlib.sha256(content).hexdigest() == self._read_mark():
+            return
+        with self._reached():
+            store_whole(self._there, content)
+        self._write_mark(content)
+
+    def _consistent(self) -> bytes:
+        """The database as of a moment between two transactions."""
+        draft = f"{self._here}.copy"
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(draft)
+        try:
+            source, target = sqlite3.connect(self._here), sqlite3.connect(draft)
+            with contextlib.closing(source), contextlib.closing(target):
+                source.backup(target)
+            with open(draft, "rb") as file:
+                return file.read()
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(draft)
+
+    def _read_stored(self) -> bytes | None:
+        if not fileio.exists(self._there):
+            return None
+        with fileio.open(self._there, "rb") as file:
+            return file.read()
+
+    def _read_mark(self) -> str:
+        try:
+            with open(self._mark, encoding="ascii") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def _write_mark(self, content: bytes) -> None:
+        write_whole(self._mark, hashlib.sha256(content).hexdigest())
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except (tf.errors.OpError, OSError) as error:
+            raise PipelineError(
+                f"{os.path.dirname(self._there)} cannot be used: {getattr(error, 'message', error)}",
+                expected="a bucket that is there, and that this account may read and write",
+                todo="see that it is, and `gcloud auth application-default login`; then run it again",
+            ) from error

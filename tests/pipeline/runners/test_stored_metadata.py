@@ -1,0 +1,89 @@
+"""The database of a pipeline whose artifacts lie in a store: a folder stands in for it, which TFX knows as well."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
+
+pytestmark = pytest.mark.unit
+
+
+class Machine(PipelineFolders):
+    """The folders of one pipeline, as one machine sees them."""
+
+    here = Path()
+
+    @property
+    def local(self) -> str:
+        """A folder of its own."""
+        return str(self.here)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    def make(name: str) -> Machine:
+        folders = Machine(str(tmp_path / "store"), "mine")
+        object.__setattr__(folders, "here", tmp_path / name)
+        folders.here.mkdir(exist_ok=True)
+        return folders
+
+    return make
+
+
+def note(folders: Machine, word: str) -> None:
+    with contextlib.closing(sqlite3.connect(folders.metadata)) as database, database:
+        database.execute("create table if not exists words (word text)")
+        database.execute("insert into words values (?)", (word,))
+
+
+def noted(folders: Machine) -> list[str]:
+    with contextlib.closing(sqlite3.connect(folders.metadata)) as database:
+        return [word for (word,) in database.execute("select word from words")]
+
+
+def test_another_machine_knows_of_what_was_stored(machine):
+    one, other = machine("one"), machine("other")
+    StoredMetadata(one).fetch()
+    note(one, "a")
+    StoredMetadata(one).store()
+    StoredMetadata(other).fetch()
+    assert noted(other) == ["a"]
+    note(other, "b")
+    StoredMetadata(other).store()
+    StoredMetadata(one).fetch()
+    assert noted(one) == ["a", "b"]
+    assert {path.name for path in one.here.iterdir()} == {"metadata.sqlite", "metadata.sqlite.stored"}
+
+
+def test_what_a_killed_run_could_not_store_is_not_lost(machine):
+    one = machine("one")
+    StoredMetadata(one).fetch()
+    note(one, "a")
+    StoredMetadata(one).store()
+    note(one, "b")
+    StoredMetadata(one).fetch()
+    assert noted(one) == ["a", "b"]
+
+
+def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_path):
+    one = machine("one")
+    StoredMetadata(one).fetch()
+    note(one, "a")
+    StoredMetadata(one).store()
+    (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
+    StoredMetadata(one).fetch()
+    assert not Path(one.metadata).exists()
+
+
+def test_a_store_that_cannot_be_used_is_an_error_that_says_so(machine, tmp_path):
+    (tmp_path / "store").write_text("a file")
+    with pytest.raises(PipelineError, match="cannot be used") as caught:
+        StoredMetadata(machine("one")).fetch()
+    assert "bucket" in caught.value.expected

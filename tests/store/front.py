@@ -1,0 +1,231 @@
+"""Google's Cloud Storage as its clients see it: TLS, under its own name, in front of fake-gcs-server; and its faults.
+
+Runs in a network and mount namespace of its own, where the name leads here:
+
+    python front.py FOLDER BINARY SHARE [CUT]
+
+SHARE of all requests is answered by 503; the first upload to a name that holds CUT is cut in its middle. What was done
+to requests stands in FOLDER/faults.log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import http.client
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+from email import message_from_bytes
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Optional
+from urllib.parse import parse_qs, unquote, urlsplit
+
+NAME = "storage.googleapis.com"
+BUCKET = "some-bucket"
+_NAMES = (NAME, "www.googleapis.com")
+_INNER = 4443
+# Of a connection, not of what it carries.
+_OWN = ("connection", "transfer-encoding", "content-length", "keep-alive", "host", "expect")
+_SIOCSIFFLAGS, _IFF_UP, _DIES = 0x8914, 0x1, 1
+
+
+class Front(BaseHTTPRequestHandler):
+    """Passes one request on; class attributes are of the whole server."""
+
+    protocol_version = "HTTP/1.1"
+    share = 0.0
+    cut = ""
+    log = Path()
+    chance = random.Random(7)
+    lock = threading.Lock()
+    # What resumable uploads are to write, and which of them were written to the end.
+    uploads: dict[str, str] = {}
+    written: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
+
+    def handle_one_request(self) -> None:
+        """Serves what each verb has in common."""
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline or not self.parse_request():
+            self.close_connection = True
+            return
+        upload = parse_qs(urlsplit(self.path).query).get("upload_id", [""])[0]
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+        if self._cuts(upload):
+            return
+        body = self._body()
+        with self.lock:
+            fails = self.chance.random() < self.share
+        if fails:
+            self._note("503")
+            self._answer(503, [], b'{"error": {"code": 503, "message": "told to fail"}}')
+        elif upload and self.headers.get("Content-Range", "").startswith("bytes */"):
+            # How far has it come? What was cut, the store has not kept.
+            self._answer(*self.written.get(upload, (308, [], b"")))
+        elif self.path.startswith("/batch"):
+            self._answer(*self._batch(body))
+        else:
+            status, headers, answer = _ask(self.command, self.path, self._headers(), body)
+            self._remember(upload, status, headers, answer)
+            self._answer(status, headers, answer)
+
+    def _cuts(self, upload: str) -> bool:
+        name = self.uploads.get(upload, self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        if not self.cut or self.command not in ("PUT", "POST") or length < 1000 or self.cut not in unquote(name):
+            return False
+        with self.lock:
+            Front.cut = ""
+        self.rfile.read(length // 2)
+        self._note(f"cut {name}")
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def _remember(self, upload: str, status: int, headers: list[tuple[str, str]], answer: bytes) -> None:
+        places = [value for key, value in headers if key.lower() == "location"]
+        if places and (begun := re.search(r"upload_id=([^&]+)", places[0])):
+            self.uploads[begun[1]] = self.path
+        elif upload and status == 200:
+            self.written[upload] = (status, headers, answer)
+
+    def _batch(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        parts = []
+        for part in message_from_bytes(head + body).get_payload():
+            first, _, rest = part.get_payload().partition("\n")
+            command, path, *_ = first.split()
+            inner = message_from_bytes(rest.encode())
+            told = {key: value for key, value in inner.items() if key.lower() not in _OWN}
+            status, headers, answer = _ask(command, path, told, inner.get_payload().encode())
+            lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}"]
+            lines += [f"{key}: {value}" for key, value in headers if key.lower() == "content-type"]
+            text = "\r\n".join([*lines, f"Content-Length: {len(answer)}", "", answer.decode()])
+            number = part.get("Content-ID", "<0>").replace("<", "<response-")
+            parts.append(f"--answer\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n{text}\r\n")
+        return 200, [("Content-Type", "multipart/mixed; boundary=answer")], f"{''.join(parts)}--answer--".encode()
+
+    def _headers(self) -> dict[str, str]:
+        return {key: value for key, value in self.headers.items() if key.lower() not in _OWN}
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.send_response_only(status)
+        for key, value in headers:
+            if key.lower() not in _OWN:
+                self.send_header(key, value.replace(f"http://{NAME}", f"https://{NAME}"))
+        if self.command == "HEAD":
+            body = b""
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def _note(self, what: str) -> None:
+        with self.lock, self.log.open("a") as file:
+            file.write(f"{what} {self.command} {self.path}\n")
+
+
+def _ask(command: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", _INNER, timeout=60)
+    try:
+        connection.request(command, path, body or None, {**headers, "Host": NAME, "Content-Length": str(len(body))})
+        answer = connection.getresponse()
+        return answer.status, answer.getheaders(), answer.read()
+    finally:
+        connection.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, certificate: Path) -> None:
+        super().__init__(("127.0.0.1", 443), Front)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(certificate)
+
+    def finish_request(self, request: socket.socket, client_address: object) -> None:
+        """In the request's own thread: a slow handshake keeps nobody waiting."""
+        with self._tls.wrap_socket(request, server_side=True) as wrapped:
+            Front(wrapped, client_address, self)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients come and go."""
+
+
+def _make_certificate(folder: Path) -> None:
+    names = ",".join(f"DNS:{name}" for name in _NAMES)
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={NAME} -addext subjectAltName={names} "
+        f"-keyout {folder}/key.pem -out {folder}/ca.pem".split(),
+        check=True,
+        capture_output=True,
+    )
+    (folder / "both.pem").write_text((folder / "key.pem").read_text() + (folder / "ca.pem").read_text())
+
+
+def _take_names(folder: Path) -> None:
+    """Has the names lead here, for whoever is in these namespaces."""
+    (folder / "hosts").write_text("127.0.0.1 localhost " + " ".join(_NAMES) + "\n")
+    subprocess.run(["mount", "--bind", str(folder / "hosts"), "/etc/hosts"], check=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as each:
+        fcntl.ioctl(each, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+
+
+def _wait_for(port: int, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> None:
+    """Serves until it is killed; says so on stdout when it does."""
+    Front.share, Front.cut, Front.log = share, cut or "", folder / "faults.log"
+    _take_names(folder)
+    if not (folder / "both.pem").exists():
+        _make_certificate(folder)
+    place = ["-host", "127.0.0.1", "-port", str(_INNER), "-public-host", NAME, "-external-url", f"https://{NAME}"]
+    subprocess.Popen(
+        # On a file system it would lose what TensorFlow makes of an empty folder: an object whose name ends in `/`.
+        [binary, "-scheme", "http", "-backend", "memory", *place],
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "server.log").open("ab"),
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(_DIES, signal.SIGKILL),
+    )
+    _wait_for(_INNER)
+    told = f'{{"name": "{BUCKET}"}}'.encode()
+    assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, told)[0] == 200
+    server = _Server(folder / "both.pem")
+    print("ready", os.getpid(), flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,108 @@
+"""A whole run whose data, work folder and destination are in a bucket; with faults of the store; killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.store.conftest import Store, serving
+from tests.store.front import BUCKET
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
+
+PLACES = (
+    "--workdir",
+    f"gs://{BUCKET}/runs",
+    "--set",
+    f"data.data_dir=gs://{BUCKET}/tfds",
+    "--set",
+    f"pusher.destination=gs://{BUCKET}/served",
+)
+RUN = (sys.executable, "-m", "tfx_estimator", "run", "digits", "--no-dry-run", "--require-blessing", *PLACES)
+TRAINING = "runs/digits/artifacts/Trainer/training/"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a run keeps on this machine what a bucket cannot hold."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "tfx-estimator" / "gs" / BUCKET / "runs" / "digits"
+
+
+def summary(state: Path) -> dict[str, Any]:
+    return json.loads(sorted((state / "logs").glob("*/summary.json"))[-1].read_text())
+
+
+def states(state: Path) -> set[str]:
+    return {each["state"] for each in summary(state)["components"]} - {"resolved"}
+
+
+def pushed(store: Store) -> list[str]:
+    """The versions that can be served; no draft is left."""
+    names = store.names("served/")
+    assert not [name for name in names if ".push-" in name]
+    return sorted(name.split("/")[1] for name in names if name.endswith("/saved_model.pb"))
+
+
+def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
+    with serving(tmp_path, binary) as store:
+        said = store.run(*RUN)
+        first = summary(state)
+        assert first["accuracy"] >= 0.97
+        assert len(versions := pushed(store)) == 1
+        assert f"gs://{BUCKET}/served/{versions[0]}" in said
+        # Nothing but what no bucket can hold is here.
+        assert {path.name for path in state.iterdir()} <= {"logs", "metadata.sqlite", "metadata.sqlite.stored", ".lock"}
+        assert (sorted((state / "logs").glob("*/report.html"))[-1]).stat().st_size > 10_000
+        # All over again, and as another machine would that knows nothing of the first run.
+        store.run(*RUN)
+        assert states(state) == {"cached"}
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        store.run(*RUN)
+        assert states(tmp_path / "elsewhere" / state.relative_to(tmp_path / "state")) == {"cached"}
+        assert pushed(store) == versions
+
+
+def test_a_store_that_fails_now_and_then(tmp_path, binary, state):
+    with serving(tmp_path, binary, share=0.01, cut="model.ckpt") as store:
+        store.run(*RUN, "--no-report")
+        faults = store.faults
+        assert len([line for line in faults if line.startswith("503")]) >= 5
+        assert len([line for line in faults if line.startswith("cut")]) == 1
+        assert summary(state)["accuracy"] >= 0.97
+        assert len(pushed(store)) == 1
+
+
+def test_killed_in_training_and_resumed(tmp_path, binary, state):
+    with serving(tmp_path, binary) as store:
+        # Saves often enough, and takes long enough, to be killed between two checkpoints.
+        longer = ("--set", "trainer.train_steps=1500", "--set", "trainer.save_checkpoints_steps=100", "--no-report")
+        with (tmp_path / "run.log").open("w") as log:
+            run = store.popen(*RUN, *longer, stdout=log, stderr=log)
+            try:
+                deadline = time.monotonic() + 400
+                while not [name for name in store.names(TRAINING) if name.endswith("model.ckpt-200.index")]:
+                    assert run.poll() is None, (tmp_path / "run.log").read_text()[-3000:]
+                    assert time.monotonic() < deadline
+                    time.sleep(0.5)
+            finally:
+                family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+        _, alive = psutil.wait_procs(family, timeout=20)
+        assert not alive
+        store.run(*RUN, *longer)
+        resumed = summary(state)
+        assert {each["node"]: each["state"] for each in resumed["components"]}["TfdsExampleGen"] == "cached"
+        assert resumed["training"]["first_step"] >= 200
+        assert resumed["training"]["last_step"] == 1500
+        assert resumed["blessed"]
+        assert len(pushed(store)) == 1
