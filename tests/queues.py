@@ -21,7 +21,7 @@ QUEUES = {
         "tests/faults/",
         "tests/model_fn/",
     ),
-    "pipelines": ("tests/e2e/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
+    "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
     "techniques": ("tests/techniques/",),
 }
 

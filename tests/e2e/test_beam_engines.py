@@ -78,27 +78,41 @@ def digests(workdir: Workdir, *of: str) -> dict[str, str]:
 
 
 def statistics(workdir: Workdir) -> dict[str, Any]:
-    """Statistics by split, without the quantiles: TFDV approximates them from parts."""
+    """Statistics by split, as plain values by the path of the field."""
     import tensorflow_data_validation as tfdv
+    from google.protobuf import json_format
+
+    def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in pairs:
+            if isinstance(each, (dict, list)):
+                yield from leaves(each, f"{path}.{key}")
+            else:
+                yield f"{path}.{key}", each
 
     (folder,) = (workdir.path / "mnist" / "artifacts" / "StatisticsGen" / "statistics").iterdir()
-    found = {path.parent.name: tfdv.load_stats_binary(str(path)) for path in folder.rglob("*.pb")}
-    for each in found.values():
-        for feature in each.datasets[0].features:
-            stats = getattr(feature, feature.WhichOneof("stats"))
-            for histogram in (stats.common_stats.num_values_histogram, *getattr(stats, "histograms", ())):
-                if histogram.type == histogram.QUANTILES:
-                    assert histogram.buckets
-                    del histogram.buckets[:]
-    return found
+    return {
+        path.parent.name: dict(leaves(json_format.MessageToDict(tfdv.load_stats_binary(str(path))), ""))
+        for path in folder.rglob("*.pb")
+    }
 
 
 def compare(there: Workdir, direct: Workdir) -> None:
     examples = digests(there, "TfdsExampleGen", "examples")
     assert len(examples) == 16
     assert examples == digests(direct, "TfdsExampleGen", "examples")
-    assert set(statistics(there)) == {"Split-train", "Split-eval"}
-    assert statistics(there) == statistics(direct)
+    found, expected = statistics(there), statistics(direct)
+    assert set(found) == {"Split-train", "Split-eval"}
+    for split, values in found.items():
+        # Quantiles too are the same. These two are sums of batches whose sizes Beam takes from the time that each took:
+        # their last digit differs between two runs of one engine as well.
+        summed = {path for path in values if path.endswith((".mean", ".stdDev"))}
+        assert len(summed) >= 2
+        assert len(values) > 100
+        wanted = {
+            path: pytest.approx(each, rel=1e-12) if path in summed else each for path, each in expected[split].items()
+        }
+        assert values == wanted
     graph = digests(there, "Transform", "transform_graph")
     assert graph["transform_fn/saved_model.pb"]
     assert graph == digests(direct, "Transform", "transform_graph")

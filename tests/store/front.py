@@ -59,9 +59,6 @@ class Front(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         upload = parse_qs(urlsplit(self.path).query).get("upload_id", [""])[0]
-        if self.headers.get("Expect", "").lower() == "100-continue":
-            self.send_response_only(100)
-            self.end_headers()
         if self._cuts(upload):
             return
         body = self._body()
