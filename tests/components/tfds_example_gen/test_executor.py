@@ -107,6 +107,7 @@ def test_the_number_of_shards_changes_the_files_and_not_the_examples(real_data_d
     assert _examples(tmp_path / "Split-train") == _examples(Path(written.uri) / "Split-train")
 
 
+@pytest.mark.long
 def test_other_processes_may_write_the_shards(real_data_dir, tmp_path, written):
     _run(tmp_path, _mnist(real_data_dir), BeamSection(runner="multi_process", workers=2))
     assert _digests(tmp_path) == _digests(Path(written.uri))
