@@ -38,6 +38,8 @@ REQUIREMENTS = [
     "keras-tuner>=1.4.7,<1.5",
     # The tests and intervals of `tfx-estimator compare`.
     "scipy>=1.12,<2",
+    # Kubernetes' API, for TFJobs; TFX, which brings it, wants no later one.
+    "kubernetes>=12,<13",
     # TFX installs a user's module_file by calling pip, and imports pkg_resources.
     "pip",
     "setuptools<80",

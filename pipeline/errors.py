@@ -21,11 +21,18 @@ Each message says what was wrong, where, what was expected, and what to do next.
 
 from __future__ import annotations
 
+import os
+
 from tfx_estimator.pipeline.text import one_line, printable
+
+# Set where whoever starts the tasks of a cluster starts one again that ends with this code, as a TFJob does.
+RETRYABLE = "TFX_ESTIMATOR_RETRYABLE_EXIT_CODE"
 
 
 class TfxEstimatorError(Exception):
     """Root of the project's errors.
+
+    `retryable` says that a task failed for no reason of its own, and may succeed when it is started again.
 
     Args:
         what: What was wrong, and where.
@@ -34,6 +41,7 @@ class TfxEstimatorError(Exception):
     """
 
     exit_code = 1
+    retryable = False
     _indent = " " * 4
 
     def __init__(self, what: str, *, expected: str = "", todo: str = "") -> None:
@@ -53,8 +61,18 @@ class TfxEstimatorError(Exception):
 
     def __reduce__(self) -> tuple:
         # Beam and subprocesses pickle errors; keyword-only arguments need help.
-        state = {"exit_code": self.exit_code}
+        state = {"exit_code": self.exit_code, "retryable": self.retryable}
         return (_rebuild, (type(self), self.what, self.expected, self.todo), state)
+
+
+def exit_code_of(error: TfxEstimatorError) -> int:
+    """Returns what a process ends with: the error's code, or the one that asks to be started again.
+
+    Args:
+        error: What ended it.
+    """
+    again = os.environ.get(RETRYABLE, "")
+    return int(again) if error.retryable and again.isdecimal() else error.exit_code
 
 
 def _rebuild(cls: type[TfxEstimatorError], what: str, expected: str, todo: str) -> TfxEstimatorError:

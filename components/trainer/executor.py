@@ -19,6 +19,8 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
@@ -75,7 +77,7 @@ class Executor(base_executor.BaseExecutor):
             _prepare(folder, model_run.uri, job, settings)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _worded(settings):
-                outcome = supervise(job, logs)
+                outcome = _train(job, settings, logs)
             if not outcome.publishes:
                 # A worker in somebody else's cluster: the chief publishes.
                 return
@@ -99,6 +101,13 @@ def _claimed(folder: str, on_a_service: bool) -> Iterator[None]:
             yield
     else:
         yield
+
+
+def _train(job: Job, settings: Settings, logs: str) -> Outcome:
+    # A task of a cluster takes its place in that.
+    if tfjob.is_wanted(settings) and resolve(os.environ) is None:
+        return tfjob.train(job, settings, logs)
+    return supervise(job, logs)
 
 
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
     from tfx_estimator.pipeline.runners.compiling import Compiled
 
-HELP = "compile the declared pipeline for Vertex AI Pipelines or Kubeflow Pipelines"
+HELP = "compile the declared pipeline for Vertex AI Pipelines, Kubeflow Pipelines or the Kubeflow training operator"
 EPILOG = """\
 No account and no network are needed, unless data.data_dir is an address. The declaration's section `deploy` says where
 the pipeline will run; `validate --target` lists what is missing.
@@ -26,7 +26,7 @@ the pipeline will run; `validate --target` lists what is missing.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
-    parser.add_argument("--target", choices=TARGETS, required=True, help="the service")
+    parser.add_argument("--target", choices=ALL_TARGETS, required=True, help="the service")
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -66,6 +66,8 @@ def _compile(loaded: Loaded, target: str) -> Compiled:
 
 
 def _said(loaded: Loaded, target: str, file: Path, compiled: Compiled) -> list[str]:
+    from tfx_estimator.components.trainer.tfjob.manifest import job_name
+
     lines = [f"wrote {file}: {loaded.declaration.name} for {target}"]
     for packed in compiled.modules:
         lines.append(f"wrote {file.parent / packed.name}: your own modules, {', '.join(packed.modules)}")
@@ -74,11 +76,17 @@ def _said(loaded: Loaded, target: str, file: Path, compiled: Compiled) -> list[s
     if target == VERTEX and deploy is not None:
         account = f", as {deploy.service_account}" if deploy.service_account else ""
         lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
+    if target == TFJOB:
+        space = f" --namespace {deploy.tfjob.namespace}" if deploy and deploy.tfjob.namespace else ""
+        lines.append(f"    start it: kubectl apply --filename {file}")
+        lines.append(f"    see it run: kubectl logs --follow {job_name(loaded.declaration.name)}-chief-0{space}")
+        lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
     if target == KUBEFLOW_V2:
         lines.append(
             "    note: no model is compared with an earlier one, and evaluator.max_accuracy_drop has no effect: "
             "Kubeflow Pipelines 2 has no resolvers"
         )
     if loaded.declaration.data.data_dir is None and loaded.declaration.data.dataset != "digits":
-        lines.append("    note: data.data_dir is null: the step TfdsExampleGen downloads the data set by itself")
+        who = "the chief" if target == TFJOB else "the step TfdsExampleGen"
+        lines.append(f"    note: data.data_dir is null: {who} downloads the data set by itself")
     return lines

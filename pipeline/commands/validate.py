@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.targets import TARGETS
+from tfx_estimator.pipeline.targets import ALL_TARGETS
 from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deep", action="store_true", help="also try your code, on made-up examples: some seconds; 4 if it fails"
     )
     parser.add_argument(
-        "--target", choices=TARGETS, default="", help="also list all that is missing, or local, to be deployed there"
+        "--target",
+        choices=ALL_TARGETS,
+        default="",
+        help="also list all that is missing, or local, to be run there",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Optional
 from pydantic.v1 import Field, confloat, conint
 
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.config.vertex import VertexJob
 
 
@@ -79,7 +80,7 @@ class Secret(Section):
 
 
 class DeploySection(Section):
-    """The place where a compiled pipeline runs; `run` does not read it."""
+    """The place where a compiled pipeline runs, or its training; `run` reads it if `tfjob.train` is said."""
 
     image: Optional[str] = Field(
         default=None,
@@ -104,6 +105,7 @@ class DeploySection(Section):
         default=None,
         description="trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container",
     )
+    tfjob: TfJob = Field(default=TfJob(), description="of the target tfjob, and of a training in a TFJob")
 
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Tells whether a path lies in a declared volume.

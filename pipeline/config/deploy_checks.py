@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import check_vertex_job
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
@@ -68,7 +68,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
 
     Args:
         declaration: Typed values.
-        target: One of `targets.TARGETS`.
+        target: One of `targets.ALL_TARGETS`.
 
     Yields:
         The problems, each with what to do.
@@ -116,11 +116,17 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
         VERTEX: "gs://BUCKET/FOLDER",
         KUBEFLOW: "gs://BUCKET/FOLDER, or a folder in one of deploy.volumes that is not read_only",
         KUBEFLOW_V2: "gs://BUCKET/FOLDER",
+        TFJOB: "a folder in one of deploy.volumes that is not read_only",
     }[target]
     if root is None:
         yield Problem(path, f"the target {target} needs it", expected, "name a folder that the steps can write")
-    elif _BUCKET.fullmatch(root) or (target == KUBEFLOW and deploy.is_mounted(root, writable=True)):
+    elif (_BUCKET.fullmatch(root) and target != TFJOB) or (
+        target in (KUBEFLOW, TFJOB) and deploy.is_mounted(root, writable=True)
+    ):
         return
+    elif target == TFJOB and is_address(root):
+        what, todo = "its chief keeps ML Metadata there, in a file", "name a folder in a volume"
+        yield Problem(path, what, expected, todo, value=root)
     elif target == VERTEX:
         yield Problem(path, "Vertex AI keeps artifacts in Cloud Storage only", expected, "name a bucket", value=root)
     else:
@@ -160,10 +166,13 @@ def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Ite
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
+    if deploy.tfjob.train and target != TFJOB:
+        what, todo = f"the Trainer trains in a step of the target {target}", "set it to false"
+        yield Problem("deploy.tfjob.train", what, "false: it is for `run`", todo, value="true")
     account = deploy.service_account
     pattern, expected = (
         (_KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
-        if target == KUBEFLOW
+        if target in (KUBEFLOW, TFJOB)
         else (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")
     )
     if account is not None and target != KUBEFLOW_V2 and not pattern.fullmatch(account):
@@ -188,6 +197,11 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
             what = "a compiled PipelineSpec has no deadline of a step"
             expected, todo = "trainer.start_timeout and trainer.stall_timeout, for the training", "remove it"
             yield Problem(f"{path}.timeout_seconds", what, expected, todo, value=str(node.timeout_seconds))
+        if target == TFJOB:
+            for key, instead in (("timeout_seconds", "active_deadline_seconds"), ("retries", "backoff_limit")):
+                if (value := getattr(node, key)) is not None:
+                    what, expected = "a TFJob has one for all, and no steps", f"deploy.tfjob.{instead}"
+                    yield Problem(f"{path}.{key}", what, expected, f"name it there: {expected}", value=str(value))
         pattern = _OF_VERTEX if target == VERTEX else _OF_KUBEFLOW
         if node.accelerator is not None and not pattern.fullmatch(node.accelerator):
             expected = "as NVIDIA_TESLA_T4" if target == VERTEX else "a resource of Kubernetes, as nvidia.com/gpu"

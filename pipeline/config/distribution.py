@@ -262,6 +262,13 @@ class Distribution(Section):
         """May there be several replicas, in training or in evaluation."""
         return self.train.distributes or self.eval.distributes
 
+    @property
+    def pods(self) -> dict[str, int]:
+        """How many processes there are of each type, in a cluster of machines; types without one are left out."""
+        train = self.train
+        counts = {"chief": 1, "worker": train.worker_count - 1, "ps": train.ps_count, "evaluator": int(self.evaluator)}
+        return {name: count for name, count in counts.items() if count}
+
     def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:
         """Returns the section with the sizes of the cluster that is there; those that are left out as declared.
 

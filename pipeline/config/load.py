@@ -118,7 +118,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     Args:
         source: A preset's name, or a YAML file.
         overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
-        target: Where the pipeline is to be deployed, one of `targets.TARGETS`; empty if it runs on this machine.
+        target: Where the pipeline is to be deployed, one of `targets.ALL_TARGETS`; empty if it runs on this machine.
 
     Returns:
         The declaration, and where each value came from.

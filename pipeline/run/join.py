@@ -98,17 +98,24 @@ class _Chief:
 
 
 def _chief_failed() -> PipelineError:
-    return PipelineError(
+    return _of_the_chief(
         "the chief's run of this cluster failed", expected="a run that ends", todo="see the chief's output"
     )
 
 
 def _nothing_seen(what: str, folders: PipelineFolders, seconds: float) -> PipelineError:
-    return PipelineError(
+    return _of_the_chief(
         f"the chief of this cluster {what}: nothing of its run was seen in {folders.home} for {seconds:.0f} s",
         expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
         todo="see the chief's output; or raise trainer.start_timeout",
     )
+
+
+def _of_the_chief(what: str, expected: str, todo: str) -> PipelineError:
+    """No error of this task: whether all is over, the chief's own end says."""
+    error = PipelineError(what, expected=expected, todo=todo)
+    error.retryable = True
+    return error
 
 
 def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> Optional[str]:

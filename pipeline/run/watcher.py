@@ -148,7 +148,9 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     todo = "run the same again: what was done before comes from the cache"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         todo = f"see whether the memory was used up (`dmesg`); {todo}"
-    return PipelineError(told, expected="a run that ends by itself", todo=todo)
+    error = PipelineError(told, expected="a run that ends by itself", todo=todo)
+    error.retryable = os.WIFSIGNALED(status)
+    return error
 
 
 def _show_cursor() -> None:

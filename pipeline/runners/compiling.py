@@ -12,12 +12,11 @@ from typing import Any, Optional
 
 import yaml
 
-from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
-from tfx_estimator.pipeline.targets import KUBEFLOW, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
@@ -44,7 +43,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
 
     Args:
         loaded: Loaded for this target.
-        target: One of `targets.TARGETS`.
+        target: One of `targets.ALL_TARGETS`.
         folder: For what TFX's runner writes; None takes one that is gone afterwards.
 
     Raises:
@@ -53,6 +52,15 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     """
     declaration = loaded.declaration
     deploy = declaration.deploy or DeploySection()
+    if target == TFJOB:
+        from tfx_estimator.pipeline.runners.tfjob import compile_tfjob
+
+        code = [each for step in user_targets(declaration).values() for each in step]
+        # They travel in the file.
+        made = compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))
+        return Compiled(_yaml(*made), (), "", "")
+    from tfx_estimator.pipeline.build import create_pipeline
+
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     targets = user_targets(declaration)
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}

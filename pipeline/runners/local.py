@@ -114,6 +114,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     Raises:
         DataError: The data set cannot be had.
         DeclarationError: Its Beam cannot work from this machine.
+        TfxEstimatorError: The declared TFJob cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
@@ -122,6 +123,11 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+    deploy = loaded.declaration.deploy
+    if deploy is not None and deploy.tfjob.train and resolve(os.environ) is None:
+        from tfx_estimator.components.trainer.tfjob import training
+
+        training.check(deploy, folders.home)
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()
     return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)

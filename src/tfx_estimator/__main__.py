@@ -92,14 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
 
     try:
         code = _dispatch(arguments, alone)
         sys.stdout.flush()
     except TfxEstimatorError as error:
         _say(f"{PROG}: {error}")
-        code = error.exit_code
+        code = exit_code_of(error)
     except KeyboardInterrupt:
         _say(f"{PROG}: interrupted")
         code = _INTERRUPTED

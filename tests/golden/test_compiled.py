@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.golden
 
@@ -27,3 +27,9 @@ def test_the_compiled_preset(golden, name, target):
     digest = IMAGE.rpartition(":")[2]
     text = re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
     golden(f"compiled/{name}.{target}.{'json' if target == VERTEX else 'yaml'}", text)
+
+
+def test_the_compiled_tfjob(golden):
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+    golden("compiled/digits.tfjob.yaml", compile_declaration(load("digits", OF_TFJOB, TFJOB), TFJOB).text)

@@ -256,6 +256,8 @@ class Supervisor:
         follows = failure.from_peer and recent and self._restarts_alone(failure.task)
         if not failure.retryable or (self._restarts >= allowed and not follows):
             error = failure.error
+            # In a cluster of somebody else's, who may start this task again.
+            error.retryable = failure.retryable and not allowed
             if failure.retryable and allowed:
                 error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
             raise error

@@ -45,6 +45,22 @@ OF_TARGET = {
     ),
 }
 assert tuple(OF_TARGET) == TARGETS
+# All that can be said of a TFJob.
+OF_TFJOB = (
+    f"deploy.image={IMAGE}",
+    "deploy.pipeline_root=/mnt/work/runs",
+    "deploy.service_account=trainer",
+    "deploy.volumes=[{claim: work, path: /mnt/work}, {claim: data, path: /mnt/data, read_only: true}]",
+    _MOUNTS[1],
+    "deploy.nodes.default={cpu: 2, memory_gb: 8}",
+    "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, accelerators: 2}",
+    "deploy.env={EXAMPLE: value}",
+    "deploy.labels={team: vision}",
+    "deploy.tfjob={namespace: vision, backoff_limit: 5, clean_pod_policy: All, active_deadline_seconds: 7200}",
+    "deploy.tfjob.ttl_seconds_after_finished=86400",
+    "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
+    "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
+)
 
 
 @dataclass

@@ -1,0 +1,252 @@
+"""What is asked of a Kubernetes API server; answers are plain mappings, as JSON has them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, GROUP, PLURAL, VERSION
+from tfx_estimator.pipeline.errors import PipelineError
+
+# To connect, and to read an answer.
+_TIMEOUT = (5.0, 30.0)
+# A watch that has nothing to tell is asked for anew: a dead connection is found out.
+WATCH_SECONDS = 10
+_OF_JOB = "training.kubeflow.org/job-name"
+_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+_GONE, _CONFLICT, _MISSING, _FORBIDDEN, _UNAUTHORIZED, _INVALID, _BAD = 410, 409, 404, 403, 401, 422, 400
+
+Object = dict[str, Any]
+
+
+class LostError(Exception):
+    """The API server did not answer, or not for now: it may later."""
+
+
+class ExpiredError(Exception):
+    """What is to be watched from on is forgotten: list anew."""
+
+
+class TakenError(Exception):
+    """There is an object of this name."""
+
+
+class MissingError(LostError):
+    """There is no object of this name."""
+
+
+class Kube:
+    """A namespace of a Kubernetes cluster.
+
+    Args:
+        context: Of the kubeconfig; None is its current one, or the cluster that this process is a pod of.
+        namespace: None is the context's, or the pod's.
+
+    Raises:
+        PipelineError: No cluster is known here, or the client library is missing.
+    """
+
+    def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None) -> None:
+        try:
+            from kubernetes import client, config
+        except ImportError as error:
+            raise PipelineError(
+                f"a TFJob needs the Kubernetes client: {error}",
+                expected="the package kubernetes, which TFX brings",
+                todo="pip install 'kubernetes>=12,<13'",
+            ) from error
+        try:
+            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                config.load_incluster_config()
+                connection, found = client.ApiClient(), _read(_NAMESPACE_FILE)
+            else:
+                # The library reads the variable only when it is imported.
+                file = os.environ.get("KUBECONFIG") or None
+                connection = config.new_client_from_config(file, context)
+                contexts, active = config.list_kube_config_contexts(file)
+                chosen = next((each for each in contexts if each["name"] == context), active)
+                found = chosen["context"].get("namespace", "")
+        except config.ConfigException as error:
+            raise PipelineError(
+                f"no Kubernetes cluster is known here: {error}",
+                expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
+                todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+            ) from error
+        self.namespace = namespace or found or "default"
+        self.host = connection.configuration.host
+        self._core, self._custom = client.CoreV1Api(connection), client.CustomObjectsApi(connection)
+        self._place = (GROUP, VERSION, self.namespace, PLURAL)
+
+    def check(self) -> None:
+        """Finds out early that there can be no TFJob.
+
+        Raises:
+            PipelineError: There is no such server, no training operator's CRD, or no permission.
+        """
+        try:
+            self.jobs()
+        except LostError as error:
+            raise PipelineError(
+                f"the Kubernetes API server {self.host} does not answer: {error}",
+                expected="a cluster that can be reached from here",
+                todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+            ) from error
+
+    def create(self, manifest: Object) -> Object:
+        """Creates a TFJob.
+
+        Args:
+            manifest: Of it.
+
+        Returns:
+            The TFJob.
+
+        Raises:
+            TakenError: There is one of this name.
+            LostError: Nobody knows whether it was created.
+            PipelineError: It was refused.
+        """
+        return self._ask(self._custom.create_namespaced_custom_object, *self._place, manifest)
+
+    def read(self, name: str) -> Optional[Object]:
+        """Returns a TFJob; None if there is none.
+
+        Raises:
+            LostError: The server did not answer.
+        """
+        # Not by `get`, whose 404 may also say that there are no TFJobs at all.
+        return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
+
+    def delete(self, name: str, uid: str) -> None:
+        """Deletes a TFJob, and with it its pods; one that has gone, or is another one by now, is left alone.
+
+        Raises:
+            LostError: The server did not answer.
+        """
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        try:
+            self._ask(self._custom.delete_namespaced_custom_object, *self._place, name, body=options)
+        except (MissingError, TakenError):
+            return
+
+    def jobs(self, selector: str = "", **options: Any) -> Object:
+        """Lists TFJobs, as `watch` asks for them, too."""
+        return self._ask(self._custom.list_namespaced_custom_object, *self._place, field_selector=selector, **options)
+
+    def pods(self, name: str, **options: Any) -> Object:
+        """Lists the pods of a TFJob; likewise."""
+        selector = f"{_OF_JOB}={name}"
+        return self._ask(self._core.list_namespaced_pod, self.namespace, label_selector=selector, **options)
+
+    def log(self, pod: str) -> Iterator[bytes]:
+        """Yields what a pod prints, from its beginning to its end.
+
+        Raises:
+            LostError: It cannot be had, for now.
+        """
+        response = self._ask(
+            self._core.read_namespaced_pod_log, pod, self.namespace, container=CONTAINER, follow=True, _stream=True
+        )
+        yield from _streamed(response)
+
+    def watch(self, ask: Any, version: str) -> Iterator[tuple[str, Object]]:
+        """Yields what happens to objects: `ADDED`, `MODIFIED` or `DELETED`, and the object; for some seconds.
+
+        Args:
+            ask: `jobs` or `pods`, with the first argument bound.
+            version: From which one on.
+
+        Raises:
+            ExpiredError: The server has forgotten it.
+            LostError: The connection was lost.
+        """
+        response = ask(watch=True, resource_version=version, timeout_seconds=WATCH_SECONDS, _stream=True)
+        rest = b""
+        for part in _streamed(response):
+            *lines, rest = (rest + part).split(b"\n")
+            for line in filter(None, lines):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ExpiredError(event["object"].get("message", ""))
+                yield event["type"], event["object"]
+
+    def _ask(self, function: Any, *arguments: Any, _stream: bool = False, **options: Any) -> Any:
+        import urllib3
+        from kubernetes.client.rest import ApiException
+
+        timeout = (_TIMEOUT[0], 3.0 * WATCH_SECONDS if options.get("watch") else None) if _stream else _TIMEOUT
+        try:
+            response = function(*arguments, **options, _preload_content=False, _request_timeout=timeout)
+            return response if _stream else json.loads(response.data)
+        except ApiException as error:
+            raise self._worded(error) from error
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise LostError(_first_line(error)) from error
+
+    def _worded(self, error: Any) -> Exception:
+        said = _message(error)
+        if error.status == _CONFLICT:
+            return TakenError(said)
+        if error.status == _GONE:
+            return ExpiredError(said)
+        if error.status == _MISSING and "page not found" in said:
+            return PipelineError(
+                f"the Kubernetes cluster {self.host} has no TFJobs",
+                expected="the CRD tfjobs.kubeflow.org, of version v1",
+                todo="install the Kubeflow training operator 1.x, or ask who runs the cluster",
+            )
+        if error.status == _MISSING:
+            return MissingError(said)
+        if error.status == _UNAUTHORIZED:
+            return PipelineError(
+                f"the Kubernetes API server {self.host} does not know who asks: {said}",
+                expected="credentials that it knows",
+                todo="log in to the cluster again; see whether `kubectl get tfjobs` works",
+            )
+        if error.status == _FORBIDDEN:
+            return PipelineError(
+                f"the Kubernetes API server {self.host} refuses: {said}",
+                expected="verbs create, get, list, watch, delete on tfjobs, and list, watch on pods, get on pods/log",
+                todo=f"have a Role in the namespace {self.namespace} say so",
+            )
+        if error.status in (_INVALID, _BAD):
+            return PipelineError(
+                f"the Kubernetes API server refuses the TFJob: {said}",
+                expected="a manifest that its CRD allows",
+                todo="see `tfx-estimator compile --target tfjob`, correct deploy, and run again",
+            )
+        return LostError(f"{error.status} {said}")
+
+
+def _streamed(response: Any) -> Iterator[bytes]:
+    import urllib3
+
+    try:
+        yield from response.stream(None, decode_content=False)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise LostError(_first_line(error)) from error
+    finally:
+        response.close()
+
+
+def _message(error: Any) -> str:
+    """What the server said."""
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or error.reason or ""
+    try:
+        return json.loads(body)["message"]
+    except (ValueError, KeyError, TypeError):
+        return str(body).strip()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,81 @@
+"""What failures of pods come to: restarts, each with its cause, or the error that the training ends with."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Optional
+
+from tfx_estimator.components.trainer.tfjob.pods import PodFailure
+from tfx_estimator.components.trainer.tfjob.progress import Progress
+from tfx_estimator.pipeline.errors import TfxEstimatorError
+
+# How long to look for the cause behind a pod that only says that another one has gone; what follows from one failure.
+_CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
+_RETRYABLE_FROM = 128
+_WHAT = "its pod, and what hung on it, was started again"
+
+
+class Failures:
+    """The failures of a TFJob's pods.
+
+    Args:
+        policy: The pods' `restartPolicy`.
+        progress: Counts the restarts.
+    """
+
+    def __init__(self, policy: str, progress: Progress) -> None:
+        self._policy, self._progress = policy, progress
+        self._all: list[PodFailure] = []
+        self._suspect: Optional[tuple[float, PodFailure]] = None
+        self._cause_at = -math.inf
+
+    def note(self, failure: PodFailure) -> None:
+        """Takes note of one; where it is no mere consequence of another, it is a restart."""
+        self._all.append(failure)
+        if self._policy == "Never" or (self._policy == "ExitCode" and _is_final(failure)):
+            return
+        if not failure.from_peer:
+            self._suspect = None
+            self._restarted(failure)
+        elif self._suspect is None and time.monotonic() - self._cause_at > _CONSEQUENCE_SECONDS:
+            self._suspect = (time.monotonic(), failure)
+
+    def settle(self) -> None:
+        """A pod says that another one has gone, and none has: then it is the one."""
+        if self._suspect is None:
+            return
+        since, failure = self._suspect
+        if self._progress.noted_at > since:
+            self._suspect = None
+        elif time.monotonic() - since > _CAUSE_SECONDS:
+            self._suspect = None
+            self._restarted(failure)
+
+    @property
+    def is_explained(self) -> bool:
+        """Is there one after which no pod is started again."""
+        return any(map(_is_final, self._all))
+
+    def error(self, name: str) -> Optional[TfxEstimatorError]:
+        """Returns what the training failed by; None if no pod has failed.
+
+        Args:
+            name: Of the TFJob.
+        """
+        final = [each for each in self._all if _is_final(each)]
+        causes = final or [each for each in self._all if not each.from_peer] or self._all
+        if not causes:
+            return None
+        error = causes[-1].error()
+        if not final and self._policy != "Never":
+            error.what = f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit): {error.what}"
+        return error
+
+    def _restarted(self, failure: PodFailure) -> None:
+        self._cause_at = time.monotonic()
+        self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
+
+
+def _is_final(failure: PodFailure) -> bool:
+    return failure.code is not None and failure.code < _RETRYABLE_FROM

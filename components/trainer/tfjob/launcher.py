@@ -1,0 +1,361 @@
+"""Trains in a TFJob: creates it, or adopts the one of the same training, follows it to its end, and cancels it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import time
+import zipfile
+from typing import Optional
+
+from tfx.dsl.io import fileio
+from tfx.utils import path_utils
+
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.tfjob import pod, progress
+from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, TakenError
+from tfx_estimator.components.trainer.tfjob.failures import Failures
+from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest
+from tfx_estimator.components.trainer.tfjob.pods import Pods
+from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.log import STAYS, get_logger
+from tfx_estimator.pipeline.user_source.pack import Packed
+
+# What a TFJob of ours says of itself: the training folder, and the last attempt of its tasks before.
+TRAINING, AFTER = "tfx-estimator/training", "tfx-estimator/after-attempt"
+_POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
+# A server that refuses may have been started again just now, and not know yet what it allows.
+_REFUSED_SECONDS = 30.0
+# For the pods' ends, and their logs, to be told after that of the TFJob; for their graceful end.
+_LAST_WORDS_SECONDS, _GRACE_SECONDS = 5.0, 120.0
+# For what a pod has written to be seen here.
+_SHARED_SECONDS = 60.0
+_PENDING_NOTICE_SECONDS = 10.0
+
+logger = get_logger("trainer")
+
+
+class Launcher:
+    """Trains one job in a TFJob.
+
+    Args:
+        kube: The cluster.
+        job: What to train; its training folder is in the pods, too.
+        deploy: Of the declaration.
+        name: Of the pipeline.
+        logs: Folder of the tasks' files, in the training folder.
+        modules: The user's own, where they are not in the image.
+    """
+
+    def __init__(
+        self, kube: Kube, job: Job, deploy: DeploySection, name: str, logs: str, modules: Optional[Packed] = None
+    ) -> None:
+        self._kube, self._job, self._deploy, self._logs, self._modules = kube, job, deploy, logs, modules
+        settings = Settings.from_dict(job.settings)
+        section = settings.trainer
+        self._distribution = settings.distribution.resolved()
+        self._patience = settings.stall_timeout
+        self._name = job_name(name, job.training_dir)
+        # A module file has batches and steps of its own.
+        built_in = section if section and section.module_file is None else None
+        self._report = Report(
+            built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
+        )
+        self._pods = Pods(kube, os.path.join(logs, "pods"))
+        self._began = time.monotonic()
+        self._lost: Optional[tuple[float, Exception]] = None
+        self._all_ran = False
+        self._said: set[str] = set()
+        self._state = ""
+
+    def run(self) -> Outcome:
+        """Trains.
+
+        Returns:
+            What the training came to.
+
+        Raises:
+            TrainingError: A pod failed, by its own error; or the TFJob did not start, was deleted, or left no model.
+            StoppedError: A signal ended it; the TFJob is deleted.
+            PipelineError: There is a TFJob of this name that is not ours, or the API server refuses, or has gone.
+        """
+        with Signals() as signals:
+            found = self._begin(signals)
+            self._progress = progress.Progress(self._logs, self._report, int(_notes(found).get(AFTER, 0)))
+            self._failures = Failures(self._deploy.tfjob.restart_policy, self._progress)
+            watching = Watching(self._kube, self._name)
+            try:
+                self._follow(found, watching, signals)
+            finally:
+                watching.end()
+                self._pods.end(_LAST_WORDS_SECONDS)
+        self._wait_for_export()
+        return self._progress.outcome()
+
+    def _begin(self, signals: Signals) -> Object:
+        """Creates the TFJob, or adopts the one that trains the same."""
+        job_path = os.path.join(self._logs, "tfjob.json")
+        lost_since: Optional[float] = None
+        while True:
+            if signals.received:
+                raise self._stopped(signals.received, "no TFJob was started")
+            try:
+                if there := self._kube.read(self._name):
+                    if self._adopts(there):
+                        logger.info(f"the TFJob {self._place} of this training is there: going on with it", extra=STAYS)
+                        return there
+                    self._kube.delete(self._name, there["metadata"]["uid"])
+                    time.sleep(_RETRY_SECONDS)
+                    continue
+                self._prepare(job_path)
+                created = self._kube.create(self._manifest(job_path))
+                logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
+                return created
+            except TakenError:
+                # Created by an attempt whose answer was lost, or by somebody else just now.
+                lost_since = None
+            except LostError as error:
+                lost_since = lost_since or time.monotonic()
+                if time.monotonic() - lost_since > self._patience:
+                    raise self._unreachable(error, self._patience) from error
+                time.sleep(_RETRY_SECONDS)
+
+    @property
+    def _place(self) -> str:
+        return f"{self._kube.namespace}/{self._name}"
+
+    def _prepare(self, job_path: str) -> None:
+        """Leaves what the pods read, and nothing of an earlier training."""
+        self._job.save(job_path)
+        folder = os.path.join(self._job.training_dir, pod.MODULES)
+        shutil.rmtree(folder, ignore_errors=True)
+        if self._modules:
+            with zipfile.ZipFile(io.BytesIO(self._modules.data)) as file:
+                file.extractall(folder)
+        progress.forget(self._logs)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(self._logs, "stop"))
+
+    def _manifest(self, job_path: str) -> Object:
+        notes = {TRAINING: self._job.training_dir, AFTER: str(progress.last_attempt(self._logs))}
+        return make_manifest(self._name, self._deploy, self._distribution, pod.command(job_path), annotations=notes)
+
+    def _adopts(self, there: Object) -> bool:
+        """Is a TFJob that is there this training, under way or done; one that failed, or is being deleted, is not.
+
+        Raises:
+            PipelineError: It is somebody else's.
+        """
+        if _notes(there).get(TRAINING) != self._job.training_dir:
+            raise errors.PipelineError(
+                f"there is a TFJob {self._place} already, and it does not train in {self._job.training_dir}",
+                expected="none of this name, or the one that an earlier run of this training has started",
+                todo="see whose it is, and delete it, or name another deploy.tfjob.namespace: "
+                f"kubectl describe tfjob {self._name} --namespace {self._kube.namespace}",
+            )
+        if "deletionTimestamp" in there["metadata"]:
+            return False
+        state = _end_of(there)[0]
+        return state == "" or (state == "Succeeded" and self._has_export())
+
+    def _follow(self, found: Object, watching: Watching, signals: Signals) -> None:
+        """Follows the TFJob to its end.
+
+        Raises:
+            TfxEstimatorError: It did not succeed.
+        """
+        uid = found["metadata"]["uid"]
+        while True:
+            if signals.received:
+                self._cancel(uid, watching, signals)
+            said = watching.next(_POLL_SECONDS)
+            self._progress.hear()
+            if said and said[0] == "job" and said[1] not in (LOST, FOUND):
+                there = said[2] if said[1] == LISTED else [said[2]]
+                mine = [each for each in there if each["metadata"]["uid"] == uid]
+                if not mine or said[1] == DELETED:
+                    raise self._deleted()
+                self._tell(mine[0])
+                state, condition = _end_of(mine[0])
+                if state == "Succeeded":
+                    return
+                if state == "Failed":
+                    raise self._failed(condition, watching)
+            self._hear(said)
+            self._failures.settle()
+            self._check_start(uid)
+
+    def _hear(self, said: Optional[tuple]) -> None:
+        """Takes what a watch says of pods, and of itself."""
+        if said is None:
+            if self._lost:
+                self._check_lost()
+            return
+        kind, what, found = said
+        if what == LOST:
+            if self._lost is None:
+                logger.warning(f"the API server cannot be asked: {_short(found)}; the TFJob goes on meanwhile")
+            self._lost = (self._lost[0] if self._lost else time.monotonic(), found)
+            self._check_lost()
+            return
+        if self._lost:
+            self._lost = None
+            logger.info("the API server answers again")
+        if kind != "pod" or what == FOUND:
+            return
+        failures = self._pods.take_all(found) if what == LISTED else [self._pods.take(found, what == DELETED)]
+        for failure in filter(None, failures):
+            self._failures.note(failure)
+
+    def _check_lost(self) -> None:
+        """Gives up on a server that has been gone for too long; the TFJob is left alone."""
+        assert self._lost
+        since, error = self._lost
+        refused = isinstance(error, errors.TfxEstimatorError)
+        if time.monotonic() - since > (_REFUSED_SECONDS if refused else self._patience):
+            if isinstance(error, errors.TfxEstimatorError):
+                raise error
+            raise self._unreachable(error, self._patience)
+
+    def _check_start(self, uid: str) -> None:
+        """Gives up on pods that do not start."""
+        if self._all_ran:
+            return
+        wanted = sum(self._distribution.pods.values())
+        self._all_ran = self._pods.running >= wanted
+        waited = time.monotonic() - self._began
+        if self._all_ran or waited < _PENDING_NOTICE_SECONDS:
+            return
+        waiting = list(self._pods.waiting())
+        for text in waiting:
+            if text not in self._said:
+                self._said.add(text)
+                logger.warning(f"waiting for pods: {text}")
+        if waited > self._deploy.tfjob.pending_timeout:
+            reason = "; ".join(waiting) or (
+                f"{self._pods.running} of {wanted} pods run"
+                if self._pods.count()
+                else "there are no pods: is the training operator running?"
+            )
+            with contextlib.suppress(LostError, errors.TfxEstimatorError):
+                self._kube.delete(self._name, uid)
+            raise errors.TaskStalledError(
+                f"the pods of the TFJob {self._place} did not start for {waited:.0f} s: {reason}",
+                expected=f"all of them within {self._deploy.tfjob.pending_timeout:g} s (deploy.tfjob.pending_timeout)",
+                todo="mend what the pods wait for, or raise the deadline; the TFJob is deleted",
+            )
+
+    def _tell(self, there: Object) -> None:
+        """Logs a state of the TFJob that is new."""
+        conditions = [each for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
+        if conditions and (state := conditions[-1]["type"]) != self._state:
+            self._state = state
+            logger.info(f"TFJob {self._name}: {state}")
+
+    def _cancel(self, uid: str, watching: Watching, signals: Signals) -> None:
+        """Deletes the TFJob, and lets its pods write a checkpoint.
+
+        Raises:
+            StoppedError: Always.
+        """
+        number = signals.received or signal.SIGTERM
+        name = signal.Signals(number).name
+        logger.info(f"{name}: deleting the TFJob; its pods write a checkpoint; a second one does not wait for them")
+        deadline, deleted, gone = time.monotonic() + _GRACE_SECONDS, False, False
+        while time.monotonic() < deadline and not (gone or signals.again):
+            if not deleted:
+                with contextlib.suppress(LostError):
+                    self._kube.delete(self._name, uid)
+                    deleted = True
+            said = watching.next(_POLL_SECONDS)
+            self._progress.hear()
+            if said and said[0] == "pod" and said[1] not in (LOST, FOUND):
+                for each in said[2] if said[1] == LISTED else [said[2]]:
+                    self._pods.take(each, deleted=said[1] == DELETED)
+                if said[1] == LISTED:
+                    self._pods.take_all(said[2])
+            gone = deleted and not self._pods.count()
+        saved = paths.checkpoints_of(self._job).drop_damaged()
+        where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
+        left = "is deleted" if deleted else "could not be deleted, and may go on"
+        raise self._stopped(number, f"the TFJob {self._place} {left}; {where}")
+
+    def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
+        """Says why the TFJob failed: by the error of a pod."""
+        said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+        if "deadline" in said.lower():
+            return errors.TaskStalledError(
+                f"the TFJob {self._place} failed: {said}",
+                expected=f"its end within {self._deploy.tfjob.active_deadline_seconds} s",
+                todo="raise deploy.tfjob.active_deadline_seconds; the next run goes on from the last checkpoint",
+            )
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while not self._failures.is_explained and time.monotonic() < deadline:
+            self._hear(watching.next(_POLL_SECONDS))
+        self._pods.end(_LAST_WORDS_SECONDS)
+        todo = f"kubectl describe tfjob {self._name} --namespace {self._kube.namespace}"
+        return self._failures.error(self._place) or errors.TaskFailedError(
+            f"the TFJob {self._place} failed: {said}", todo=todo
+        )
+
+    def _deleted(self) -> errors.TfxEstimatorError:
+        return errors.TaskFailedError(
+            f"the TFJob {self._place} was deleted, and not by this run",
+            todo="run the same again: training goes on from the last checkpoint",
+        )
+
+    def _unreachable(self, error: Exception, seconds: float) -> errors.TfxEstimatorError:
+        return errors.PipelineError(
+            f"the Kubernetes API server {self._kube.host} has not answered for {seconds:g} s: {_short(error)}",
+            expected="an answer within trainer.stall_timeout",
+            todo="run the same again when it does: the TFJob goes on meanwhile, and is adopted",
+        )
+
+    def _stopped(self, number: int, where: str) -> errors.StoppedError:
+        return errors.StoppedError(
+            f"training was ended by {signal.Signals(number).name}; {where}",
+            todo="run the same again: training goes on from there",
+            exit_code=128 + number,
+        )
+
+    def _has_export(self) -> bool:
+        serving = path_utils.serving_model_dir(self._job.exports_dir)
+        return fileio.exists(os.path.join(serving, "saved_model.pb"))
+
+    def _wait_for_export(self) -> None:
+        """What a pod has written may take its time to be seen here."""
+        deadline = time.monotonic() + _SHARED_SECONDS
+        while not self._has_export():
+            if time.monotonic() > deadline:
+                raise errors.ExportError(
+                    f"the TFJob {self._place} succeeded, and left no model in {self._job.exports_dir}",
+                    expected="a model there, in the volume that the pods and this machine share",
+                    todo=f"see whether deploy.volumes is the same folder here, and the pods' logs: {self._logs}/pods",
+                )
+            time.sleep(_RETRY_SECONDS)
+
+
+def _notes(there: Object) -> dict[str, str]:
+    return there["metadata"].get("annotations") or {}
+
+
+def _end_of(there: Object) -> tuple[str, Object]:
+    """Returns `Succeeded` or `Failed`, and what is said of it; empty if it goes on."""
+    for condition in there.get("status", {}).get("conditions", ()):
+        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
+            return condition["type"], condition
+    return "", {}
+
+
+def _short(error: Exception) -> str:
+    return error.what if isinstance(error, errors.TfxEstimatorError) else str(error)

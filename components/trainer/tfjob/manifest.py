@@ -1,0 +1,155 @@
+"""The manifest of a TFJob: pods for chief, workers, parameter servers and evaluator, as `trainer.distribution` says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.errors import RETRYABLE
+
+GROUP, VERSION, KIND, PLURAL = "kubeflow.org", "v1", "TFJob", "tfjobs"
+# Names that the training operator looks for.
+CONTAINER = "tensorflow"
+_PORT = {"name": "tfjob-port", "containerPort": 2222}
+_TYPES = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
+# A pod's name, and its host's, is the job's with `-evaluator-0`, and at most 63 characters.
+_MOST = 63 - len("-evaluator-0")
+_DIGITS = 10
+# For the checkpoint that a task writes when it is ended, and the export that it may be at.
+_GRACE_SECONDS = 90
+# A process tells by it that it failed for no reason of its own: the operator's policy ExitCode starts it again. Of the
+# codes from 128 on, which all do, this one is kept for users.
+# Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
+RETRYABLE_CODE = 138
+# Where a ConfigMap is mounted.
+CONFIG_FOLDER = "/etc/tfx-estimator"
+
+
+def job_name(name: str, key: str = "") -> str:
+    """Returns the name of a TFJob.
+
+    Args:
+        name: Of the pipeline.
+        key: What tells one training from another; empty if there is but one.
+    """
+    suffix = f"-{hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]}" if key else ""
+    return name[: _MOST - len(suffix)].rstrip("-") + suffix
+
+
+def make_manifest(
+    name: str,
+    deploy: DeploySection,
+    distribution: Distribution,
+    command: Sequence[str],
+    config_map: Optional[Mapping[str, Any]] = None,
+    annotations: Mapping[str, str] = {},  # never changed
+) -> dict[str, Any]:
+    """Makes the manifest of a TFJob.
+
+    Args:
+        name: Of the TFJob.
+        deploy: Image, volumes, resources, policies.
+        distribution: Which pods there are.
+        command: Of each pod's container; TF_CONFIG tells it its place.
+        config_map: As the source of a volume, mounted in CONFIG_FOLDER; None is none.
+        annotations: Of the TFJob.
+
+    Returns:
+        The manifest, as of `kubeflow.org/v1`.
+
+    Source: https://github.com/kubeflow/trainer/blob/v1.8.1/manifests/base/crds/kubeflow.org_tfjobs.yaml.
+    """
+    job = deploy.tfjob
+    limit = distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
+    policy = {
+        "cleanPodPolicy": job.clean_pod_policy,
+        "backoffLimit": 0 if job.restart_policy == "Never" else limit,
+        "activeDeadlineSeconds": job.active_deadline_seconds,
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
+    }
+    metadata = {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": dict(deploy.labels) or None,
+        "annotations": dict(annotations) or None,
+    }
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND,
+        "metadata": _without_none(metadata),
+        "spec": {
+            "runPolicy": _without_none(policy),
+            "tfReplicaSpecs": {
+                _TYPES[kind]: {
+                    "replicas": count,
+                    "restartPolicy": job.restart_policy,
+                    "template": _template(kind, deploy, command, config_map),
+                }
+                for kind, count in distribution.pods.items()
+            },
+        },
+    }
+
+
+def _template(
+    kind: str, deploy: DeploySection, command: Sequence[str], config_map: Optional[Mapping[str, Any]]
+) -> dict[str, Any]:
+    environment = {"PYTHONUNBUFFERED": "1"}
+    if deploy.tfjob.restart_policy == "ExitCode":
+        environment[RETRYABLE] = str(RETRYABLE_CODE)
+    volumes: list[dict[str, Any]] = []
+    mounts: list[dict[str, Any]] = []
+
+    def mount(name: str, path: str, read_only: bool, source: dict[str, Any]) -> None:
+        volumes.append({"name": name, **source})
+        mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
+
+    for index, volume in enumerate(deploy.volumes):
+        claim = {"persistentVolumeClaim": {"claimName": volume.claim}}
+        mount(f"volume-{index}", volume.path, volume.read_only, claim)
+    for index, secret in enumerate(deploy.secrets):
+        mount(f"secret-{index}", secret.path, True, {"secret": {"secretName": secret.name}})
+    if config_map:
+        mount("declaration", CONFIG_FOLDER, True, {"configMap": dict(config_map)})
+    container = {
+        "name": CONTAINER,
+        "image": deploy.image,
+        "command": list(command),
+        "env": [{"name": each, "value": value} for each, value in sorted({**environment, **deploy.env}.items())],
+        "ports": [dict(_PORT)],
+        "resources": _resources(kind, deploy) or None,
+        "volumeMounts": mounts or None,
+        # The end of its log, where it had no time to say what was wrong.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    spec = {
+        "serviceAccountName": deploy.service_account,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "containers": [_without_none(container)],
+        "volumes": volumes or None,
+    }
+    # A sidecar would live on after the container, and the pod never end.
+    metadata = {"labels": dict(deploy.labels) or None, "annotations": {"sidecar.istio.io/inject": "false"}}
+    return {"metadata": _without_none(metadata), "spec": _without_none(spec)}
+
+
+def _resources(kind: str, deploy: DeploySection) -> dict[str, Any]:
+    node, own = deploy.nodes.of("Trainer"), getattr(deploy.tfjob.replicas, kind)
+    cpu, memory = own.cpu or node.cpu, own.memory_gb or node.memory_gb
+    accelerator, count = own.accelerator, own.accelerators
+    if accelerator is None and kind in ("chief", "worker"):
+        accelerator, count = node.accelerator, node.accelerators
+    amounts = {
+        "cpu": f"{round(cpu * 1000)}m" if cpu else None,
+        "memory": f"{round(memory * 1000)}M" if memory else None,
+        **({accelerator: str(count or 1)} if accelerator else {}),
+    }
+    wanted = _without_none(amounts)
+    return {"limits": wanted, "requests": dict(wanted)} if wanted else {}
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,227 @@
+"""How the pods of a TFJob fare: which wait, which failed and why, and what they print."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, MissingError, Object
+from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
+from tfx_estimator.pipeline import errors
+
+_TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
+_LOG_LINES = 15
+_LOG_WAIT, _LOG_TRIES = 1.0, 10
+_SIGNALLED = 128
+
+
+@dataclass(frozen=True)
+class PodFailure:
+    """Why a pod failed.
+
+    Args:
+        task: For example `worker-0`.
+        pod: Its name.
+        code: The container's exit code; None if there was no container.
+        reason: In Kubernetes' words: `Error`, `OOMKilled`, `Evicted`.
+        message: What the container left, or the end of its log.
+        log: Path of its log here.
+    """
+
+    task: str
+    pod: str
+    code: Optional[int]
+    reason: str
+    message: str
+    log: str
+
+    @property
+    def from_peer(self) -> bool:
+        """Is it but the consequence of another pod's end."""
+        # A task that is asked to stop asks the others as well.
+        return self.code in (RETRYABLE_CODE, _SIGNALLED + signal.SIGTERM)
+
+    @property
+    def cause(self) -> str:
+        """What happened, in a few words."""
+        if self.reason not in ("", "Error"):
+            return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
+        if self.from_peer and (said := self._said()):
+            return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
+        if self.code is None or self.code <= _SIGNALLED or self.code == RETRYABLE_CODE:
+            return f"ended with exit code {self.code}"
+        return f"was killed by signal {self.code - _SIGNALLED}"
+
+    def error(self) -> errors.TfxEstimatorError:
+        """Returns the pod's own error."""
+        where = f"the log of the pod {self.pod}: {self.log}"
+        if said := self._said():
+            kind = getattr(errors, said["type"], None)
+            if not (isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError)):
+                kind = errors.TaskFailedError
+            todo = f"{said['todo']}; {where}" if said["todo"] else f"see {where}"
+            return kind(said["what"], expected=said["expected"], todo=todo)
+        lines = (self.message or _tail(self.log)).splitlines()[-_LOG_LINES:]
+        end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        todo = f"see {where}"
+        if self.reason == "OOMKilled":
+            todo = f"raise deploy.tfjob.replicas.{self.task.partition('-')[0]}.memory_gb; {where}"
+        return errors.TaskFailedError(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
+
+    def _said(self) -> Optional[dict[str, Any]]:
+        try:
+            said = json.loads(self.message)
+        except ValueError:
+            return None
+        return said if isinstance(said, dict) and {"type", "what", "expected", "todo"} <= said.keys() else None
+
+
+class Pods:
+    """The pods of one TFJob, as they were last seen, with their logs.
+
+    Args:
+        kube: The cluster.
+        folder: For the logs.
+    """
+
+    def __init__(self, kube: Kube, folder: str) -> None:
+        self._kube, self._folder = kube, folder
+        os.makedirs(folder, exist_ok=True)
+        self._seen: dict[str, Object] = {}
+        # Of a pod, and of which of its containers' ends.
+        self._failed: set[tuple[str, int]] = set()
+        self._logs: dict[str, threading.Thread] = {}
+        self._over = threading.Event()
+
+    @property
+    def running(self) -> int:
+        """How many have got to their work, or have ended."""
+        return sum(_phase(pod) not in ("Pending", "") for pod in self._seen.values())
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._seen)
+
+    def waiting(self) -> Iterator[str]:
+        """Says what pods that do not run wait for."""
+        for pod in self._seen.values():
+            if _phase(pod) not in ("Pending", ""):
+                continue
+            state = _container(pod).get("state", {}).get("waiting", {})
+            said = [f"{state.get('reason', '')}: {state.get('message', '')}"] if state.get("message") else []
+            said += [
+                f"{each.get('reason', '')}: {each['message']}"
+                for each in pod.get("status", {}).get("conditions", ())
+                if each.get("status") == "False" and each.get("message")
+            ]
+            if said:
+                yield f"{_task(pod)} {said[0]}"
+
+    def take(self, pod: Object, deleted: bool = False) -> Optional[PodFailure]:
+        """Takes note of a pod.
+
+        Args:
+            pod: As the server describes it.
+            deleted: Whether it has gone.
+
+        Returns:
+            Its failure, where that is new.
+        """
+        uid = pod["metadata"]["uid"]
+        if deleted:
+            self._seen.pop(uid, None)
+        else:
+            self._seen[uid] = pod
+        log = os.path.join(self._folder, f"{pod['metadata']['name']}.{uid[:8]}.log")
+        if uid not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
+            follow = (pod["metadata"]["name"], uid, log)
+            self._logs[uid] = threading.Thread(target=self._follow, args=follow, name="pod-log", daemon=True)
+            self._logs[uid].start()
+        container, status = _container(pod), pod.get("status", {})
+        ends = container.get("restartCount", 0)
+        # With some policies it is not the pod that is started again, but its container.
+        state = container.get("lastState" if ends and _phase(pod) != "Failed" else "state", {}).get("terminated", {})
+        failed = _phase(pod) == "Failed" or (ends > 0 and state.get("exitCode", 0) != 0)
+        if not failed or (uid, ends) in self._failed:
+            return None
+        self._failed.add((uid, ends))
+        return PodFailure(
+            _task(pod),
+            pod["metadata"]["name"],
+            state.get("exitCode"),
+            state.get("reason") or status.get("reason", ""),
+            (state.get("message") or status.get("message") or "").strip(),
+            log,
+        )
+
+    def take_all(self, pods: list[Object]) -> list[PodFailure]:
+        """Takes note of all that there are; those that are not among them have gone."""
+        there = {pod["metadata"]["uid"] for pod in pods}
+        for uid in self._seen.keys() - there:
+            del self._seen[uid]
+        return [failure for pod in pods if (failure := self.take(pod))]
+
+    def end(self, seconds: float) -> None:
+        """Lets the logs come to their ends.
+
+        Args:
+            seconds: At most.
+        """
+        deadline = time.monotonic() + seconds
+        for thread in self._logs.values():
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        self._over.set()
+
+    def _follow(self, name: str, uid: str, path: str) -> None:
+        """Keeps what a pod prints; from its beginning again, where the connection was lost."""
+        for _ in range(_LOG_TRIES):
+            try:
+                parts = self._kube.log(name)
+                # What was kept before is not thrown away until there is something again.
+                first = next(parts, b"")
+                with open(path, "wb") as file:
+                    for part in itertools.chain([first], parts):
+                        file.write(part)
+                        file.flush()
+                        if self._over.is_set():
+                            return
+                return
+            except MissingError:
+                return
+            except (LostError, errors.TfxEstimatorError, OSError):
+                # Nothing of the training hangs on it.
+                pass
+            # Its successor has the same name.
+            if self._over.wait(_LOG_WAIT) or uid not in self._seen:
+                return
+
+
+def _task(pod: Object) -> str:
+    labels = pod["metadata"].get("labels", {})
+    return f"{labels.get(_TYPE, 'pod')}-{labels.get(_INDEX, '?')}"
+
+
+def _phase(pod: Object) -> str:
+    return pod.get("status", {}).get("phase", "")
+
+
+def _container(pod: Object) -> Object:
+    for each in pod.get("status", {}).get("containerStatuses", ()):
+        if each.get("name") == CONTAINER:
+            return each
+    return {}
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

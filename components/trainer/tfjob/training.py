@@ -1,0 +1,74 @@
+"""Has a Trainer train in a TFJob, where its declaration says so."""
+
+from __future__ import annotations
+
+import os
+
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.tfjob.api import Kube
+from tfx_estimator.components.trainer.tfjob.launcher import Launcher
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.pack import pack
+
+
+def is_wanted(settings: Settings) -> bool:
+    """Does the declaration say that the training runs in a TFJob."""
+    return deploy_of(settings).tfjob.train
+
+
+def deploy_of(settings: Settings) -> DeploySection:
+    """Returns the declaration's section `deploy`; its defaults where there is none."""
+    return DeploySection.parse_obj((settings.declaration or {}).get("deploy") or {})
+
+
+def check(deploy: DeploySection, folder: str) -> Kube:
+    """Finds out, before anything is done, that a TFJob can be started, and sees the work folder.
+
+    Args:
+        deploy: Of the declaration.
+        folder: The work folder, or a part of it.
+
+    Returns:
+        The cluster.
+
+    Raises:
+        DeclarationError: The folder is in no volume.
+        PipelineError: There is no cluster, no training operator, or no permission.
+    """
+    path = os.path.abspath(folder)
+    if not deploy.is_mounted(path, writable=True):
+        paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
+        raise DeclarationError(
+            f"the work folder is in none of deploy.volumes: {path}",
+            expected=f"a folder that the pods of the TFJob have at the same path, below {paths}",
+            todo="name it by --workdir, or mount its volume there",
+        )
+    kube = Kube(deploy.tfjob.context, deploy.tfjob.namespace)
+    kube.check()
+    return kube
+
+
+def train(job: Job, settings: Settings, logs: str) -> Outcome:
+    """Trains a job in a TFJob.
+
+    Args:
+        job: What to train.
+        settings: Of the Trainer.
+        logs: Folder of the tasks' files.
+
+    Returns:
+        What the training came to.
+
+    Raises:
+        TfxEstimatorError: As `check` and `Launcher.run`.
+    """
+    deploy, section = deploy_of(settings), settings.trainer
+    kube = check(deploy, job.training_dir)
+    assert section is not None
+    assert settings.declaration is not None
+    # TFX packs a module file by itself.
+    modules = pack([section.target]) if section.module_file is None else None
+    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules).run()

@@ -1,0 +1,77 @@
+"""The section `deploy.tfjob`: training in a TFJob, of the Kubeflow training operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Optional
+
+from pydantic.v1 import Field, confloat, conint
+
+from tfx_estimator.pipeline.config.section import Section
+
+_MONTH = 30 * 24 * 3600
+
+
+class Replica(Section):
+    """What each pod of one type may use; what is left open is that of `deploy.nodes.Trainer`."""
+
+    cpu: Optional[confloat(gt=0, le=1024)] = Field(  # type: ignore[valid-type]
+        default=None, description="CPUs; null is nodes.Trainer's, or else the cluster's own"
+    )
+    memory_gb: Optional[confloat(gt=0, le=16384)] = Field(  # type: ignore[valid-type]
+        default=None, description="memory, in 10^9 bytes; null likewise"
+    )
+    accelerator: Optional[str] = Field(
+        default=None,
+        description="`nvidia.com/gpu` and the like; null is nodes.Trainer's where steps are done",
+    )
+    accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
+        default=None, description="how many of them; null is 1"
+    )
+
+
+class Replicas(Section):
+    """The pods of the TFJob, by type; how many there are `trainer.distribution` says."""
+
+    chief: Replica = Replica()
+    worker: Replica = Replica()
+    ps: Replica = Replica()
+    evaluator: Replica = Replica()
+
+    def declared(self) -> Iterator[tuple[str, Replica]]:
+        """Yields the types, with what was declared of them."""
+        yield from ((name, getattr(self, name)) for name in self.__fields__)
+
+
+class TfJob(Section):
+    """A TFJob: what `compile --target tfjob` writes, or where `run` has the Trainer train."""
+
+    train: bool = Field(
+        default=False, description="whether `run` trains in a TFJob, in place of processes of this machine"
+    )
+    namespace: Optional[str] = Field(
+        default=None, description="of the TFJob and its pods; null is that of the kubeconfig's context, or of the pod"
+    )
+    context: Optional[str] = Field(default=None, description="of the kubeconfig; null is its current one")
+    replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")
+    restart_policy: Literal["ExitCode", "OnFailure", "Always", "Never"] = Field(
+        default="ExitCode",
+        description="of every pod; with ExitCode one that was killed, or lost another one, is started again, and one "
+        "whose own code failed is not",
+    )
+    backoff_limit: Optional[conint(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="restarts, after which the TFJob fails; null is trainer.distribution.max_restarts",
+    )
+    clean_pod_policy: Literal["Running", "All", "None"] = Field(
+        default="Running", description="pods that are removed when the TFJob has ended"
+    )
+    active_deadline_seconds: Optional[conint(ge=1, le=_MONTH)] = Field(  # type: ignore[valid-type]
+        default=None, description="longest time of the TFJob; null is none"
+    )
+    ttl_seconds_after_finished: Optional[conint(ge=0, le=_MONTH)] = Field(  # type: ignore[valid-type]
+        default=None, description="seconds until an ended TFJob is removed; null leaves it"
+    )
+    pending_timeout: confloat(gt=0, le=_MONTH) = Field(  # type: ignore[valid-type]
+        default=1800.0, description="seconds that `run` waits for all pods to start: for nodes, and for the image"
+    )

@@ -1,0 +1,74 @@
+"""Checks of `deploy.tfjob`: what a Kubernetes API server takes without a word, and no TFJob is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.targets import TFJOB
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
+
+
+def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+    """Checks what holds wherever a TFJob is meant.
+
+    Args:
+        declaration: Typed values.
+        target: Where the pipeline is to be deployed.
+    """
+    deploy = declaration.deploy
+    if deploy is None:
+        return
+    job, path, distribution = deploy.tfjob, "deploy.tfjob", declaration.trainer.distribution
+    if job.namespace is not None and not _NAMESPACE.fullmatch(job.namespace):
+        expected = "a to z, digits and `-`, at most 63"
+        yield Problem(f"{path}.namespace", "this is no namespace", expected, "correct it", value=job.namespace)
+    counts = distribution.pods
+    for name, replica in job.replicas.declared():
+        where = f"{path}.replicas.{name}"
+        if replica != type(replica)() and not counts.get(name):
+            has = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            todo = "remove it, or declare them in trainer.distribution"
+            what = f"trainer.distribution has no {name}: the TFJob is of {has}"
+            yield Problem(where, what, "types that there are", todo, depends=("trainer.distribution",))
+        if replica.accelerators and not replica.accelerator:
+            todo = f"add `accelerator:` under `{where}`"
+            yield Problem(f"{where}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+        if replica.accelerator is not None and not _RESOURCE.fullmatch(replica.accelerator):
+            what, expected = "this is no accelerator of Kubernetes", "its resource, as nvidia.com/gpu"
+            yield Problem(f"{where}.accelerator", what, expected, "correct it", value=replica.accelerator)
+    # Servers wait for more work until they are ended.
+    if job.clean_pod_policy == "None" and distribution.train.asynchronous:
+        what = "parameter servers never end by themselves, and would stay, and cost, after the training"
+        todo = "remove the line for the default"
+        yield Problem(f"{path}.clean_pod_policy", what, "Running or All", todo, value="None")
+    if job.restart_policy == "Never" and job.backoff_limit:
+        what = "with restart_policy: Never nothing is started again"
+        yield Problem(f"{path}.backoff_limit", what, "0, or another restart_policy", "remove one of the two")
+    if (target == TFJOB or job.train) and counts == {"chief": 1, "evaluator": 1}:
+        # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
+        what, todo = "an evaluator beside a lone chief is not seen by it", "set it to false: the chief then evaluates"
+        yield Problem("trainer.distribution.evaluator", what, "false, or 2 workers", todo, value="true")
+    if job.train:
+        yield from _trains(declaration, deploy)
+
+
+def _trains(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
+    path, depends = "deploy.tfjob.train", ("deploy.tfjob.train",)
+    if deploy.image is None:
+        expected = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
+        todo = "build the image with this tfx-estimator in it, push it, and name its digest: deploy.image"
+        yield Problem("deploy.image", "the pods of the TFJob need it", expected, todo, depends=depends)
+    if not any(not volume.read_only for volume in deploy.volumes):
+        what = "the pods need the work folder, and no volume has it"
+        todo = "name its PersistentVolumeClaim, and mount it at the same path as here: {claim: NAME, path: /mnt/work}"
+        yield Problem("deploy.volumes", what, "a volume that is not read_only, around --workdir", todo, depends=depends)
+    if declaration.tune is not None:
+        what = "the Tuner's trials train on this machine only"
+        todo = "tune first, without it: --set deploy.tfjob.train=false"
+        yield Problem(path, what, "false beside `tune`", todo, value="true", depends=("tune",))

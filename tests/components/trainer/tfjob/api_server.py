@@ -1,0 +1,182 @@
+"""A real Kubernetes API server over etcd, with the CRD of TFJobs; nothing of the rest of Kubernetes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import lzma
+import shutil
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+
+# Tools and data for tests that are no part of the project: see docs/developing.md.
+SHARED = ROOT.parent / "shared"
+_BINARY, _CRD = SHARED / "tools" / "kube-apiserver.xz", SHARED / "data" / "crds" / "tfjobs-v1.8.1.yaml"
+_TOKEN = "a-token-of-the-tests"
+_READY_SECONDS = 90.0
+# Also of tests that end within a second.
+NAMESPACE = "default"
+
+
+def missing() -> str:
+    """Says what is not there to run one; empty if all is."""
+    if not shutil.which("etcd"):
+        return "there is no etcd: apt-get install etcd-server"
+    for path in (_BINARY, _CRD):
+        if not path.exists():
+            return f"there is no {path}"
+    return "" if shutil.which("openssl") else "there is no openssl"
+
+
+class ApiServer:
+    """An API server, and its etcd, on this machine.
+
+    Args:
+        folder: For binaries, keys, logs and data.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._etcd_port, self._peer_port, self.port = free_ports(3)
+        self._binary = folder / "kube-apiserver"
+        with lzma.open(_BINARY) as packed, self._binary.open("wb") as file:
+            shutil.copyfileobj(packed, file)
+        self._binary.chmod(0o755)
+        key = folder / "account.key"
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        (folder / "tokens.csv").write_text(f'{_TOKEN},admin,1,"system:masters"\n')
+        self._processes: dict[str, subprocess.Popen] = {}
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(self.port, folder / "certs" / "apiserver.crt")))
+
+    def start(self) -> None:
+        """Starts both, and creates the CRD."""
+        self._run(
+            "etcd",
+            *("etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync"),
+            *(f"--{each}-client-urls=http://127.0.0.1:{self._etcd_port}" for each in ("listen", "advertise")),
+            f"--listen-peer-urls=http://127.0.0.1:{self._peer_port}",
+        )
+        self.start_server()
+        crd = yaml.safe_load(_CRD.read_text())
+        self.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        self._wait(f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")
+
+    def start_server(self) -> None:
+        """Starts the API server alone."""
+        key = self.folder / "account.key"
+        self._run(
+            "server",
+            self._binary,
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            *("--bind-address=127.0.0.1", f"--secure-port={self.port}", f"--cert-dir={self.folder / 'certs'}"),
+            *("--service-account-issuer=https://tests.example", f"--service-account-key-file={key}"),
+            *(f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}"),
+            # Nobody here makes a namespace's account.
+            *("--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"),
+            *("--authorization-mode=AlwaysAllow", "--shutdown-delay-duration=0s"),
+        )
+        self._wait("/readyz")
+
+    def stop_server(self) -> None:
+        """Ends the API server, as its machine's failure would."""
+        process = self._processes.pop("server")
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """Ends both."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        """Asks the server; returns what it answers.
+
+        Raises:
+            RefusedError: It refuses.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": kind}
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=_trusting()) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise RefusedError(error.code, error.read().decode()) from None
+        return json.loads(text) if text[:1] == b"{" else text.decode()
+
+    def _run(self, name: str, *command: object) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=self.folder)
+
+    def _wait(self, path: str) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            try:
+                self.ask("GET", path)
+                return
+            except (RefusedError, OSError) as error:
+                ended = [name for name, process in self._processes.items() if process.poll() is not None]
+                if ended or time.monotonic() > deadline:
+                    logs = "\n".join((self.folder / f"{name}.log").read_text()[-2000:] for name in self._processes)
+                    raise AssertionError(f"{path}: {error}; ended: {ended}\n{logs}") from error
+                time.sleep(0.2)
+
+
+class RefusedError(Exception):
+    """The server refuses.
+
+    Args:
+        code: Of HTTP.
+        text: What it says.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code, self.text = code, text
+
+
+@contextlib.contextmanager
+def api_server(folder: Path) -> Iterator[ApiServer]:
+    """An API server for the context."""
+    server = ApiServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def _trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _kubeconfig(port: int, authority: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "tests",
+                "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)},
+            }
+        ],
+        "users": [{"name": "tests", "user": {"token": _TOKEN}}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+        "current-context": "tests",
+    }

@@ -1,0 +1,64 @@
+"""A TCP proxy whose connections can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+
+class Proxy:
+    """Passes connections on to a port of this machine.
+
+    Args:
+        port: The port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        self.cuts = 0
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # `close` alone would leave it listening, as long as `accept` waits.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> int:
+        """Cuts all connections; returns how many sockets were open."""
+        before, self._sockets = self._sockets, []
+        for each in before:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        return len(before)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listener.accept()
+                try:
+                    there = socket.create_connection(("127.0.0.1", self._to))
+                except OSError:
+                    here.close()
+                    continue
+                self._sockets += [here, there]
+                for one, other in ((here, there), (there, here)):
+                    threading.Thread(target=_copy, args=(one, other), daemon=True).start()
+
+
+def _copy(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+    for each in (one, other):
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,126 @@
+"""What is read from a pod's status, and from the files of the tasks in it; without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.tfjob import pod as pod_entry
+from tfx_estimator.components.trainer.tfjob.api import LostError
+from tfx_estimator.components.trainer.tfjob.pods import Pods
+from tfx_estimator.components.trainer.tfjob.progress import Progress
+from tfx_estimator.pipeline import errors
+
+pytestmark = pytest.mark.unit
+
+
+class NoLogs:
+    """A cluster whose logs cannot be had."""
+
+    def log(self, name: str) -> None:
+        raise LostError(name)
+
+
+@pytest.fixture
+def pods(tmp_path: Path):
+    found = Pods(NoLogs(), str(tmp_path / "pods"))  # type: ignore[arg-type]
+    yield found
+    found.end(0)
+
+
+def pod(phase: str, uid: str = "1", status: Any = None, **container: Any) -> dict[str, Any]:
+    labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}
+    return {
+        "metadata": {"name": "mine-worker-1", "uid": uid, "labels": labels},
+        "status": {"phase": phase, **(status or {}), "containerStatuses": [{"name": "tensorflow", **container}]},
+    }
+
+
+def ended(code: int, **rest: str) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": "Error", **rest}}
+
+
+@pytest.mark.parametrize(
+    ("failed", "cause", "said"),
+    [
+        (pod("Failed", state=ended(137)), "was killed by signal 9", "(nothing)"),
+        (pod("Failed", state=ended(1, message="a\nb: no module")), "ended with exit code 1", "b: no module"),
+        (pod("Failed", state=ended(137, reason="OOMKilled")), "ended: OOMKilled (exit code 137)", "worker.memory_gb"),
+        (pod("Failed", status={"reason": "Evicted", "message": "disk"}), "ended: Evicted", "disk"),
+        (pod("Running", restartCount=1, lastState=ended(3)), "ended with exit code 3", "mine-worker-1"),
+        (pod("Failed", state=ended(138)), "ended with exit code 138", "mine-worker-1"),
+    ],
+)
+def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
+    assert pods.take(pod("Pending")) is None
+    failure = pods.take(failed)
+    assert (failure.task, failure.cause) == ("worker-1", cause)
+    assert said in str(failure.error())
+    assert pods.take(failed) is None
+    assert pods.take_all([failed]) == []
+    assert failure.from_peer == (failure.code == 138)
+
+
+def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
+    monkeypatch.setattr(pod_entry, "_MESSAGE", str(tmp_path / "message"))
+    for text in ("your loss is no number", "long " * 2000, 'ü"\n' * 3000):
+        error = errors.UserCodeError(text, expected="a number", todo="mend it")
+        pod_entry._leave(error)
+        message = (tmp_path / "message").read_text()
+        assert len(message) <= 4096
+        found = pods.take(pod("Failed", uid=text[:9], state=ended(4, message=message))).error()
+        assert isinstance(found, errors.UserCodeError)
+        assert found.what[:9].strip() in text
+    assert found.exit_code == 4
+
+
+def test_pods_say_what_they_wait_for(pods):
+    pulls = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    pods.take(pod("Pending", state=pulls))
+    assert list(pods.waiting()) == ["worker-1 ImagePullBackOff: no such image"]
+    no_node = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    pods.take(pod("Pending", status={"conditions": [no_node]}))
+    assert list(pods.waiting()) == ["worker-1 Unschedulable: 0/3 nodes"]
+    pods.take(pod("Running"), deleted=True)
+    assert (list(pods.waiting()), pods.count()) == ([], 0)
+
+
+def write(logs: Path, attempt: int, *steps: int) -> None:
+    with (logs / f"chief-0.attempt-{attempt}.progress.jsonl").open("a") as file:
+        for step in steps:
+            file.write(json.dumps({"event": "step", "time": attempt * 1000 + step, "step": step}) + "\n")
+
+
+def test_restarts_are_counted_with_what_they_cost(tmp_path):
+    write(tmp_path, 3, 0, 900)
+    progress = Progress(str(tmp_path), Report(10, 60), after=3)
+    write(tmp_path, 4, 0, 20, 40)
+    progress.restarted("worker-0 was killed by signal 9", "its pod was started again")
+    write(tmp_path, 5, 30, 50)
+    assert progress.hear()
+    # And one that the pod's own supervisor has seen to.
+    (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
+    write(tmp_path, 6, 30, 60)
+    (tmp_path / "outcome.json").write_text('{"decided": "xla: false"}')
+    outcome = progress.outcome()
+    assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 60, 0)
+    assert [(each.cause, each.step, each.lost_steps) for each in outcome.restarts] == [
+        ("worker-0 was killed by signal 9", 40, 10),
+        ("chief-0 failed: UnavailableError", 50, 20),
+    ]
+    # 40, 20 and 30 steps in as many seconds.
+    assert outcome.examples_per_second == 10
+    assert outcome.decided == "xla: false"
+
+
+def test_a_failure_that_may_pass_has_a_code_of_its_own_where_one_is_asked_for(monkeypatch):
+    error = errors.TaskFailedError("lost a peer")
+    error.retryable = True
+    assert errors.exit_code_of(error) == 5
+    monkeypatch.setenv(errors.RETRYABLE, "138")
+    assert errors.exit_code_of(error) == 138
+    assert errors.exit_code_of(errors.TaskFailedError("of its own")) == 5
