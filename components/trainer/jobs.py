@@ -27,7 +27,7 @@ from tfx_estimator.components.trainer.runtime_arguments import check_profiled
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.unkeyed import unkeyed_property
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 Artifacts = Mapping[str, list[types.Artifact]]
 
@@ -134,6 +134,10 @@ def logs_folder(training_dir: str) -> Iterator[str]:
             Path(local, os.path.basename(path)).touch()
         try:
             yield local
+        except TfxEstimatorError as error:
+            # The local ones go.
+            error.what, error.todo = (text.replace(local, in_training_dir) for text in (error.what, error.todo))
+            raise
         finally:
             fileio.makedirs(in_training_dir)
             for path in filter(os.path.getsize, paths_in(local)):

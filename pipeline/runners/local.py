@@ -10,6 +10,7 @@ TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import sys
@@ -66,6 +67,10 @@ class LocalRunner(LocalDagRunner):
         if run_options or not self._listener:
             super().run_with_ir(pipeline, run_options)
             return
+        with self._kept.used() if self._kept else contextlib.nullcontext():
+            self._run_nodes(pipeline, self._listener)
+
+    def _run_nodes(self, pipeline: pipeline_pb2.Pipeline, listener: Listener) -> None:
         run_id = datetime.datetime.now().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
@@ -74,13 +79,11 @@ class LocalRunner(LocalDagRunner):
         config = deployment.metadata_connection_config
         connection = metadata.Metadata(getattr(config, config.WhichOneof("connection_config")))
         nodes = [_not_reached(node.pipeline_node) for node in pipeline.nodes]
-        if self._kept:
-            self._kept.fetch()
-        self._listener.run_started(nodes)
+        listener.run_started(nodes)
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
             slate.at(f"in component {name}")
-            self._listener.node_started(name, index, len(pipeline.nodes))
+            listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
             try:
                 execution = launcher.Launcher(
@@ -95,7 +98,7 @@ class LocalRunner(LocalDagRunner):
                 # What goes wrong after a signal is but its consequence.
                 stopped = signals.received() or isinstance(error, (signals.SignalledError, StoppedError))
                 state, seconds = INTERRUPTED if stopped else FAILED, time.monotonic() - started
-                self._listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
+                listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
                 raise
             if self._kept:
                 self._kept.store()
@@ -103,9 +106,7 @@ class LocalRunner(LocalDagRunner):
             execution_id = execution.execution_id if execution else None
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
             state = "resolved" if resolver else _state(connection, execution_id)
-            self._listener.node_ended(
-                replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id)
-            )
+            listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id))
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:

@@ -1,8 +1,8 @@
 """ML Metadata's database of a pipeline whose artifacts lie in an object store: used here, kept there.
 
 SQLite needs a file of this machine. A copy lies beside the artifacts, so that a run on another machine knows of them,
-and never takes the number of an execution whose artifacts are there already. The store cannot be locked: runs on two
-machines at the same time would each keep their own.
+and never takes the number of an execution whose artifacts are there already. The store has no locks: a claim keeps a
+run on another machine out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import tensorflow as tf
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole as store_whole
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.components.trainer.training_claim import claimed
+from tfx_estimator.pipeline.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
 from tfx_estimator.pipeline.log import get_logger
@@ -37,6 +38,27 @@ class StoredMetadata:
         self._there = os.path.join(folders.home, METADATA)
         # Holds the hash of the copy that both had last.
         self._mark = f"{self._here}.stored"
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Fetches it, for a run that nobody else does as long as the context lasts.
+
+        Raises:
+            PipelineError: Another machine runs this pipeline, or the store cannot be read or written.
+        """
+        with contextlib.ExitStack() as stack:
+            home = os.path.dirname(self._there)
+            try:
+                with self._reached():
+                    stack.enter_context(claimed(home))
+            except TrainingError as error:
+                raise PipelineError(
+                    f"another machine is using {home}: {error.what}",
+                    expected="one run at a time",
+                    todo="wait for it, or name another --workdir",
+                ) from error
+            self.fetch()
+            yield
 
     def fetch(self) -> None:
         """Makes the database here that of the last run, on whatever machine it was.
