@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.components.conftest import DIED
+
 pytestmark = pytest.mark.unit
 
 ADDRESS = "store://bucket/serving"
@@ -20,87 +22,6 @@ FILES = {
     "variables/variables.data-00000-of-00001": b"numbers" * 1000,
     "variables/variables.index": b"index",
 }
-DIED = 9
-
-
-def store(root: Path):
-    """A file system whose addresses lie in a folder, and which renames nothing."""
-    from tfx.dsl.io import filesystem
-    from tfx.dsl.io.plugins.local import LocalFilesystem
-
-    def located(path: str) -> str:
-        return str(root / path.removeprefix("store://")) if path.startswith("store://") else path
-
-    class Store(filesystem.Filesystem):
-        SUPPORTED_SCHEMES = ["store://"]
-        # Operations until this process dies.
-        left = -1
-
-        @classmethod
-        def _count(cls) -> None:
-            if cls.left == 0:
-                os._exit(DIED)
-            cls.left -= 1
-
-        @classmethod
-        def open(cls, name, mode="r"):
-            if "w" in mode:
-                cls._count()
-                os.makedirs(os.path.dirname(located(name)), exist_ok=True)
-            return open(located(name), mode)
-
-        @classmethod
-        def copy(cls, src, dst, overwrite=False):
-            cls._count()
-            LocalFilesystem.copy(located(src), located(dst), overwrite)
-
-        @classmethod
-        def makedirs(cls, path):
-            cls._count()
-            os.makedirs(located(path), exist_ok=True)
-
-        @classmethod
-        def remove(cls, path):
-            cls._count()
-            os.remove(located(path))
-
-        @classmethod
-        def rmtree(cls, path):
-            for top, _, names in os.walk(located(path), topdown=False):
-                for name in names:
-                    cls._count()
-                    os.remove(os.path.join(top, name))
-                os.rmdir(top)
-
-        @classmethod
-        def walk(cls, top, topdown=True, onerror=None):
-            for folder, folders, names in os.walk(located(top)):
-                yield f"store://{os.path.relpath(folder, root)}", [f"{name}/" for name in folders], names
-
-        @classmethod
-        def listdir(cls, path):
-            return [name + "/" * os.path.isdir(os.path.join(located(path), name)) for name in os.listdir(located(path))]
-
-        exists = classmethod(lambda cls, path: os.path.exists(located(path)))
-        stat = classmethod(lambda cls, path: os.stat(located(path)))
-        glob = isdir = mkdir = rename = None
-
-    return Store
-
-
-@pytest.fixture
-def bucket(tmp_path: Path, monkeypatch):
-    """The file system, known to TFX; `folder` is where its versions lie."""
-    from tfx.dsl.io.filesystem_registry import DEFAULT_FILESYSTEM_REGISTRY as REGISTRY
-
-    monkeypatch.setattr(REGISTRY, "_preferred_filesystem_by_scheme", dict(REGISTRY._preferred_filesystem_by_scheme))
-    monkeypatch.setattr(REGISTRY, "_filesystem_priority", dict(REGISTRY._filesystem_priority))
-    made = store(tmp_path)
-    REGISTRY.register(made, priority=0)
-    # Copies from this machine go by it as well, as TensorFlow's file system does for gs://.
-    monkeypatch.setitem(REGISTRY._preferred_filesystem_by_scheme, "", made)
-    made.folder = tmp_path / "bucket" / "serving"
-    return made
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""Folders in an object store, where nothing can be moved in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.components.conftest import DIED
+from tfx_estimator.components.files import move_folder
+
+pytestmark = pytest.mark.unit
+
+FILES = {"saved_model.pb": b"graph", "assets/words.txt": b"a b", "variables/variables.index": b"index", "zebra": b"z"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(bucket, tmp_path):
+    source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
+    ended, operations = False, 0
+    while not ended:
+        shutil.rmtree(target, ignore_errors=True)
+        for name, content in FILES.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes(content)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+        pid = os.fork()
+        if not pid:
+            bucket.left = operations
+            move_folder("store://bucket/source", "store://bucket/target")
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code in (0, DIED)
+        ended = code == 0
+        assert FILES in (contents(source), contents(target))
+        # What loads is whole.
+        assert "saved_model.pb" not in contents(target) or contents(target) == FILES
+        if source.exists():
+            move_folder("store://bucket/source", "store://bucket/target")
+        assert contents(target) == FILES
+        assert not source.exists()
+        operations += 1
+    assert operations > 2 * len(FILES)

@@ -1,0 +1,37 @@
+"""The logs of a training whose folder lies in an object store: written here, kept there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.components.trainer.jobs import logs_folder
+from tfx_estimator.pipeline.errors import TaskFailedError
+
+pytestmark = pytest.mark.unit
+
+
+def fail() -> None:
+    with logs_folder("store://bucket/training") as logs:
+        path = Path(logs, "chief-0.attempt-1.log")
+        path.write_text("what was said")
+        raise TaskFailedError(f"it failed, see {path}", todo=f"see the whole log: {path}")
+
+
+def test_an_error_names_the_log_that_stays(bucket, tmp_path):
+    with pytest.raises(TaskFailedError) as caught:
+        fail()
+    kept = "store://bucket/training/logs/chief-0.attempt-1.log"
+    assert (caught.value.what, caught.value.todo) == (f"it failed, see {kept}", f"see the whole log: {kept}")
+    assert (tmp_path / "bucket/training/logs/chief-0.attempt-1.log").read_text() == "what was said"
+
+
+def test_attempts_are_counted_over_all_runs(bucket, tmp_path):
+    for attempt in (1, 2):
+        with logs_folder("store://bucket/training") as logs:
+            names = sorted(each.name for each in Path(logs).iterdir())
+            assert names == [f"chief-0.attempt-{number}.log" for number in range(1, attempt)]
+            Path(logs, f"chief-0.attempt-{attempt}.log").write_text(f"attempt {attempt}")
+    kept = tmp_path / "bucket" / "training" / "logs"
+    assert [path.read_text() for path in sorted(kept.iterdir())] == ["attempt 1", "attempt 2"]
