@@ -65,7 +65,9 @@ class Store:
             "REQUESTS_CA_BUNDLE": authority,
             "SSL_CERT_FILE": authority,
             "NO_GCE_CHECK": "true",
+            # TensorFlow's client, then those of Python, which would look for an account four times.
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "a-token-of-the-tests",
+            "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "account.json"),
             "GOOGLE_CLOUD_PROJECT": "some-project",
         }
 
@@ -118,6 +120,8 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
         share: Of all requests, that are answered by 503.
         cut: What the first upload whose name holds it is cut in the middle of.
     """
+    account = {"type": "authorized_user", **dict.fromkeys(("client_id", "client_secret", "refresh_token"), "some")}
+    (folder / "account.json").write_text(json.dumps(account))
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     front = [sys.executable, str(Path(__file__).with_name("front.py")), str(folder), binary, str(share), cut]
     command = ["unshare", "--net", "--mount", *user, *front]

@@ -32,7 +32,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 NAME = "storage.googleapis.com"
 BUCKET = "some-bucket"
-_NAMES = (NAME, "www.googleapis.com")
+_NAMES = (NAME, "www.googleapis.com", "oauth2.googleapis.com")
+_TOKEN = b'{"access_token": "a-token-of-the-tests", "expires_in": 3600, "token_type": "Bearer"}'
 _INNER = 4443
 # Of a connection, not of what it carries.
 _OWN = ("connection", "transfer-encoding", "content-length", "keep-alive", "host", "expect")
@@ -62,6 +63,9 @@ class Front(BaseHTTPRequestHandler):
         if self._cuts(upload):
             return
         body = self._body()
+        if self.path.startswith("/token"):
+            self._answer(200, [("Content-Type", "application/json")], _TOKEN)
+            return
         with self.lock:
             fails = self.chance.random() < self.share
         if fails:

@@ -38,7 +38,7 @@ from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import PipelineError
 
 section, bucket, folder = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-options = [f"--template_location={bucket}/job.json", "--no_auth", "--job_name=ingest"]
+options = [f"--template_location={bucket}/job.json", "--job_name=ingest"]
 beam = BeamSection(runner="dataflow", dataflow=section, options=options)
 examples = standard_artifacts.Examples()
 examples.uri = f"{bucket}/examples"
@@ -79,6 +79,6 @@ def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, bin
     }
     assert pool["autoscalingSettings"]["maxNumWorkers"] == 5
     assert {each["containerImage"] for each in pool["sdkHarnessContainerImages"]} == {SECTION["sdk_container_image"]}
-    assert {"key": "team", "value": "vision"} in job["labels"]["additionalProperties"]
+    assert job["labels"]["team"] == "vision"
     (count,) = unpickle_there(install(Path(fetched[sdist]), tmp_path / "there"), fetched[pipeline])
     assert count > 3
