@@ -71,6 +71,14 @@ def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
         assert pushed(store) == versions
 
 
+def test_a_bucket_that_is_not_there(tmp_path, binary):
+    with serving(tmp_path, binary) as store:
+        elsewhere = ("--workdir", "gs://some-other-bucket/runs", "--set", f"data.data_dir={tmp_path}/tfds")
+        said = store.run(*RUN[:-6], *elsewhere, code=6)
+        assert "gs://some-other-bucket/runs/digits cannot be used" in said
+        assert "gcloud auth application-default login" in said
+
+
 def test_a_store_that_fails_now_and_then(tmp_path, binary, state):
     with serving(tmp_path, binary, share=0.01, cut="model.ckpt") as store:
         store.run(*RUN, "--no-report")
