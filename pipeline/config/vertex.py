@@ -52,9 +52,7 @@ class VertexJob(Section):
         Args:
             distribution: What was declared.
         """
-        train = distribution.train
-        counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count, EVALUATOR: int(distribution.evaluator)}
-        return {role: (count, getattr(self, role) or self.machine) for role, count in counts.items() if count}
+        return {role: (count, getattr(self, role) or self.machine) for role, count in distribution.pods.items()}
 
 
 def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Problem]:

@@ -57,7 +57,9 @@ class PodFailure:
             return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
         if self.code is None or self.code <= _SIGNALLED or self.code == RETRYABLE_CODE:
             return f"ended with exit code {self.code}"
-        return f"was killed by signal {self.code - _SIGNALLED}"
+        number = self.code - _SIGNALLED
+        known = number in {each.value for each in signal.Signals}
+        return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
 
     def error(self) -> errors.TfxEstimatorError:
         """Returns the pod's own error."""

@@ -10,6 +10,7 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import Launcher
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.pack import pack
 
@@ -38,7 +39,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         DeclarationError: The folder is in no volume.
         PipelineError: There is no cluster, no training operator, or no permission.
     """
-    path = os.path.abspath(folder)
+    path = folder if is_address(folder) else os.path.abspath(folder)
     if not deploy.is_mounted(path, writable=True):
         paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
         raise DeclarationError(

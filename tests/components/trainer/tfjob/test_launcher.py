@@ -88,7 +88,7 @@ def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(s
         outcome = launcher(tmp_path).run()
     assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
     assert outcome.metrics == {"accuracy": 0.75}
-    assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by signal 9"]
+    assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
     assert outcome.examples_per_second
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
     assert len(logs) == 4
@@ -164,7 +164,7 @@ def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
 def test_a_pod_that_is_killed_again_and_again_fails_the_job(server, tmp_path):
     with (
         Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$")),
-        pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by signal 9"),
+        pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"),
     ):
         launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
 

@@ -47,7 +47,7 @@ def ended(code: int, **rest: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("failed", "cause", "said"),
     [
-        (pod("Failed", state=ended(137)), "was killed by signal 9", "(nothing)"),
+        (pod("Failed", state=ended(137)), "was killed by SIGKILL", "(nothing)"),
         (pod("Failed", state=ended(1, message="a\nb: no module")), "ended with exit code 1", "b: no module"),
         (pod("Failed", state=ended(137, reason="OOMKilled")), "ended: OOMKilled (exit code 137)", "worker.memory_gb"),
         (pod("Failed", status={"reason": "Evicted", "message": "disk"}), "ended: Evicted", "disk"),
@@ -99,7 +99,7 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     write(tmp_path, 3, 0, 900)
     progress = Progress(str(tmp_path), Report(10, 60), after=3)
     write(tmp_path, 4, 0, 20, 40)
-    progress.restarted("worker-0 was killed by signal 9", "its pod was started again")
+    progress.restarted("worker-0 was killed by SIGKILL", "its pod was started again")
     write(tmp_path, 5, 30, 50)
     assert progress.hear()
     # And one that the pod's own supervisor has seen to.
@@ -109,7 +109,7 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     outcome = progress.outcome()
     assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 60, 0)
     assert [(each.cause, each.step, each.lost_steps) for each in outcome.restarts] == [
-        ("worker-0 was killed by signal 9", 40, 10),
+        ("worker-0 was killed by SIGKILL", 40, 10),
         ("chief-0 failed: UnavailableError", 50, 20),
     ]
     # 40, 20 and 30 steps in as many seconds.

@@ -144,7 +144,8 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
     _check(results, run)
     training = results["training"]
     assert training["restarts"] == 1
-    assert "worker-0 was killed by signal 9" in json.dumps(training)
+    (restart,) = results["restarts"]
+    assert restart.startswith("worker-0 was killed by SIGKILL at step ")
     assert training["lost_steps"] >= 1
     names = [path.name for path in Path(run.work).glob("**/model_run/*/logs/pods/*.log")]
     assert len([name for name in names if "chief-0" in name]) == 2
