@@ -13,6 +13,7 @@ _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 _OPTIMIZER = "trainer.optimizer"
 _ONE_PROCESS = "evaluation runs in one process"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
+_DTENSOR = "of DTensor, whose steps end by SIGSEGV, or never, on layouts as plain as the columns of one dense layer"
 
 # Dotted path -> value -> why not.
 VALUES: dict[str, dict[str, str]] = {
@@ -38,8 +39,7 @@ VALUES: dict[str, dict[str, str]] = {
 
 # Dotted path -> why not.
 KEYS: dict[str, str] = {
-    # Of DTensor.
-    **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _LATER),
+    **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _DTENSOR),
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "
     "1/sqrt(step) either way",

@@ -51,6 +51,7 @@ def test_stages_are_a_number_or_lists_of_layers(write, good, declared, count, cp
         ('  model_parallel: {devices: ["cpu:0", "cpu:1"], layers: {}}\n', ".layers", "it is empty"),
         ('  model_parallel: {devices: ["cpu:0", "cpu:1"], layers: {a: 2}}\n', ".layers.a: 2", "there are 2 devices"),
         ('  model_parallel: {devices: ["tpu:0", "cpu:1"], layers: {a: 0}}\n', ".devices: tpu:0", "this is no device"),
+        (f"{LAYERS[:-2]}, mesh: {{model: 2}}}}\n", ".mesh", "of DTensor, whose steps end by SIGSEGV"),
         (f"  distribution: {{train: mirrored:2}}\n{LAYERS}", "trainer.model_parallel", "each replica of mirrored"),
         (f"  distribution: {{eval: mirrored:2}}\n{STAGES}", "trainer.pipeline_parallel", "each replica of mirrored"),
         (
