@@ -207,6 +207,8 @@ def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
     (tmp_path / "mine.yaml").write_text(text)
     command = ["compile", str(tmp_path / "mine.yaml"), "--target", "tfjob", "--output", str(tmp_path / "out.yaml")]
     command += ["--set", f"deploy.pipeline_root={tmp_path / 'work'}", "--set", "deploy.tfjob.train=false"]
+    # Few steps are no good model.
+    command += ["--set", "evaluator.min_accuracy=0.2"]
     assert main(command) == 0
     config_map, job = yaml.safe_load_all((tmp_path / "out.yaml").read_text())
     mounted = tmp_path / "etc"
