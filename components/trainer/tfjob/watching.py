@@ -34,6 +34,8 @@ class Watching:
         self._kube = kube
         self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._over = threading.Event()
+        # What each watch has seen.
+        self._versions = {"job": "", "pod": ""}
         for kind, ask in (("job", partial(kube.jobs, f"metadata.name={name}")), ("pod", partial(kube.pods, name))):
             threading.Thread(target=self._watch, args=(kind, ask), name=f"watch-{kind}", daemon=True).start()
 
@@ -52,23 +54,26 @@ class Watching:
         wait = _FIRST_WAIT
         while not self._over.is_set():
             try:
-                found = ask()
-                self._said.put((kind, LISTED, found["items"]))
-                self._follow(kind, ask, found["metadata"]["resourceVersion"])
+                if not self._versions[kind]:
+                    found = ask()
+                    self._said.put((kind, LISTED, found["items"]))
+                    self._versions[kind] = found["metadata"]["resourceVersion"]
+                # After a lost connection from where it was: a list does not tell of what has come and gone meanwhile.
+                self._follow(kind, ask)
                 wait = _FIRST_WAIT
             except ExpiredError:
-                pass
+                self._versions[kind] = ""
             except (LostError, TfxEstimatorError) as error:
                 self._said.put((kind, LOST, error))
             self._over.wait(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _follow(self, kind: str, ask: Callable[..., Object], version: str) -> None:
+    def _follow(self, kind: str, ask: Callable[..., Object]) -> None:
         """Watches, again and again, until the server has forgotten where to go on, or is lost."""
         while not self._over.is_set():
             began = time.monotonic()
-            for event, found in self._kube.watch(ask, version):
-                version = found["metadata"]["resourceVersion"]
+            for event, found in self._kube.watch(ask, self._versions[kind]):
+                self._versions[kind] = found["metadata"]["resourceVersion"]
                 self._said.put((kind, event, found))
                 if self._over.is_set():
                     return

@@ -134,6 +134,7 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
             assert proxy.cut() >= 2
             operator.kill("worker", 0)
             run.until(lambda: len(operator.started) > 2)
+            time.sleep(2)
             server.stop_server()
             time.sleep(3)
             server.start_server()
