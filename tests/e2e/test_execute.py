@@ -149,7 +149,7 @@ def _container(started: subprocess.Popen, module: str) -> psutil.Process:
 
 
 @pytest.mark.long
-def test_a_killed_trainer_is_tried_again_and_goes_on(digits_run, tmp_path):
+def test_a_killed_trainer_is_tried_again_and_goes_on(tmp_path):
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits", "trainer.save_checkpoints_steps=100")
     started = rehearsal.start()
