@@ -83,7 +83,9 @@ def test_tfx_s_own_command_takes_the_script(script, tmp_path):
             "--pipeline_path",
             "runner.py",
         ]
-        environment = {**os.environ, "VERTEX_HOME": str(tmp_path / "vertex")}
+        # It asks the first `pip` for packages: that of the environment, which has to be active.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "VERTEX_HOME": str(tmp_path / "vertex"), "PATH": path}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
