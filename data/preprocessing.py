@@ -46,5 +46,8 @@ def preprocessing_fn(inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]
     mean = tft.mean(tf.reduce_mean(scaled, axis=[1, 2]), reduce_instance_dims=False)
     second_moment = tft.mean(tf.reduce_mean(tf.square(scaled), axis=[1, 2]), reduce_instance_dims=False)
     factor = tf.math.rsqrt(tf.maximum(second_moment - tf.square(mean), _MIN_VARIANCE))
-    # (scaled - mean) * factor, in two passes over the pixels instead of three.
-    return {IMAGE: images * (factor / 255.0) - mean * factor, LABEL: tf.reshape(inputs[LABEL], [-1])}
+    # (scaled - mean) * factor, in two passes over the pixels instead of three; row by row, since a number for each of
+    # three channels is broadcast an element at a time, which costs CIFAR-10 four times as much.
+    rows = tf.reshape(images, [-1, height, width * channels])
+    standardised = rows * tf.tile(factor / 255.0, [width]) - tf.tile(mean * factor, [width])
+    return {IMAGE: tf.reshape(standardised, [-1, height, width, channels]), LABEL: tf.reshape(inputs[LABEL], [-1])}
