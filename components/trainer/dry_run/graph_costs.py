@@ -27,18 +27,24 @@ _OPAQUE = ("While", "StatelessWhile", "If", "StatelessIf", "PartitionedCall", "S
 def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
     """Returns the operations that outputs need, in the order in which they were made.
 
+    What only has to run before, and changes nothing, is not run by TensorFlow either: such are the gradients of the
+    images, which a gated gradient names beside those of a kernel.
+
     Args:
         outputs: Tensors and operations of one graph.
         after: Are those among them that only have to run before.
     """
-    stack = [each.op if hasattr(each, "op") else each for each in outputs]
+    stack = [(each.op if hasattr(each, "op") else each, True) for each in outputs]
     found: set[tf.Operation] = set()
+    left_out: set[tf.Operation] = set()
     while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack += [tensor.op for tensor in op.inputs]
-            stack += op.control_inputs if after else ()
+        op, used = stack.pop()
+        used = used or op.op_def.is_stateful
+        if op in found or (op in left_out and not used):
+            continue
+        (found if used else left_out).add(op)
+        stack += [(tensor.op, used) for tensor in op.inputs]
+        stack += [(each, False) for each in op.control_inputs] if after else []
     return sorted(found, key=lambda op: op._id)
 
 
