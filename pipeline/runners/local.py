@@ -37,6 +37,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.ending import scratch, signals, slate
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+from tfx_estimator.pipeline.runners.buckets import check_buckets
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 from tfx_estimator.pipeline.user_source.frames import user_lines
@@ -115,6 +116,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     Raises:
         DataError: The data set cannot be had.
         DeclarationError: Its Beam cannot work from this machine.
+        PipelineError: A bucket is not there.
         TfxEstimatorError: The declared TFJob cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
@@ -123,6 +125,8 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
             expected="direct, multi_process or portable here; dataflow where the work folder is in a bucket",
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
+    data = loaded.declaration.data
+    check_buckets((folders.workdir, data.dataset, data.data_dir, loaded.declaration.pusher.destination))
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     deploy = loaded.declaration.deploy
     if deploy is not None and deploy.tfjob.train and resolve(os.environ) is None:

@@ -75,7 +75,7 @@ def test_a_bucket_that_is_not_there(tmp_path, binary):
     with serving(tmp_path, binary) as store:
         elsewhere = ("--workdir", "gs://some-other-bucket/runs", "--set", f"data.data_dir={tmp_path}/tfds")
         said = store.run(*RUN[:-6], *elsewhere, code=6)
-        assert "gs://some-other-bucket/runs/digits cannot be used" in said
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
         assert "gcloud auth application-default login" in said
 
 
