@@ -91,8 +91,11 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
         return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
     everywhere = list(all_keys())
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
-    elsewhere = elsewhere or next((".".join(found) for found in everywhere if found[-1] == key), "")
-    near = nearest(key, siblings)
+    # One worker too few is nearer than the same word of another section.
+    plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), None)
+    if not elsewhere and not plural:
+        elsewhere = next((".".join(found) for found in everywhere if found[-1] == key), "")
+    near = plural or nearest(key, siblings)
     if not elsewhere and not near:
         far = nearest(key, {found[-1] for found in everywhere})
         elsewhere = next((".".join(found) for found in everywhere if found[-1] == far), "")
