@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfx import types
@@ -53,7 +53,8 @@ class Executor(base_executor.BaseExecutor):
             exec_properties: As of `tfx.components.Trainer`, and the settings: see `settings.py`.
 
         Raises:
-            TrainingError: A task failed or stalled, or there is no whole model at the end.
+            TrainingError: A task failed or stalled, or there is no whole model at the end; or another job trains here.
+            PipelineError: It cannot be read whether another job trains here.
             UserCodeError: The user's code does not keep its contract.
             DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; tuned
                 values have no place in the declaration; or its run_fn cannot be given the distribution, and the
@@ -73,7 +74,7 @@ class Executor(base_executor.BaseExecutor):
         root = os.path.join(home, training_folder.FOLDER) if home else ""
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
-        with _claimed(folder.uri, on_a_service=bool(home)):
+        with _claimed(folder.uri, on_a_service=bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _worded(settings):
@@ -81,6 +82,7 @@ class Executor(base_executor.BaseExecutor):
             if not outcome.publishes:
                 # A worker in somebody else's cluster: the chief publishes.
                 return
+            check_claim()
             outputs = export.publish(job.exports_dir, model.uri)
             write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
             training_folder.publish(job.training_dir, model_run.uri)
@@ -93,14 +95,14 @@ class Executor(base_executor.BaseExecutor):
 
 
 @contextlib.contextmanager
-def _claimed(folder: str, on_a_service: bool) -> Iterator[None]:
+def _claimed(folder: str, on_a_service: bool) -> Iterator[Callable[[], None]]:
     """Keeps other jobs of the pipeline out; on this machine there are none: see `only_run`."""
     place = resolve(os.environ)
     if (on_a_service or os.environ.get(_KFP_POD)) and (place is None or place.task.type == CHIEF):
-        with claimed(folder):
-            yield
+        with claimed(folder) as check:
+            yield check
     else:
-        yield
+        yield lambda: None
 
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:

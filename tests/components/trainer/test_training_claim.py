@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -12,8 +13,10 @@ import time
 
 import pytest
 
+from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.training_claim import claimed
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
 
 pytestmark = pytest.mark.unit
 
@@ -26,9 +29,10 @@ def claim(tmp_path):
     path = tmp_path / "training" / "abc-600.claim"
     path.parent.mkdir()
 
-    def claim(beat: int = 0, host: str = "elsewhere", pid: int = 1) -> None:
+    def claim(beat: int = 0, **process) -> None:
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps({"owner": "other", "host": host, "pid": pid, "beat": beat}))
+        process = {"host": "elsewhere", "space": "other", "pid": 1, **process}
+        draft.write_text(json.dumps({"owner": "other", **process, "beat": beat}))
         draft.replace(path)
 
     claim.path = path
@@ -80,8 +84,71 @@ def test_what_a_killed_job_left_is_taken_over_after_a_while(claim):
 def test_what_a_killed_process_of_this_machine_left_is_taken_over_at_once(claim):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    claim(host=socket.gethostname(), pid=ended.pid)
+    claim(**{**training_claim._process(), "pid": ended.pid})
     started = time.monotonic()
     with claimed(str(claim.path)[: -len(".claim")], BEAT, patience=60):
         pass
     assert time.monotonic() - started < 30
+
+
+def test_the_number_of_a_process_of_another_container_tells_nothing(claim):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    claim(host=socket.gethostname(), pid=ended.pid)
+    started = time.monotonic()
+    _take(claim)
+    assert time.monotonic() - started >= PATIENCE
+
+
+def test_of_those_that_come_at_once_one_goes_on(claim):
+    folder, start, leave, said = str(claim.path)[: -len(".claim")], threading.Barrier(4), threading.Event(), []
+
+    def come() -> None:
+        start.wait()
+        try:
+            with claimed(folder, 2.0, PATIENCE):
+                said.append("on")
+                leave.wait(30)
+        except TrainingError as error:
+            said.append(error.what)
+
+    # They wait for what a killed job left, and find at the same time that it may be taken over.
+    claim()
+    threads = [threading.Thread(target=come) for _ in range(4)]
+    for each in threads:
+        each.start()
+    deadline = time.monotonic() + 30
+    while len(said) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    leave.set()
+    for each in threads:
+        each.join()
+    assert sorted("trains in" in each for each in said) == [False, True, True, True]
+
+
+def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(claim):
+    folder = str(claim.path)[: -len(".claim")]
+    taken_over = pytest.raises(StoppedError, match=r"on elsewhere has taken over .*abc-600")
+    with signals.handled(), taken_over as caught, claimed(folder, BEAT, PATIENCE) as check:
+        claim(beat=7)
+        with contextlib.suppress(signals.SignalledError):
+            time.sleep(30)
+        check()
+    assert caught.value.exit_code == 143
+    assert json.loads(claim.path.read_text())["beat"] == 7
+
+
+def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
+    monkeypatch.setattr(training_claim, "_RETRY_SECONDS", (0.01, 0.01))
+    claim.path.write_text('{"owner": "oth')
+    with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read"):
+        _take(claim)
+    assert claim.path.read_text() == '{"owner": "oth'
+
+
+def test_a_claim_that_is_being_written_is_read_once_it_is(claim, monkeypatch):
+    monkeypatch.setattr(training_claim, "_RETRY_SECONDS", (0.1,) * 50)
+    claim.path.write_text('{"owner": "oth')
+    (later := threading.Timer(0.3, claim, kwargs={"beat": 3})).start()
+    assert training_claim._read(str(claim.path))["beat"] == 3
+    later.join()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from pathlib import Path
 
@@ -83,16 +82,15 @@ def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_pat
     assert not Path(one.metadata).exists()
 
 
-def test_a_run_of_another_machine_is_not_disturbed(machine, tmp_path, monkeypatch):
+def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
     from tfx_estimator.components.trainer import training_claim
 
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():
-        (claim,) = (tmp_path / "store").glob("*.claim")
         # As of a machine that lives: it writes it anew.
-        claim.write_text(json.dumps({"owner": "x", "host": "elsewhere", "pid": 1, "beat": 0}))
         read, beats = training_claim._read, iter(range(1, 100))
-        monkeypatch.setattr(training_claim, "_read", lambda path: {**read(path), "beat": next(beats)})
+        elsewhere = {"space": "elsewhere"}
+        monkeypatch.setattr(training_claim, "_read", lambda path: {**read(path), **elsewhere, "beat": next(beats)})
         with pytest.raises(PipelineError, match="another machine is using"), StoredMetadata(other).used():
             pass
     monkeypatch.undo()
