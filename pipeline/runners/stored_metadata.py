@@ -72,12 +72,12 @@ class StoredMetadata:
         last = self._read_mark()
         if stored is None:
             # With the artifacts: whoever removes a folder of runs begins anew.
-            for path in (self._here, self._mark):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(path)
-        elif hashlib.sha256(stored).hexdigest() != last:
+            _remove(self._here, *_journals(self._here), self._mark)
+        elif _hash(stored) != last:
             if last:
                 logger.info(f"another machine has run this pipeline since: {self._there} is taken from there")
+            # SQLite would play back into the new database what a killed run began in the old one.
+            _remove(*_journals(self._here))
             write_whole(self._here, stored)
             self._write_mark(stored)
         # Else a run that was killed has perhaps noted here what it had no time to store.
@@ -86,22 +86,28 @@ class StoredMetadata:
         """Keeps a copy.
 
         Raises:
-            PipelineError: The store cannot be written.
+            PipelineError: The store cannot be written, or holds what somebody else has put there since.
         """
         if not os.path.exists(self._here):
             return
-        content = self._consistent()
-        if hashlib.sha256(content).hexdigest() == self._read_mark():
+        content, last = self._consistent(), self._read_mark()
+        if _hash(content) == last:
             return
         with self._reached():
+            stored = self._read_stored()
+            if (_hash(stored) if stored is not None else "") != last:
+                raise PipelineError(
+                    f"{self._there} was changed or removed while this run used it",
+                    expected="one run of a pipeline at a time",
+                    todo="wait until nobody else runs it; then run it again",
+                )
             store_whole(self._there, content)
         self._write_mark(content)
 
     def _consistent(self) -> bytes:
         """The database as of a moment between two transactions."""
         draft = f"{self._here}.copy"
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(draft)
+        _remove(draft, *_journals(draft))
         try:
             source, target = sqlite3.connect(self._here), sqlite3.connect(draft)
             with contextlib.closing(source), contextlib.closing(target):
@@ -109,8 +115,7 @@ class StoredMetadata:
             with open(draft, "rb") as file:
                 return file.read()
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(draft)
+            _remove(draft)
 
     def _read_stored(self) -> bytes | None:
         if not fileio.exists(self._there):
@@ -126,7 +131,7 @@ class StoredMetadata:
             return ""
 
     def _write_mark(self, content: bytes) -> None:
-        write_whole(self._mark, hashlib.sha256(content).hexdigest())
+        write_whole(self._mark, _hash(content))
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
@@ -138,3 +143,18 @@ class StoredMetadata:
                 expected="a bucket that is there, and that this account may read and write",
                 todo="see that it is, and `gcloud auth application-default login`; then run it again",
             ) from error
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _journals(database: str) -> list[str]:
+    """What SQLite keeps beside a database as long as a transaction is open."""
+    return [f"{database}-{name}" for name in ("journal", "wal", "shm")]
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

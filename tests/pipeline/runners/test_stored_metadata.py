@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,44 @@ def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_pat
     (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
     StoredMetadata(one).fetch()
     assert not Path(one.metadata).exists()
+
+
+def test_what_another_machine_has_stored_meanwhile_is_not_overwritten(machine):
+    one, other = machine("one"), machine("other")
+    StoredMetadata(one).fetch()
+    note(one, "a")
+    StoredMetadata(one).store()
+    StoredMetadata(other).fetch()
+    note(other, "b")
+    StoredMetadata(other).store()
+    note(one, "c")
+    with pytest.raises(PipelineError, match="was changed or removed while this run used it"):
+        StoredMetadata(one).store()
+    StoredMetadata(one).fetch()
+    assert noted(one) == ["a", "b"]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_the_journal_of_a_killed_run_is_not_played_back_into_another_database(machine, tmp_path, removed):
+    one, other = machine("one"), machine("other")
+    StoredMetadata(one).fetch()
+    note(one, "a")
+    StoredMetadata(one).store()
+    StoredMetadata(other).fetch()
+    note(other, "b")
+    StoredMetadata(other).store()
+    # Killed in a transaction that was on the disk already.
+    killed = (
+        "import os, sqlite3, sys; database = sqlite3.connect(sys.argv[1]); database.execute('pragma cache_size = 1'); "
+        "[database.execute('insert into words values (?)', ('x' * 3000,)) for _ in range(99)]; os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", killed, one.metadata], check=True)
+    assert Path(f"{one.metadata}-journal").stat().st_size > 0
+    if removed:
+        (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
+    StoredMetadata(one).fetch()
+    assert not Path(f"{one.metadata}-journal").exists()
+    assert removed or noted(one) == ["a", "b"]
 
 
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
