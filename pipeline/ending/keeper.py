@@ -4,6 +4,8 @@ A process of Linux that loses its parent belongs to init from then on, or to the
 for it: so a daemon (two forks and a session of its own) is found whatever it did. Standard library only: training tasks
 start with it.
 
+python -I keeper.py PARENT COMMAND…
+
 Source: PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG of prctl(2).
 """
 
@@ -14,7 +16,9 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -31,6 +35,15 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def dying_with_this(words: Sequence[str]) -> list[str]:
+    """Returns a command that becomes another one, which the kernel kills when this process dies.
+
+    Args:
+        words: The other one.
+    """
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *words]
 
 
 def adopt() -> None:
@@ -136,3 +149,11 @@ def _prctl(option: int, value: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, f"prctl: {os.strerror(number)}")
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[1]))
+    try:
+        os.execvp(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        sys.exit(f"{sys.argv[2]} cannot be started: {error.strerror}")

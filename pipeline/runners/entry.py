@@ -55,7 +55,9 @@ def main(argv: Sequence[str]) -> NoReturn:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    os.execvpe(then[0], then, {**os.environ, "PYTHONPATH": path})
+    # As whoever started this does: the first `python` on the path may be another one.
+    program = sys.executable if then[0] == "python" else then[0]
+    os.execvpe(program, [program, *then[1:]], {**os.environ, "PYTHONPATH": path})
 
 
 def _fetch(place: str, sha256: str) -> bytes:

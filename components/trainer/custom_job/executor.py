@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Optional, TypeVar
 
 from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.trainer.custom_job import call
-from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
+from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, step_of
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
 from tfx_estimator.components.trainer.custom_job.service import (
+    CANCELLING,
     ENDED,
     SUCCEEDED,
     Service,
     Status,
     VertexService,
+    is_permanent,
     is_rehearsed,
 )
 from tfx_estimator.components.trainer.settings import HOME_KEY
@@ -33,6 +36,7 @@ _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5
 # How long the service may not answer.
 _PATIENCE_SECONDS = 900.0
 
+_Told = TypeVar("_Told")
 logger = get_logger("trainer")
 
 
@@ -60,16 +64,17 @@ class Executor(base_executor.BaseExecutor):
         model_run = artifact_utils.get_single_uri(output_dict[standard_component_specs.MODEL_RUN_KEY])
         folder = os.path.join(os.path.dirname(model_run), _FOLDER)
         with signals.handled(), _service(plan, folder) as service:
-            name = _running(service, call.read_job(folder))
-            if name is None:
-                call.write_call(folder, input_dict, output_dict, rest)
-                name = service.create(plan.to_job(folder, str(rest.get(HOME_KEY) or "")))
-                call.write_job(folder, name)
-                logger.info(f"created the custom job {name}: {_pools(plan)}")
+            name = None
             try:
+                name = _earlier(service, folder)
+                if name is None:
+                    call.write_call(folder, input_dict, output_dict, rest)
+                    name = _create(service, plan.to_job(folder, str(rest.get(HOME_KEY) or "")), step_of(folder))
+                    call.write_job(folder, name)
+                    logger.info(f"created the custom job {name}: {_pools(plan)}")
                 status = _follow(service, name)
             except signals.SignalledError:
-                service.cancel(name)
+                _cancel(service, name, step_of(folder))
                 raise
         if status.state != SUCCEEDED:
             raise TrainingError(
@@ -94,32 +99,79 @@ def _service(plan: Plan, folder: str) -> Iterator[Service]:
         yield service
 
 
-def _running(service: Service, name: str | None) -> str | None:
-    """Returns the job of an earlier try, if it goes on, or is done."""
-    if name is None or name.startswith("local/"):
-        return None  # its processes ended with it
-    state = service.status(name).state
-    return name if state == SUCCEEDED or state not in ENDED else None
+def _earlier(service: Service, folder: str) -> Optional[str]:
+    """Returns the job of an earlier try, if it goes on, or is done: the one noted, or one that nobody could note."""
+    noted = call.read_job(folder)
+    for name in (noted, _patiently(lambda: service.find(step_of(folder)))):
+        if name is None or name.startswith("local/"):
+            continue  # the processes of one here ended with it
+        state = _patiently(functools.partial(service.status, name)).state
+        if state == CANCELLING:
+            state = _follow(service, name).state
+        if state == SUCCEEDED or state not in ENDED:
+            return name
+    return None
+
+
+def _create(service: Service, job: dict[str, Any], step: str) -> str:
+    """Creates a job, or finds it, where the service has created it and its answer was lost."""
+    try:
+        return service.create(job)
+    except Exception as error:  # the client has many of its own
+        if is_permanent(error):
+            raise _refused(error) from error
+        if (name := _patiently(lambda: service.find(step))) is None:
+            raise
+        return name
+
+
+def _cancel(service: Service, name: Optional[str], step: str) -> None:
+    """Cancels the job, also one whose name has not come yet. What goes wrong matters less than why it is cancelled."""
+    try:
+        if name := name or service.find(step):
+            service.cancel(name)
+    except Exception as error:  # the client has many of its own
+        logger.warning(f"the custom job {name or 'of this step'} may go on: {error}")
 
 
 def _follow(service: Service, name: str) -> Status:
-    """Waits for a job's end; a service that does not answer for a while is borne."""
-    heard, before = time.monotonic(), ""
+    """Waits for a job's end."""
+    before = ""
+    while True:
+        status = _patiently(lambda: service.status(name))
+        if status.state != before:
+            logger.info(f"the custom job {name}: {status.state}")
+        before = status.state
+        if status.state in ENDED:
+            return status
+        _wait()
+
+
+def _patiently(ask: Callable[[], _Told]) -> _Told:
+    """Asks the service; that it does not answer for a while is borne."""
+    began = time.monotonic()
     while True:
         try:
-            status = service.status(name)
-            heard = time.monotonic()
+            return ask()
         except Exception as error:  # the client has many of its own
-            if time.monotonic() - heard > _PATIENCE_SECONDS:
+            if is_permanent(error):
+                raise _refused(error) from error
+            if time.monotonic() - began > _PATIENCE_SECONDS:
                 raise
             logger.warning(f"the service does not answer: {error}")
-        else:
-            if status.state != before:
-                logger.info(f"the custom job {name}: {status.state}")
-            before = status.state
-            if status.state in ENDED:
-                return status
-        time.sleep(_REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
+        _wait()
+
+
+def _refused(error: Exception) -> TrainingError:
+    return TrainingError(
+        f"Vertex AI refuses: {error}",
+        expected="an account that may create, list, get and cancel custom jobs, and a job that fits the project",
+        todo="see deploy.service_account, deploy.project, deploy.region and deploy.vertex",
+    )
+
+
+def _wait() -> None:
+    time.sleep(_REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
 
 
 def _pools(plan: Plan) -> str:

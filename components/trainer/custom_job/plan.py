@@ -5,6 +5,7 @@ Source: https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,8 @@ PLAN_KEY = "custom_job"
 REPLICA = "tfx_estimator.components.trainer.custom_job.replica"
 # In a command: the pipeline's folder, which whoever submits it may choose.
 HOME = "{home}"
+# Label of a job: which step created it.
+STEP_LABEL = "tfx_estimator_step"
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class Plan:
         for name in ("service_account", "network"):
             if value := getattr(self, name):
                 spec[name] = value
-        return {"display_name": self.name, "job_spec": spec, "labels": self.labels}
+        return {"display_name": self.name, "job_spec": spec, "labels": {**self.labels, STEP_LABEL: step_of(folder)}}
 
 
 def _pool_spec(pool: Pool, container: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +121,15 @@ def _pool_spec(pool: Pool, container: dict[str, Any]) -> dict[str, Any]:
     if pool.disk_gb:
         spec["disk_spec"] = {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": pool.disk_gb}
     return spec
+
+
+def step_of(folder: str) -> str:
+    """Returns the label's value: the same for each try of a step.
+
+    Args:
+        folder: Where the step's call lies.
+    """
+    return hashlib.sha256(folder.encode()).hexdigest()[:40]
 
 
 def replicas(pools: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:

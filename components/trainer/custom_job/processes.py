@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import IO, Any
 
 from tfx_estimator.components.trainer.cluster.ports import free_ports
@@ -15,6 +16,7 @@ from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNe
 from tfx_estimator.components.trainer.custom_job.plan import replicas
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
 from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
+from tfx_estimator.pipeline.ending import keeper
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
@@ -22,7 +24,8 @@ _ENTER = (
     "import os, sys; sys.path[0] = {package!r}; from tfx_estimator.components.trainer.cluster.private_network import "
     "enter; enter([int(fd) for fd in sys.argv[1].split(',') if fd]); os.execvp(sys.argv[2], sys.argv[2:])"
 )
-_END_SECONDS = 60.0
+# Of all together; less than what ends the step waits for it.
+_END_SECONDS = 40.0
 _TAIL_LINES = 10
 # The names of the pools in a TF_CONFIG of Vertex AI.
 _OF_TF_CONFIG = ("chief", "worker", "ps", "evaluator")
@@ -71,6 +74,9 @@ class LocalService:
                 self._processes.append(_start(words, {**os.environ, **told}, fds, file))
         return f"local/{os.getpid()}"
 
+    def find(self, step: str) -> None:
+        """There is none: the replicas end with the step that started them."""
+
     def status(self, name: str) -> Status:
         """Ends the others when the chief is done, or one has failed, as Vertex AI does."""
         codes = [process.poll() for process in self._processes]
@@ -99,9 +105,10 @@ class LocalService:
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_SECONDS)
+                process.wait(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -130,7 +137,8 @@ def _start(words: list[str], environment: dict[str, str], fds: tuple[int, ...], 
     command = [sys.executable if python == "python" else python, *rest]
     enter = [sys.executable, "-c", _ENTER.format(package=str(package_parent())), ",".join(map(str, fds))]
     return subprocess.Popen(
-        [*enter, *command],
+        # A step that is killed leaves none behind, which would still train when it is tried again.
+        [*enter, *keeper.dying_with_this(command)],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

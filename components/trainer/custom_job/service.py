@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Protocol
+
+from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import JobServiceClient
@@ -11,7 +13,10 @@ if TYPE_CHECKING:
 # Set where a compiled pipeline is executed on this machine: nothing is created elsewhere then.
 REHEARSAL = "TFX_ESTIMATOR_REHEARSAL"
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
-ENDED = (SUCCEEDED, FAILED, CANCELLED, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
+CANCELLING = "JOB_STATE_CANCELLING"
+# Ours: somebody has removed it.
+MISSING = "NOT_FOUND"
+ENDED = (SUCCEEDED, FAILED, CANCELLED, MISSING, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
 
 
 class Status(NamedTuple):
@@ -31,6 +36,9 @@ class Service(Protocol):
 
     def create(self, job: dict[str, Any]) -> str:
         """Creates a job; returns its name."""
+
+    def find(self, step: str) -> Optional[str]:
+        """Returns the latest job with a step's label that has not failed, if there is one."""
 
     def status(self, name: str) -> Status:
         """Returns how a job goes."""
@@ -64,14 +72,38 @@ class VertexService:
         """See Service."""
         return self._client.create_custom_job(parent=self._parent, custom_job=job).name
 
+    def find(self, step: str) -> Optional[str]:
+        """See Service."""
+        listed = self._client.list_custom_jobs(
+            request={"parent": self._parent, "filter": f"labels.{STEP_LABEL}={step}"}
+        )
+        usable = [job for job in listed if job.state.name == SUCCEEDED or job.state.name not in ENDED]
+        return max(usable, key=lambda job: job.create_time).name if usable else None
+
     def status(self, name: str) -> Status:
         """See Service."""
-        job = self._client.get_custom_job(name=name)
+        from google.api_core.exceptions import NotFound
+
+        try:
+            job = self._client.get_custom_job(name=name)
+        except NotFound as error:
+            return Status(MISSING, str(error))
         return Status(job.state.name, job.error.message if job.error else "")
 
     def cancel(self, name: str) -> None:
         """See Service."""
         self._client.cancel_custom_job(name=name)
+
+
+def is_permanent(error: Exception) -> bool:
+    """Would the service say the same once more.
+
+    Args:
+        error: Of its client.
+    """
+    from google.api_core import exceptions as of
+
+    return isinstance(error, (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented))
 
 
 def is_rehearsed() -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
-from tfx_estimator.pipeline.ending import scratch, slate
+from tfx_estimator.pipeline.ending import keeper, scratch, slate
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.log import get_logger
 _END_SECONDS = 60.0
 _TAIL_LINES = 15
 # Of this process: a container has neither these modules nor this place in a cluster.
-_NOT_INHERITED = ("PYTHONPATH", "TF_CONFIG", "CLUSTER_SPEC")
+_NOT_INHERITED = ("PYTHONPATH", "TF_CONFIG", "CLUSTER_SPEC", "KFP_POD_NAME", "SLURM_", "SLURMD_")
 
 logger = get_logger("executing")
 
@@ -79,9 +79,9 @@ def _start_once(command: Command, log: str) -> int:
         # Nothing of the folder that this was started in can be imported.
         folder = os.path.join(temporary, f"container-{os.getpid()}")
         os.makedirs(folder, exist_ok=True)
-        inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
         process = subprocess.Popen(
-            [sys.executable if python == "python" else python, *rest],
+            keeper.dying_with_this([sys.executable if python == "python" else python, *rest]),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -108,6 +108,9 @@ class Execution:
         """
         self._records = Records(os.path.join(self.folders.home, "executions"))
         self._number = self._records.next_number
+        # One that was ended before any of its tasks was done has left a folder, and no record.
+        while os.path.exists(self._folder()):
+            self._number += 1
         self._outputs: Outputs = {}
         listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
         for index, task in enumerate(self.job.tasks, 1):
@@ -187,12 +190,16 @@ class Execution:
         self._records.add(Record(self._number, task.name, "", {key: artifact}))
         return {key: artifact}
 
+    def _folder(self) -> str:
+        """Of the artifacts of this execution."""
+        return os.path.join(self.folders.root, "local", f"{self.job.name}-{self._number}")
+
     def _start(
         self, task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
         """Starts the task's container; returns its output artifacts."""
         # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
-        folder = os.path.join(self.folders.root, "local", f"{self.job.name}-{self._number}", f"{task.name}_1")
+        folder = os.path.join(self._folder(), f"{task.name}_1")
         os.makedirs(folder, exist_ok=True)
         file = os.path.join(folder, _OUTPUT_FILE)
         outputs = {

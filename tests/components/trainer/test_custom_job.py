@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from concurrent import futures
 from typing import Any
 
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-from tfx_estimator.components.trainer.custom_job.plan import Plan
+from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL, Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
 from tfx_estimator.pipeline.config import load
@@ -53,7 +55,11 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
         assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value"}
     assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
-    assert dict(job.labels) == {"team": "vision"}
+    (step,) = {*job.labels} - {"team"}
+    assert job.labels["team"] == "vision"
+    # Each try has the same, and no other step.
+    assert dict(job.labels) == plan.to_job("gs://bucket/step/custom_job", "gs://elsewhere")["labels"]
+    assert job.labels[step] != plan.to_job("gs://bucket/other/custom_job", "gs://bucket/digits")["labels"][step]
 
 
 @pytest.mark.parametrize(
@@ -110,15 +116,27 @@ def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
         _load(override, target=target)
 
 
+def _measured() -> Any:
+    from tfx.types import standard_artifacts
+
+    made = standard_artifacts.ModelRun()
+    made.set_float_custom_property("last_step", 600.0)
+    return made
+
+
 class _Server:
     """The part of Vertex AI's own protocol that is used, on a port of this machine.
 
     Args:
         states: What the job comes to, one an answer; the last stays.
+        loses: Does the answer to its creation not arrive.
+        heard: Called with each question of how the job goes.
     """
 
-    def __init__(self, states: list[str]) -> None:
+    def __init__(self, states: list[str], loses: bool = False, heard: Any = lambda: None) -> None:
         self.states = list(states)
+        self.loses = loses
+        self.heard = heard
         self.created: list[Any] = []
         self.cancelled: list[str] = []
 
@@ -129,12 +147,23 @@ class _Server:
 
         def create(request: Any, context: Any) -> Any:
             self.created.append(request)
+            if self.loses:
+                context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
             return CustomJob(name=f"{request.parent}/customJobs/1", job_spec=request.custom_job.job_spec)
 
+        def find(request: Any, context: Any) -> Any:
+            labels = [each.custom_job.labels for each in self.created]
+            found = [each for each in labels if f"labels.{STEP_LABEL}={each[STEP_LABEL]}" == request.filter]
+            jobs = [CustomJob(name=f"{request.parent}/customJobs/1", state=self.states[0]) for _ in found]
+            return job_service.ListCustomJobsResponse(custom_jobs=jobs)
+
         def get(request: Any, context: Any) -> Any:
+            self.heard()
             state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
             if state == "UNAVAILABLE":
                 context.abort(grpc.StatusCode.INTERNAL, "not now")
+            if state in ("NOT_FOUND", "PERMISSION_DENIED"):
+                context.abort(grpc.StatusCode[state], "no")
             return CustomJob(name=request.name, state=state, error={"code": 3, "message": "out of quota"})
 
         def cancel(request: Any, context: Any) -> Any:
@@ -146,6 +175,9 @@ class _Server:
 
         methods = {
             "CreateCustomJob": handler(create, job_service.CreateCustomJobRequest, CustomJob.serialize),
+            "ListCustomJobs": handler(
+                find, job_service.ListCustomJobsRequest, job_service.ListCustomJobsResponse.serialize
+            ),
             "GetCustomJob": handler(get, job_service.GetCustomJobRequest, CustomJob.serialize),
             "CancelCustomJob": handler(
                 cancel, job_service.CancelCustomJobRequest, lambda message: message.SerializeToString()
@@ -241,7 +273,61 @@ def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_pat
 
     (tmp_path / "custom_job").mkdir()
     call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
-    running = _Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"])
-    with running as server, pytest.raises(TrainingError, match="its chief wrote nothing"):
-        launch(server)
+    with _Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
+        with pytest.raises(TrainingError, match="its chief wrote nothing"):
+            launch(server)
+        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [_measured()]})
+        outputs = launch(server)
     assert server.created == []
+    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
+
+
+@pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])
+def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, tmp_path, noted):
+    from tfx_estimator.components.trainer.custom_job import call
+    from tfx_estimator.pipeline.errors import TrainingError
+
+    (tmp_path / "custom_job").mkdir()
+    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+    with _Server([*noted, "JOB_STATE_FAILED"]) as server, pytest.raises(TrainingError, match="JOB_STATE_FAILED"):
+        launch(server)
+    assert len(server.created) == 1
+
+
+def test_a_service_that_refuses_is_not_asked_again(launch):
+    from tfx_estimator.pipeline.errors import TrainingError
+
+    with _Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
+        launch(server)
+
+
+def test_a_job_whose_creation_was_not_answered_is_found(launch, tmp_path):
+    from tfx_estimator.components.trainer.custom_job import call
+    from tfx_estimator.pipeline.errors import TrainingError
+
+    with _Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert len(server.created) == 1
+        # Of a step that was killed before it could note the job.
+        (tmp_path / "custom_job" / "job.json").unlink()
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
+        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [_measured()]})
+        launch(server)
+        assert len(server.created) == 1
+
+
+def test_a_step_that_is_ended_cancels_its_job(launch):
+    from tfx_estimator.pipeline.ending.signals import SignalledError
+
+    sent: list[int] = []
+
+    def terminate() -> None:
+        if not sent:
+            sent.append(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with _Server(["JOB_STATE_RUNNING"], heard=terminate) as server:
+        with pytest.raises(SignalledError):
+            launch(server)
+        assert server.cancelled == ["projects/example-project/locations/europe-west4/customJobs/1"]

@@ -255,12 +255,17 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
     name, _, sha256 = step.container["args"][3:6]
     (tmp_path / "modules").mkdir()
     shutil.copy(project / name, tmp_path / "modules")
-    then = ["--", sys.executable, "-c", "import train; print(train.trainer_fn(0, 0))"]
+    then = ["--", "python", "-c", "import train; print(train.trainer_fn(0, 0))"]
+    # What starts the container is the Python that goes on, whatever is first on the path.
+    (other := tmp_path / "bin" / "python").parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 9\n")
+    other.chmod(0o755)
 
     def start(flag: str, place: Path, checksum: str) -> subprocess.CompletedProcess:
         module = step.container["command"][1:]
         command = [sys.executable, *module, flag, str(place), "--modules", name, "--sha256", checksum, *then]
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        path = f"{other.parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "PATH": path}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
 
     for flag, place in (("--home", tmp_path), ("--root", tmp_path / "artifacts")):

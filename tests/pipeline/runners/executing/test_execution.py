@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tfx_estimator.__main__ import main
@@ -34,6 +38,7 @@ if count <= int(os.environ.get("KILLED", 0)):
     print("half done", flush=True)
     os.kill(os.getpid(), 9)
 known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "told": told}
+known["place"] = [name for name in os.environ if name.startswith(("SLURM_", "KFP_"))]
 (folder / "known.json").write_text(json.dumps(known))
 metadata = {"rows": 3, "blessed": 1, "current_model_id": made["name"]}
 artifact = {"name": made["name"], "uri": made["uri"], "metadata": metadata}
@@ -149,14 +154,15 @@ def _known(outputs: dict[str, Any], task: str) -> dict[str, Any]:
 
 
 def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "/mine")
+    for name in ("PYTHONPATH", "SLURM_PROCID", "KFP_POD_NAME"):
+        monkeypatch.setenv(name, "/mine")
     compiled.step("Second", "tfx.Model", first="First")
     compiled.step("First")
     states, outputs = compiled.execute()
     assert states == {"First": "ran", "Second": "ran"}
     known = _known(outputs, "Second")
     assert known["arguments"] == ["--greeting=hello"]
-    assert (known["cwd"], known["path"]) == ([], None)
+    assert (known["cwd"], known["path"], known["place"]) == ([], None, [])
     inputs = known["told"]["inputs"]
     assert inputs["parameterValues"] == {"greeting": "hello", "count": 7.0}
     assert isinstance(inputs["parameterValues"]["count"], float)
@@ -203,6 +209,55 @@ def test_a_step_that_fails_each_time_ends_the_execution(compiled):
         compiled.execute()
     assert f"ended by {signal.SIGKILL.name}, 2 times" in str(ended.value)
     assert "half done" in str(ended.value)
+    # The next execution finds nothing half done in its folder.
+    with pytest.raises(PipelineError):
+        compiled.execute()
+    folders = compiled.folder / "root" / "small" / "artifacts" / "local"
+    assert {path.name: (path / "First_1" / "made" / "tries").read_text() for path in folders.iterdir()} == {
+        "small-1": "2",
+        "small-2": "2",
+    }
+
+
+def test_a_command_that_is_not_there_is_named(compiled):
+    compiled.step("First")
+    compiled.executors["First"]["container"]["command"] = ["no-such-program"]
+    with pytest.raises(PipelineError, match="no-such-program cannot be started: No such file or directory"):
+        compiled.execute()
+
+
+# Each starts `sleep`, and waits for it.
+CONTAINER = """
+import sys
+from tfx_estimator.pipeline.runners.executing.container import Command, start
+start(Command("it", ("sleep", "300"), {}), sys.argv[1], 1)
+"""
+REPLICA = """
+import sys, time
+from tfx_estimator.components.trainer.custom_job.processes import LocalService
+with LocalService(sys.argv[1]) as service:
+    pool = {"replica_count": 1, "container_spec": {"command": ["sleep"], "args": ["300"], "env": []}}
+    service.create({"job_spec": {"worker_pool_specs": [pool]}})
+    time.sleep(300)
+"""
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("script", [CONTAINER, REPLICA])
+def test_what_is_started_here_does_not_outlive_who_is_killed(tmp_path, script):
+    run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=tmp_path)
+    started: list[psutil.Process] = []
+    try:
+        while run.poll() is None and not started:
+            started = [each for each in psutil.Process(run.pid).children() if each.name() == "sleep"]
+            time.sleep(0.02)
+    finally:
+        run.kill()
+        run.wait()
+    gone, alive = psutil.wait_procs(started, 10)
+    for process in alive:
+        process.kill()
+    assert (len(gone), alive) == (1, [])
 
 
 def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled):
