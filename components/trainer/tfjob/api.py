@@ -41,7 +41,7 @@ class Kube:
     """A namespace of a Kubernetes cluster.
 
     Args:
-        context: Of the kubeconfig; None is its current one, or the cluster that this process is a pod of.
+        context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
         namespace: None is the context's, or the pod's.
 
     Raises:
@@ -50,30 +50,15 @@ class Kube:
 
     def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None) -> None:
         try:
-            from kubernetes import client, config
+            from kubernetes import client
         except ImportError as error:
             raise PipelineError(
                 f"a TFJob needs the Kubernetes client: {error}",
                 expected="the package kubernetes, which TFX brings",
                 todo="pip install 'kubernetes>=12,<13'",
             ) from error
-        try:
-            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-                config.load_incluster_config()
-                connection, found = client.ApiClient(), _read(_NAMESPACE_FILE)
-            else:
-                # The library reads the variable only when it is imported.
-                file = os.environ.get("KUBECONFIG") or None
-                connection = config.new_client_from_config(file, context)
-                contexts, active = config.list_kube_config_contexts(file)
-                chosen = next((each for each in contexts if each["name"] == context), active)
-                found = chosen["context"].get("namespace", "")
-        except config.ConfigException as error:
-            raise PipelineError(
-                f"no Kubernetes cluster is known here: {error}",
-                expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-                todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
-            ) from error
+        self._context = context
+        connection, found = _connect(context)
         self.namespace = namespace or found or "default"
         self.host = connection.configuration.host
         self._core, self._custom = client.CoreV1Api(connection), client.CustomObjectsApi(connection)
@@ -87,6 +72,7 @@ class Kube:
         """
         try:
             self.jobs()
+            self.pods("any")
         except LostError as error:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
@@ -106,9 +92,16 @@ class Kube:
         Raises:
             TakenError: There is one of this name.
             LostError: Nobody knows whether it was created.
-            PipelineError: It was refused.
+            PipelineError: It was refused, or there is no such namespace.
         """
-        return self._ask(self._custom.create_namespaced_custom_object, *self._place, manifest)
+        try:
+            return self._ask(self._custom.create_namespaced_custom_object, *self._place, manifest)
+        except MissingError as error:
+            raise PipelineError(
+                f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {error}",
+                expected="a namespace that there is",
+                todo="correct deploy.tfjob.namespace, or create it: see `kubectl get namespaces`",
+            ) from error
 
     def read(self, name: str) -> Optional[Object]:
         """Returns a TFJob; None if there is none.
@@ -120,12 +113,12 @@ class Kube:
         return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
 
     def delete(self, name: str, uid: str) -> None:
-        """Deletes a TFJob, and with it its pods; one that has gone, or is another one by now, is left alone.
+        """Deletes a TFJob, which goes after its pods; one that has gone, or is another one by now, is left alone.
 
         Raises:
             LostError: The server did not answer.
         """
-        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._ask(self._custom.delete_namespaced_custom_object, *self._place, name, body=options)
         except (MissingError, TakenError):
@@ -167,7 +160,10 @@ class Kube:
         for part in _streamed(response):
             *lines, rest = (rest + part).split(b"\n")
             for line in filter(None, lines):
-                event = json.loads(line)
+                try:
+                    event = json.loads(line)
+                except ValueError as error:
+                    raise LostError(f"this is no event: {line[:80]!r}") from error
                 if event["type"] == "ERROR":
                     raise ExpiredError(event["object"].get("message", ""))
                 yield event["type"], event["object"]
@@ -177,8 +173,16 @@ class Kube:
         from kubernetes.client.rest import ApiException
 
         timeout = (_TIMEOUT[0], 3.0 * WATCH_SECONDS if options.get("watch") else None) if _stream else _TIMEOUT
+        options.update(_preload_content=False, _request_timeout=timeout)
         try:
-            response = function(*arguments, **options, _preload_content=False, _request_timeout=timeout)
+            try:
+                response = function(*arguments, **options)
+            except ApiException as error:
+                if error.status != _UNAUTHORIZED:
+                    raise
+                # Credentials end; the library asks for them only when it connects.
+                self._core.api_client = self._custom.api_client = _connect(self._context)[0]
+                response = function(*arguments, **options)
             return response if _stream else json.loads(response.data)
         except ApiException as error:
             raise self._worded(error) from error
@@ -218,6 +222,29 @@ class Kube:
                 todo="see `tfx-estimator compile --target tfjob`, correct deploy, and run again",
             )
         return LostError(f"{error.status} {said}")
+
+
+def _connect(context: Optional[str]) -> tuple[Any, str]:
+    """Returns a client, and the namespace that the kubeconfig, or the pod, says."""
+    from kubernetes import client, config
+
+    # The library reads the variable only when it is imported.
+    file = os.environ.get("KUBECONFIG") or None
+    configured = context or file or os.path.exists(os.path.expanduser("~/.kube/config"))
+    try:
+        if not configured and "KUBERNETES_SERVICE_HOST" in os.environ:
+            config.load_incluster_config()
+            return client.ApiClient(), _read(_NAMESPACE_FILE)
+        connection = config.new_client_from_config(file, context)
+        contexts, active = config.list_kube_config_contexts(file)
+        chosen = next((each for each in contexts if each["name"] == context), active)
+        return connection, chosen["context"].get("namespace", "")
+    except config.ConfigException as error:
+        raise PipelineError(
+            f"no Kubernetes cluster is known here: {error}",
+            expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
+            todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+        ) from error
 
 
 def _streamed(response: Any) -> Iterator[bytes]:

@@ -38,6 +38,8 @@ _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 _REFUSED_SECONDS = 30.0
 # For the pods' ends, and their logs, to be told after that of the TFJob; for their graceful end.
 _LAST_WORDS_SECONDS, _GRACE_SECONDS = 5.0, 120.0
+# For a TFJob of an earlier run to go, after its pods.
+_DELETED_SECONDS = 600.0
 # For what a pod has written to be seen here.
 _SHARED_SECONDS = 60.0
 _PENDING_NOTICE_SECONDS = 10.0
@@ -72,9 +74,10 @@ class Launcher:
             built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
         )
         self._pods = Pods(kube, os.path.join(logs, "pods"))
+        # Since when not all pods run.
         self._began = time.monotonic()
-        self._lost: Optional[tuple[float, Exception]] = None
-        self._all_ran = False
+        # By watch, since when, and why.
+        self._lost: dict[str, tuple[float, Exception]] = {}
         self._said: set[str] = set()
         self._state = ""
 
@@ -93,7 +96,7 @@ class Launcher:
             found = self._begin(signals)
             self._progress = progress.Progress(self._logs, self._report, int(_notes(found).get(AFTER, 0)))
             self._failures = Failures(self._deploy.tfjob.restart_policy, self._progress)
-            watching = Watching(self._kube, self._name)
+            watching = Watching(self._kube, self._name, found["metadata"]["uid"])
             try:
                 self._follow(found, watching, signals)
             finally:
@@ -106,29 +109,49 @@ class Launcher:
         """Creates the TFJob, or adopts the one that trains the same."""
         job_path = os.path.join(self._logs, "tfjob.json")
         lost_since: Optional[float] = None
+        deleting_since: Optional[float] = None
+        started = "no TFJob was started"
         while True:
             if signals.received:
-                raise self._stopped(signals.received, "no TFJob was started")
+                raise self._stopped(signals.received, started)
             try:
                 if there := self._kube.read(self._name):
                     if self._adopts(there):
                         logger.info(f"the TFJob {self._place} of this training is there: going on with it", extra=STAYS)
                         return there
                     self._kube.delete(self._name, there["metadata"]["uid"])
+                    if deleting_since is None:
+                        deleting_since = time.monotonic()
+                        logger.info(f"the TFJob {self._place} of an earlier run is deleted first, with its pods")
+                    self._check_deleted(deleting_since)
                     time.sleep(_RETRY_SECONDS)
                     continue
                 self._prepare(job_path)
+                started = f"the TFJob {self._place} may have been started: see `kubectl get tfjobs`"
                 created = self._kube.create(self._manifest(job_path))
                 logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
                 return created
             except TakenError:
                 # Created by an attempt whose answer was lost, or by somebody else just now.
                 lost_since = None
+                time.sleep(_RETRY_SECONDS)
             except LostError as error:
-                lost_since = lost_since or time.monotonic()
+                if lost_since is None:
+                    lost_since = time.monotonic()
+                    logger.warning(f"the API server cannot be asked: {_short(error)}; trying again")
                 if time.monotonic() - lost_since > self._patience:
                     raise self._unreachable(error, self._patience) from error
                 time.sleep(_RETRY_SECONDS)
+
+    def _check_deleted(self, since: float) -> None:
+        """Gives up on a TFJob that does not go."""
+        if time.monotonic() - since > _DELETED_SECONDS:
+            raise errors.PipelineError(
+                f"the TFJob {self._place} of an earlier run was deleted {_DELETED_SECONDS:g} s ago, and is still there",
+                expected="its end, and that of its pods",
+                todo="see which pod, node or finalizer holds it: "
+                f"kubectl get tfjob,pods --namespace {self._kube.namespace}",
+            )
 
     @property
     def _place(self) -> str:
@@ -197,19 +220,17 @@ class Launcher:
 
     def _hear(self, said: Optional[tuple]) -> None:
         """Takes what a watch says of pods, and of itself."""
+        self._check_lost()
         if said is None:
-            if self._lost:
-                self._check_lost()
             return
         kind, what, found = said
         if what == LOST:
-            if self._lost is None:
+            if not self._lost:
                 logger.warning(f"the API server cannot be asked: {_short(found)}; the TFJob goes on meanwhile")
-            self._lost = (self._lost[0] if self._lost else time.monotonic(), found)
-            self._check_lost()
+            since, _ = self._lost.get(kind, (time.monotonic(), None))
+            self._lost[kind] = since, found
             return
-        if self._lost:
-            self._lost = None
+        if self._lost.pop(kind, None) and not self._lost:
             logger.info("the API server answers again")
         if kind != "pod" or what == FOUND:
             return
@@ -219,22 +240,18 @@ class Launcher:
 
     def _check_lost(self) -> None:
         """Gives up on a server that has been gone for too long; the TFJob is left alone."""
-        assert self._lost
-        since, error = self._lost
-        refused = isinstance(error, errors.TfxEstimatorError)
-        if time.monotonic() - since > (_REFUSED_SECONDS if refused else self._patience):
-            if isinstance(error, errors.TfxEstimatorError):
-                raise error
-            raise self._unreachable(error, self._patience)
+        for since, error in self._lost.values():
+            refused = isinstance(error, errors.TfxEstimatorError)
+            if time.monotonic() - since > (_REFUSED_SECONDS if refused else self._patience):
+                raise error if refused else self._unreachable(error, self._patience)
 
     def _check_start(self, uid: str) -> None:
-        """Gives up on pods that do not start."""
-        if self._all_ran:
-            return
+        """Gives up on pods that do not start, or start again; one that cannot be seen may well have."""
         wanted = sum(self._distribution.pods.values())
-        self._all_ran = self._pods.running >= wanted
+        if self._pods.running >= wanted or "pod" in self._lost:
+            self._began = time.monotonic()
         waited = time.monotonic() - self._began
-        if self._all_ran or waited < _PENDING_NOTICE_SECONDS:
+        if waited < _PENDING_NOTICE_SECONDS:
             return
         waiting = list(self._pods.waiting())
         for text in waiting:
@@ -272,11 +289,16 @@ class Launcher:
         name = signal.Signals(number).name
         logger.info(f"{name}: deleting the TFJob; its pods write a checkpoint; a second one does not wait for them")
         deadline, deleted, gone = time.monotonic() + _GRACE_SECONDS, False, False
+        refused = ""
         while time.monotonic() < deadline and not (gone or signals.again):
             if not deleted:
-                with contextlib.suppress(LostError):
+                try:
                     self._kube.delete(self._name, uid)
                     deleted = True
+                except LostError:
+                    pass
+                except errors.TfxEstimatorError as error:
+                    refused = f": {_short(error)}"
             said = watching.next(_POLL_SECONDS)
             self._progress.hear()
             if said and said[0] == "pod" and said[1] not in (LOST, FOUND):
@@ -284,16 +306,19 @@ class Launcher:
                     self._pods.take(each, deleted=said[1] == DELETED)
                 if said[1] == LISTED:
                     self._pods.take_all(said[2])
-            gone = deleted and not self._pods.count()
+            if said and said[0] == "job" and said[1] in (LISTED, DELETED):
+                # It goes after its pods.
+                gone = said[1] == DELETED or all(each["metadata"]["uid"] != uid for each in said[2])
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
-        left = "is deleted" if deleted else "could not be deleted, and may go on"
+        left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
         raise self._stopped(number, f"the TFJob {self._place} {left}; {where}")
 
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
         said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-        if "deadline" in said.lower():
+        # The operator's words, of which no name can be part; the reason is the same for all failures.
+        if "specified deadline" in condition.get("message", ""):
             return errors.TaskStalledError(
                 f"the TFJob {self._place} failed: {said}",
                 expected=f"its end within {self._deploy.tfjob.active_deadline_seconds} s",

@@ -28,14 +28,16 @@ class Watching:
     Args:
         kube: The cluster.
         name: Of the TFJob.
+        uid: Of it; pods of an earlier one of this name are not told of.
     """
 
-    def __init__(self, kube: Kube, name: str) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, name: str, uid: str) -> None:
+        self._kube, self._uid = kube, uid
         self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._over = threading.Event()
         # What each watch has seen.
         self._versions = {"job": "", "pod": ""}
+        self._waits = dict.fromkeys(self._versions, _FIRST_WAIT)
         for kind, ask in (("job", partial(kube.jobs, f"metadata.name={name}")), ("pod", partial(kube.pods, name))):
             threading.Thread(target=self._watch, args=(kind, ask), name=f"watch-{kind}", daemon=True).start()
 
@@ -51,22 +53,23 @@ class Watching:
         self._over.set()
 
     def _watch(self, kind: str, ask: Callable[..., Object]) -> None:
-        wait = _FIRST_WAIT
         while not self._over.is_set():
             try:
                 if not self._versions[kind]:
                     found = ask()
-                    self._said.put((kind, LISTED, found["items"]))
+                    self._say(kind, LISTED, [each for each in found["items"] if self._is_mine(kind, each)])
                     self._versions[kind] = found["metadata"]["resourceVersion"]
                 # After a lost connection from where it was: a list does not tell of what has come and gone meanwhile.
                 self._follow(kind, ask)
-                wait = _FIRST_WAIT
             except ExpiredError:
                 self._versions[kind] = ""
             except (LostError, TfxEstimatorError) as error:
                 self._said.put((kind, LOST, error))
-            self._over.wait(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
+            except Exception as error:  # a watch that ends without a word would never be missed
+                self._versions[kind] = ""
+                self._said.put((kind, LOST, LostError(f"not understood: {error!r}")))
+            self._over.wait(self._waits[kind])
+            self._waits[kind] = min(2 * self._waits[kind], _LONGEST_WAIT)
 
     def _follow(self, kind: str, ask: Callable[..., Object]) -> None:
         """Watches, again and again, until the server has forgotten where to go on, or is lost."""
@@ -74,9 +77,19 @@ class Watching:
             began = time.monotonic()
             for event, found in self._kube.watch(ask, self._versions[kind]):
                 self._versions[kind] = found["metadata"]["resourceVersion"]
-                self._said.put((kind, event, found))
+                if self._is_mine(kind, found):
+                    self._say(kind, event, found)
                 if self._over.is_set():
                     return
-            self._said.put((kind, FOUND, None))
+            self._say(kind, FOUND, None)
             if time.monotonic() - began < _FIRST_WAIT:  # one that is cut at once
                 self._over.wait(_FIRST_WAIT)
+
+    def _say(self, kind: str, what: str, found: Any) -> None:
+        """Passes on what the server has answered."""
+        self._waits[kind] = _FIRST_WAIT
+        self._said.put((kind, what, found))
+
+    def _is_mine(self, kind: str, found: Object) -> bool:
+        owners = found["metadata"].get("ownerReferences") or ()
+        return kind == "job" or any(each["uid"] == self._uid for each in owners)

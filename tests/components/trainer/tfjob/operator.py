@@ -58,7 +58,6 @@ class _Job:
     ports: dict[str, list[int]]
     pods: dict[tuple[str, int], _Pod] = field(default_factory=dict)
     ended: bool = False
-    restarts: int = 0
 
 
 class Operator:
@@ -110,6 +109,9 @@ class Operator:
         for listed in (_JOBS, _PODS):
             for each in self._server.ask("GET", listed)["items"]:
                 self._delete(f"{listed}/{each['metadata']['name']}")
+                if listed == _JOBS and each["metadata"].get("finalizers"):
+                    path = f"{listed}/{each['metadata']['name']}"
+                    self._server.ask("PATCH", path, {"metadata": {"finalizers": None}}, _MERGE)
         self._kubelet.stop()
 
     def kill(self, kind: str, index: int, number: int = signal.SIGKILL) -> None:
@@ -131,6 +133,12 @@ class Operator:
             if gone and self._collect(known):
                 del self._jobs[name]
         for name, job in there.items():
+            if "deletionTimestamp" in job["metadata"]:
+                # As the garbage collector does: the pods first. The operator starts no more of them.
+                if name not in self._jobs or self._collect(self._jobs[name]):
+                    self._server.ask("PATCH", f"{_JOBS}/{name}", {"metadata": {"finalizers": None}}, _MERGE)
+                    self._jobs.pop(name, None)
+                continue
             if name not in self._jobs:
                 specs = job["spec"]["tfReplicaSpecs"]
                 counts = {kind.lower(): spec["replicas"] for kind, spec in specs.items()}
@@ -172,21 +180,18 @@ class Operator:
                         self._finish(name, known, spec, "Succeeded", "TFJobSucceeded", "it succeeded")
                         return
                     continue
-                again = replicas["restartPolicy"] == "ExitCode" and code >= 128
-                if not again or known.restarts >= spec["runPolicy"]["backoffLimit"]:
-                    reason = "BackoffLimitExceeded" if again else "TFJobFailed"
+                # Whatever `backoffLimit` says: https://github.com/kubeflow/trainer/issues/2045.
+                if replicas["restartPolicy"] != "ExitCode" or code < 128:
                     what = f"TFJob {NAMESPACE}/{name} has failed because 1 {kind} replica(s) failed."
-                    self._finish(name, known, spec, "Failed", reason, what)
+                    self._finish(name, known, spec, "Failed", "TFJobFailed", what)
                     return
-                # Counted once for pods that ended together.
-                known.restarts += code != 138
                 self._say(name, "Restarting", "TFJobRestarting", f"{kind} replica(s) are restarting")
                 self._delete(f"{_PODS}/{pod.name}")
                 del known.pods[key]
         limit = spec["runPolicy"].get("activeDeadlineSeconds")
         if limit and time.time() - _seconds(job["metadata"]["creationTimestamp"]) > limit:
-            what = f"TFJob {name} has failed because it was active longer than specified deadline"
-            self._finish(name, known, spec, "Failed", "DeadlineExceeded", what)
+            what = f"Job {name} has failed because it was active longer than specified deadline"
+            self._finish(name, known, spec, "Failed", "TFJobFailed", what)
 
     def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> _Pod:
         ports, low = self._jobs[name].ports, kind.lower()
@@ -195,13 +200,16 @@ class Operator:
         template = job["spec"]["tfReplicaSpecs"][kind]["template"]
         container, pod_name = template["spec"]["containers"][0], f"{name}-{low}-{index}"
         labels = {f"{_PREFIX}job-name": name, f"{_PREFIX}replica-type": low, f"{_PREFIX}replica-index": str(index)}
+        owner = {each: job[each] for each in ("apiVersion", "kind")}
+        owner |= {each: job["metadata"][each] for each in ("name", "uid")}
+        owner |= {"controller": True, "blockOwnerDeletion": True}
         created = self._server.ask(
             "POST",
             _PODS,
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": pod_name, "labels": labels},
+                "metadata": {"name": pod_name, "labels": labels, "ownerReferences": [owner]},
                 # Its volumes' claims are nobody's here.
                 "spec": {
                     "nodeName": _NODE,

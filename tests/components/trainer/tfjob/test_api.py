@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.components.trainer.tfjob.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
@@ -29,9 +31,16 @@ def manifest(server):
     yield make_manifest("mine", declaration.deploy, declaration.trainer.distribution, ["true"], {"name": "config"})
     if there := Kube().read("mine"):
         Kube().delete("mine", there["metadata"]["uid"])
+        collect(server)
 
 
-def test_it_is_created_once_watched_and_deleted(kube, manifest):
+def collect(server) -> None:
+    """What the garbage collector does with a TFJob that is deleted and has no pods."""
+    path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs/mine"
+    server.ask("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+
+def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
     assert kube.read("mine") is None
     before = kube.jobs()["metadata"]["resourceVersion"]
     created = kube.create(manifest)
@@ -43,14 +52,17 @@ def test_it_is_created_once_watched_and_deleted(kube, manifest):
     kube.delete("mine", "another-uid")
     assert kube.read("mine")
     kube.delete("mine", created["metadata"]["uid"])
+    # It is there as long as its pods.
+    assert "deletionTimestamp" in kube.read("mine")["metadata"]
+    collect(server)
     assert kube.read("mine") is None
     kube.delete("mine", created["metadata"]["uid"])
     events = []
     for event, found in kube.watch(kube.jobs, before):
         events.append((event, found["metadata"]["name"]))
-        if len(events) == 2:
+        if event == "DELETED":
             break
-    assert events == [("ADDED", "mine"), ("DELETED", "mine")]
+    assert events == [("ADDED", "mine"), ("MODIFIED", "mine"), ("DELETED", "mine")]
 
 
 def test_the_schema_refuses(kube, manifest):
@@ -84,6 +96,31 @@ def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeyp
         Kube().check()
     with pytest.raises(PipelineError, match="no Kubernetes cluster is known here"):
         Kube("no-such-context")
+
+
+def test_a_namespace_that_is_not_there_is_named(kube, manifest):
+    del manifest["metadata"]["namespace"]
+    with pytest.raises(PipelineError, match="has no namespace visoin"):
+        Kube(namespace="visoin").create(manifest)
+
+
+def test_credentials_that_have_ended_are_asked_for_anew(server, monkeypatch, tmp_path):
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    token = config["users"][0]["user"].pop("token")
+    said = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential"}
+    plugin = {"apiVersion": said["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}
+    config["users"][0]["user"]["exec"] = plugin
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": "one-that-has-ended"}}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    # Also in a pod, whose own account is not asked then.
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    kube = Kube()
+    with pytest.raises(PipelineError, match="does not know who asks"):
+        kube.jobs()
+    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": token}}))
+    assert kube.jobs()["items"] == []
+    kube.check()
 
 
 def _holds(whole: Any, part: Any) -> bool:

@@ -1,0 +1,140 @@
+"""A launcher and what API servers have been seen to answer; without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.components.trainer.tfjob.test_launcher import launcher
+from tests.components.trainer.tfjob.test_pods import ended, pod
+from tfx_estimator.components.trainer.tfjob import launcher as module
+from tfx_estimator.components.trainer.tfjob import watching
+from tfx_estimator.components.trainer.tfjob.api import LostError
+from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, Watching
+from tfx_estimator.pipeline.errors import PipelineError, TaskFailedError, TaskStalledError
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
+
+UID = "of-the-job"
+VERSION = {"resourceVersion": "1"}
+
+
+class Recorded:
+    """A cluster that answers as it was told to."""
+
+    namespace, host = "vision", "https://cluster.example"
+
+    def __init__(self) -> None:
+        self.there: Any = None
+        self.of_pods: Any = []
+        self.deleted: list[str] = []
+        self.goes = True
+
+    def read(self, name: str) -> Any:
+        return self.there
+
+    def create(self, manifest: Any) -> Any:
+        self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
+        return self.there
+
+    def delete(self, name: str, uid: str) -> None:
+        self.deleted.append(uid)
+        if self.goes:
+            self.there = None
+
+    def jobs(self, *arguments: Any) -> Any:
+        return {"items": [self.there] if self.there else [], "metadata": VERSION}
+
+    def pods(self, *arguments: Any) -> Any:
+        if isinstance(self.of_pods, Exception):
+            raise self.of_pods
+        return {"items": self.of_pods, "metadata": VERSION}
+
+    def watch(self, ask: Any, version: str) -> Iterator[Any]:
+        time.sleep(0.05)
+        yield from ()
+
+    def log(self, name: str) -> Any:
+        raise LostError(name)
+
+
+@pytest.fixture
+def kube(monkeypatch) -> Recorded:
+    monkeypatch.setattr(module, "_PENDING_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(module, "_LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
+    return Recorded()
+
+
+def owned(found: Any, uid: str = UID) -> Any:
+    found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
+    return found
+
+
+def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
+    kube.of_pods = PipelineError("pods is forbidden")
+    with pytest.raises(PipelineError, match="pods is forbidden"):
+        launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
+    assert kube.deleted == []
+
+
+def test_a_pod_that_waits_again_is_given_up(kube, tmp_path):
+    # A worker's successor finds no node.
+    running = [owned(pod("Running", uid=each)) for each in "12"]
+    train = launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube)
+    kube.of_pods = [running[0], owned(pod("Pending", uid="3"))]
+    train._pods.take_all(running)
+    train._check_start(UID)
+    with pytest.raises(TaskStalledError, match="1 of 2 pods run"):
+        train.run()
+    assert kube.deleted == [UID]
+
+
+def test_a_name_is_no_deadline(kube, tmp_path):
+    train = launcher(tmp_path, kube=kube)
+    train._name = "before-the-deadline"
+    train._failures = module.Failures("ExitCode", None)
+    train._failures.note(train._pods.take(pod("Failed", state=ended(1, message="no module"))))
+    words = "TFJob vision/before-the-deadline has failed because 1 Worker replica(s) failed."
+    error = train._failed({"reason": "TFJobFailed", "message": words}, None)
+    assert isinstance(error, TaskFailedError)
+    words = "Job digits has failed because it was active longer than specified deadline"
+    assert isinstance(train._failed({"reason": "TFJobFailed", "message": words}, None), TaskStalledError)
+
+
+def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_DELETED_SECONDS", 0.1)
+    train = launcher(tmp_path, kube=kube)
+    notes = {module.TRAINING: str(tmp_path / "training")}
+    kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}
+    kube.goes = False
+    with pytest.raises(PipelineError, match="is still there"):
+        train.run()
+
+
+def test_a_watch_outlives_what_it_does_not_understand(kube):
+    kube.there = {"metadata": {"uid": UID}}
+    kube.of_pods = ["no pod"]
+    watch = Watching(kube, "digits", UID)
+    try:
+        assert said_of(watch, "pod")[0] == LOST
+        kube.of_pods = [owned(pod("Running")), owned(pod("Running", uid="2"), "of-an-earlier-job")]
+        while (said := said_of(watch, "pod"))[0] == LOST:
+            pass
+        assert said[0] == LISTED
+        assert [each["metadata"]["uid"] for each in said[1]] == ["1"]
+    finally:
+        watch.end()
+
+
+def said_of(watch: Watching, kind: str) -> Any:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (said := watch.next(1)) and said[0] == kind:
+            return said[1:]
+    raise AssertionError(f"the watch of {kind} has ended")
