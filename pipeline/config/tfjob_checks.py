@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.targets import TFJOB
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 
 
@@ -54,8 +56,29 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
         # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
         what, todo = "an evaluator beside a lone chief is not seen by it", "set it to false: the chief then evaluates"
         yield Problem("trainer.distribution.evaluator", what, "false, or 2 workers", todo, value="true")
+    if target == TFJOB:
+        yield from _travels(declaration)
     if job.train:
         yield from _trains(declaration, deploy)
+
+
+def _travels(declaration: Declaration) -> Iterator[Problem]:
+    """Checks that module files have places of their own in a ConfigMap."""
+    files = {
+        "transform.module_file": declaration.transform.module_file,
+        "trainer.module_file": declaration.trainer.module_file,
+    }
+    todo, seen = "rename the file", dict[str, str]()
+    for path, file in files.items():
+        if file is None:
+            continue
+        name = os.path.basename(file)
+        if not _KEY.fullmatch(name):
+            what, expected = "a ConfigMap has no such key", "letters, digits, `.`, `-` and `_`"
+            yield Problem(path, what, expected, todo, value=name)
+        if seen.setdefault(name, file) != file:
+            what, expected = "two module files of one name: both travel in one ConfigMap", "names that differ"
+            yield Problem(path, what, expected, todo, value=name, depends=tuple(files))
 
 
 def _trains(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:

@@ -29,6 +29,7 @@ class Failures:
         self._all: list[PodFailure] = []
         self._suspect: Optional[tuple[float, PodFailure]] = None
         self._cause_at = -math.inf
+        self.restarts = 0
 
     def note(self, failure: PodFailure) -> None:
         """Takes note of one; where it is no mere consequence of another, it is a restart."""
@@ -74,6 +75,7 @@ class Failures:
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
+        self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -23,7 +25,7 @@ from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.tfjob import pod, progress
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.failures import Failures
-from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest
+from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
 from tfx_estimator.pipeline import errors
@@ -32,12 +34,14 @@ from tfx_estimator.pipeline.log import STAYS, get_logger
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # What a TFJob of ours says of itself: the training folder, and the last attempt of its tasks before.
-TRAINING, AFTER = "tfx-estimator/training", "tfx-estimator/after-attempt"
+# And what it was made of.
+TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 # A server that refuses may have been started again just now, and not know yet what it allows.
 _REFUSED_SECONDS = 30.0
 # For the pods' ends, and their logs, to be told after that of the TFJob; for their graceful end.
 _LAST_WORDS_SECONDS, _GRACE_SECONDS = 5.0, 120.0
+_SILENT_TIMES = 5
 # For a TFJob of an earlier run to go, after its pods.
 _DELETED_SECONDS = 600.0
 # For what a pod has written to be seen here.
@@ -67,15 +71,19 @@ class Launcher:
         section = settings.trainer
         self._distribution = settings.distribution.resolved()
         self._patience = settings.stall_timeout
+        # The pods' own supervisors end what does nothing, long before.
+        self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
         self._name = job_name(name, job.training_dir)
+        self._job_path = os.path.join(logs, "tfjob.json")
+        self._manifest = make_manifest(self._name, deploy, self._distribution, pod.command(self._job_path))
         # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
         self._report = Report(
             built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
         )
         self._pods = Pods(kube, os.path.join(logs, "pods"))
-        # Since when not all pods run.
-        self._began = time.monotonic()
+        # Since when not all pods run; when anything was heard of the tasks in them.
+        self._began = self._moved = time.monotonic()
         # By watch, since when, and why.
         self._lost: dict[str, tuple[float, Exception]] = {}
         self._said: set[str] = set()
@@ -107,7 +115,6 @@ class Launcher:
 
     def _begin(self, signals: Signals) -> Object:
         """Creates the TFJob, or adopts the one that trains the same."""
-        job_path = os.path.join(self._logs, "tfjob.json")
         lost_since: Optional[float] = None
         deleting_since: Optional[float] = None
         started = "no TFJob was started"
@@ -126,9 +133,9 @@ class Launcher:
                     self._check_deleted(deleting_since)
                     time.sleep(_RETRY_SECONDS)
                     continue
-                self._prepare(job_path)
+                self._prepare()
                 started = f"the TFJob {self._place} may have been started: see `kubectl get tfjobs`"
-                created = self._kube.create(self._manifest(job_path))
+                created = self._kube.create(self._annotated())
                 logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
                 return created
             except TakenError:
@@ -157,9 +164,9 @@ class Launcher:
     def _place(self) -> str:
         return f"{self._kube.namespace}/{self._name}"
 
-    def _prepare(self, job_path: str) -> None:
+    def _prepare(self) -> None:
         """Leaves what the pods read, and nothing of an earlier training."""
-        self._job.save(job_path)
+        self._job.save(self._job_path)
         folder = os.path.join(self._job.training_dir, pod.MODULES)
         shutil.rmtree(folder, ignore_errors=True)
         if self._modules:
@@ -169,12 +176,18 @@ class Launcher:
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(self._logs, "stop"))
 
-    def _manifest(self, job_path: str) -> Object:
-        notes = {TRAINING: self._job.training_dir, AFTER: str(progress.last_attempt(self._logs))}
-        return make_manifest(self._name, self._deploy, self._distribution, pod.command(job_path), annotations=notes)
+    def _annotated(self) -> Object:
+        after = str(progress.last_attempt(self._logs))
+        notes = {TRAINING: self._job.training_dir, AFTER: after, MADE_OF: self._digest()}
+        return {**self._manifest, "metadata": {**self._manifest["metadata"], "annotations": notes}}
+
+    def _digest(self) -> str:
+        return hashlib.sha256(json.dumps(self._manifest, sort_keys=True).encode()).hexdigest()
 
     def _adopts(self, there: Object) -> bool:
-        """Is a TFJob that is there this training, under way or done; one that failed, or is being deleted, is not.
+        """Is a TFJob that is there this training, done or under way; not one that failed, or is being deleted.
+
+        Nor one that another `deploy` has made, and that is not done.
 
         Raises:
             PipelineError: It is somebody else's.
@@ -189,7 +202,9 @@ class Launcher:
         if "deletionTimestamp" in there["metadata"]:
             return False
         state = _end_of(there)[0]
-        return state == "" or (state == "Succeeded" and self._has_export())
+        if state == "Succeeded":
+            return self._has_export()
+        return state == "" and _notes(there).get(MADE_OF) == self._digest()
 
     def _follow(self, found: Object, watching: Watching, signals: Signals) -> None:
         """Follows the TFJob to its end.
@@ -202,7 +217,8 @@ class Launcher:
             if signals.received:
                 self._cancel(uid, watching, signals)
             said = watching.next(_POLL_SECONDS)
-            self._progress.hear()
+            if self._progress.hear():
+                self._moved = time.monotonic()
             if said and said[0] == "job" and said[1] not in (LOST, FOUND):
                 there = said[2] if said[1] == LISTED else [said[2]]
                 mine = [each for each in there if each["metadata"]["uid"] == uid]
@@ -216,6 +232,7 @@ class Launcher:
                     raise self._failed(condition, watching)
             self._hear(said)
             self._failures.settle()
+            self._check_restarts(uid)
             self._check_start(uid)
 
     def _hear(self, said: Optional[tuple]) -> None:
@@ -250,6 +267,9 @@ class Launcher:
         wanted = sum(self._distribution.pods.values())
         if self._pods.running >= wanted or "pod" in self._lost:
             self._began = time.monotonic()
+            self._check_silence(uid)
+            return
+        self._moved = time.monotonic()
         waited = time.monotonic() - self._began
         if waited < _PENDING_NOTICE_SECONDS:
             return
@@ -264,13 +284,39 @@ class Launcher:
                 if self._pods.count()
                 else "there are no pods: is the training operator running?"
             )
-            with contextlib.suppress(LostError, errors.TfxEstimatorError):
-                self._kube.delete(self._name, uid)
+            self._give_up(uid)
             raise errors.TaskStalledError(
                 f"the pods of the TFJob {self._place} did not start for {waited:.0f} s: {reason}",
                 expected=f"all of them within {self._deploy.tfjob.pending_timeout:g} s (deploy.tfjob.pending_timeout)",
                 todo="mend what the pods wait for, or raise the deadline; the TFJob is deleted",
             )
+
+    def _check_silence(self, uid: str) -> None:
+        """Gives up on pods that all run, or seem to, and of which nothing is heard: their node may have gone."""
+        silent = time.monotonic() - self._moved
+        if silent > self._silence:
+            self._give_up(uid)
+            raise errors.TaskStalledError(
+                f"nothing was heard of the pods of the TFJob {self._place} for {silent:.0f} s",
+                expected=f"a sign of progress within {self._silence:g} s (trainer.start_timeout and stall_timeout)",
+                todo=f"see the pods' logs: {self._logs}/pods; the TFJob is deleted, and the next run goes on from the "
+                "last checkpoint",
+            )
+
+    def _check_restarts(self, uid: str) -> None:
+        """Ends what the operator, with the policy ExitCode, starts again without end.
+
+        Source: https://github.com/kubeflow/trainer/issues/2045.
+        """
+        if self._failures.restarts > restart_limit(self._deploy, self._distribution):
+            self._give_up(uid)
+            error = self._failures.error(self._place)
+            assert error is not None
+            raise error
+
+    def _give_up(self, uid: str) -> None:
+        with contextlib.suppress(LostError, errors.TfxEstimatorError):
+            self._kube.delete(self._name, uid)
 
     def _tell(self, there: Object) -> None:
         """Logs a state of the TFJob that is new."""

@@ -45,7 +45,6 @@ def make_manifest(
     distribution: Distribution,
     command: Sequence[str],
     config_map: Optional[Mapping[str, Any]] = None,
-    annotations: Mapping[str, str] = {},  # never changed
 ) -> dict[str, Any]:
     """Makes the manifest of a TFJob.
 
@@ -55,7 +54,6 @@ def make_manifest(
         distribution: Which pods there are.
         command: Of each pod's container; TF_CONFIG tells it its place.
         config_map: As the source of a volume, mounted in CONFIG_FOLDER; None is none.
-        annotations: Of the TFJob.
 
     Returns:
         The manifest, as of `kubeflow.org/v1`.
@@ -63,10 +61,9 @@ def make_manifest(
     Source: https://github.com/kubeflow/trainer/blob/v1.8.1/manifests/base/crds/kubeflow.org_tfjobs.yaml.
     """
     job = deploy.tfjob
-    limit = distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
     policy = {
         "cleanPodPolicy": job.clean_pod_policy,
-        "backoffLimit": 0 if job.restart_policy == "Never" else limit,
+        "backoffLimit": restart_limit(deploy, distribution),
         "activeDeadlineSeconds": job.active_deadline_seconds,
         "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
     }
@@ -74,7 +71,6 @@ def make_manifest(
         "name": name,
         "namespace": job.namespace,
         "labels": dict(deploy.labels) or None,
-        "annotations": dict(annotations) or None,
     }
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -92,6 +88,14 @@ def make_manifest(
             },
         },
     }
+
+
+def restart_limit(deploy: DeploySection, distribution: Distribution) -> int:
+    """Returns after how many restarts a TFJob has failed."""
+    job = deploy.tfjob
+    if job.restart_policy == "Never":
+        return 0
+    return distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
 
 
 def _template(

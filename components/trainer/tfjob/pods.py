@@ -99,7 +99,8 @@ class Pods:
         self._seen: dict[str, Object] = {}
         # Of a pod, and of which of its containers' ends.
         self._failed: set[tuple[str, int]] = set()
-        self._logs: dict[str, threading.Thread] = {}
+        # Of a pod's container, which may be started again.
+        self._logs: dict[tuple[str, int], threading.Thread] = {}
         self._over = threading.Event()
 
     @property
@@ -141,15 +142,15 @@ class Pods:
             self._seen.pop(uid, None)
         else:
             self._seen[uid] = pod
-        log = os.path.join(self._folder, f"{pod['metadata']['name']}.{uid[:8]}.log")
-        if uid not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
-            follow = (pod["metadata"]["name"], uid, log)
-            self._logs[uid] = threading.Thread(target=self._follow, args=follow, name="pod-log", daemon=True)
-            self._logs[uid].start()
         container, status = _container(pod), pod.get("status", {})
-        ends = container.get("restartCount", 0)
+        ends = _ends(pod)
+        if (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
+            follow = (pod["metadata"]["name"], uid, ends)
+            self._logs[uid, ends] = threading.Thread(target=self._follow, args=follow, name="pod-log", daemon=True)
+            self._logs[uid, ends].start()
         # With some policies it is not the pod that is started again, but its container.
-        state = container.get("lastState" if ends and _phase(pod) != "Failed" else "state", {}).get("terminated", {})
+        before = bool(ends) and _phase(pod) != "Failed"
+        state = container.get("lastState" if before else "state", {}).get("terminated", {})
         failed = _phase(pod) == "Failed" or (ends > 0 and state.get("exitCode", 0) != 0)
         if not failed or (uid, ends) in self._failed:
             return None
@@ -160,7 +161,7 @@ class Pods:
             state.get("exitCode"),
             state.get("reason") or status.get("reason", ""),
             (state.get("message") or status.get("message") or "").strip(),
-            log,
+            self._path(pod["metadata"]["name"], uid, ends - before),
         )
 
     def take_all(self, pods: list[Object]) -> list[PodFailure]:
@@ -181,14 +182,21 @@ class Pods:
             thread.join(max(deadline - time.monotonic(), 0.0))
         self._over.set()
 
-    def _follow(self, name: str, uid: str, path: str) -> None:
-        """Keeps what a pod prints; from its beginning again, where the connection was lost."""
-        for _ in range(_LOG_TRIES):
+    def _path(self, name: str, uid: str, ends: int) -> str:
+        again = f".{ends}" if ends else ""
+        return os.path.join(self._folder, f"{name}.{uid[:8]}{again}.log")
+
+    def _follow(self, name: str, uid: str, ends: int) -> None:
+        """Keeps what a container prints; from its beginning again, where the connection was lost."""
+        tries = 0
+        while tries < _LOG_TRIES:
+            tries += 1
             try:
                 parts = self._kube.log(name)
                 # What was kept before is not thrown away until there is something again.
-                first = next(parts, b"")
-                with open(path, "wb") as file:
+                if first := next(parts, b""):
+                    tries = 0
+                with open(self._path(name, uid, ends), "wb") as file:
                     for part in itertools.chain([first], parts):
                         file.write(part)
                         file.flush()
@@ -201,7 +209,7 @@ class Pods:
                 # Nothing of the training hangs on it.
                 pass
             # Its successor has the same name.
-            if self._over.wait(_LOG_WAIT) or uid not in self._seen:
+            if self._over.wait(_LOG_WAIT) or _ends(self._seen.get(uid, {})) != ends:
                 return
 
 
@@ -219,6 +227,11 @@ def _container(pod: Object) -> Object:
         if each.get("name") == CONTAINER:
             return each
     return {}
+
+
+def _ends(pod: Object) -> int:
+    """How often its container has ended before; -1 of a pod that has gone."""
+    return _container(pod).get("restartCount", 0) if pod else -1
 
 
 def _tail(path: str) -> str:

@@ -146,7 +146,7 @@ def test_a_name_fits_with_what_the_operator_adds():
 
 
 REFUSED = {
-    "deploy.tfjob.restart_policy=Sometimes": "Always",
+    "deploy.tfjob.restart_policy=Always": "OnFailure",
     "deploy.tfjob.replicas={boss: {cpu: 1}}": "boss",
     "deploy.tfjob.clean_pod_policy=Sometimes": "Running",
     "deploy.tfjob.active_deadline_seconds=-1": "active_deadline_seconds",
@@ -173,6 +173,21 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(override, said):
     with pytest.raises(DeclarationError) as caught:
         load("digits", (*OF_TFJOB, override), "tfjob")
     assert said in str(caught.value)
+
+
+def test_module_files_have_places_of_their_own_in_the_config_map(tmp_path):
+    for name, text in {
+        "a": "def preprocessing_fn(inputs):\n    return inputs\n",
+        "b": "def run_fn(args):\n    pass\n",
+    }.items():
+        (tmp_path / name).mkdir()
+        for file in ("mine.py", "mine one.py"):
+            (tmp_path / name / file).write_text(text)
+    files = (f"transform.module_file={tmp_path}/a/mine.py", "trainer.model=null", "trainer.path=run_fn")
+    with pytest.raises(DeclarationError, match="two module files of one name"):
+        load("digits", (*OF_TFJOB[:4], *files, f"trainer.module_file={tmp_path}/b/mine.py"), "tfjob")
+    with pytest.raises(DeclarationError, match="a ConfigMap has no such key"):
+        load("digits", (*OF_TFJOB[:4], *files, f"trainer.module_file={tmp_path}/b/mine one.py"), "tfjob")
 
 
 def test_what_is_missing_is_listed_at_once():

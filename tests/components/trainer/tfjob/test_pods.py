@@ -10,6 +10,7 @@ import pytest
 
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.tfjob import pod as pod_entry
+from tfx_estimator.components.trainer.tfjob import pods as pods_module
 from tfx_estimator.components.trainer.tfjob.api import LostError
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.progress import Progress
@@ -76,6 +77,29 @@ def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
         assert isinstance(found, errors.UserCodeError)
         assert found.what[:9].strip() in text
     assert found.exit_code == 4
+
+
+def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
+    said = [[b"a", None]] * (pods_module._LOG_TRIES + 2) + [[b"all"]]
+
+    class Cut:
+        """Its connections are cut, more often than it is tried without a word."""
+
+        def log(self, name):
+            for part in said.pop(0) if said else [b"again"]:
+                if part is None:
+                    raise LostError(name)
+                yield part
+
+    found = Pods(Cut(), str(tmp_path))
+    found.take(pod("Running"))
+    for thread in found._logs.values():
+        thread.join(30)
+    failure = found.take(pod("Running", restartCount=1, lastState=ended(3)))
+    found.end(30)
+    assert Path(failure.log).read_text() == "all"
+    assert (tmp_path / "mine-worker-1.1.1.log").read_text() == "again"
 
 
 def test_pods_say_what_they_wait_for(pods):

@@ -95,6 +95,29 @@ def test_a_pod_that_waits_again_is_given_up(kube, tmp_path):
     assert kube.deleted == [UID]
 
 
+def test_what_is_killed_again_and_again_has_an_end_whatever_the_operator_does(kube, tmp_path):
+    kube.of_pods = [owned(pod("Failed", uid=each, state=ended(137))) for each in "12"]
+    with pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"):
+        launcher(tmp_path, "deploy.tfjob.backoff_limit=1", kube=kube).run()
+    assert kube.deleted == [UID]
+
+
+def test_pods_that_run_and_say_nothing_are_given_up(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SILENT_TIMES", 0.001)
+    kube.of_pods = [owned(pod("Running", uid=each)) for each in "12"]
+    with pytest.raises(TaskStalledError, match="nothing was heard"):
+        launcher(tmp_path, kube=kube).run()
+    assert kube.deleted == [UID]
+
+
+def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
+    made = launcher(tmp_path, kube=kube)._annotated()
+    kube.there = {**made, "metadata": {**made["metadata"], "uid": "old"}}
+    assert launcher(tmp_path, kube=kube)._adopts(kube.there)
+    other = launcher(tmp_path, "deploy.tfjob.replicas.worker={memory_gb: 16}", kube=kube)
+    assert not other._adopts(kube.there)
+
+
 def test_a_name_is_no_deadline(kube, tmp_path):
     train = launcher(tmp_path, kube=kube)
     train._name = "before-the-deadline"
