@@ -23,10 +23,12 @@ class PipelineFolders:
     Args:
         workdir: Folder of all runs; an address of object storage is kept as it is.
         name: The pipeline's name.
+        option: What names the first on the command line.
     """
 
     workdir: str
     name: str
+    option: str = "--workdir"
 
     @property
     def is_stored(self) -> bool:
@@ -92,7 +94,7 @@ def only_run(folders: PipelineFolders) -> Iterator[None]:
             raise PipelineError(
                 f"another run is using {folders.home}",
                 expected="one run at a time",
-                todo="wait for it, or name another --workdir",
+                todo=f"wait for it, or name another {folders.option}",
             ) from error
         yield
 
@@ -105,5 +107,5 @@ def _lock_file(folders: PipelineFolders) -> IO[str]:
         raise PipelineError(
             f"cannot write to {folders.local}: {error.strerror}",
             expected="a folder that can be written",
-            todo="set XDG_STATE_HOME to one" if folders.is_stored else "name another --workdir",
+            todo="set XDG_STATE_HOME to one" if folders.is_stored else f"name another {folders.option}",
         ) from error

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.text import one_line, printable
+from tfx_estimator.pipeline.writing import writing
 
 
 def say(text: str, *, to_stderr: bool = False) -> None:
@@ -70,17 +69,3 @@ def check_file(name: str, *, force: bool) -> Path:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
     return file
-
-
-@contextlib.contextmanager
-def writing(name: str) -> Iterator[None]:
-    """Says which file it was that could not be written.
-
-    Raises:
-        TfxEstimatorError: It cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        what = f"{one_line(name)} cannot be written: {error.strerror}"
-        raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

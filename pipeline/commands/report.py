@@ -52,9 +52,10 @@ def _explained(output: str) -> Iterator[None]:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
-    from tfx_estimator.pipeline.commands.output import check_file, say, writing
+    from tfx_estimator.pipeline.commands.output import check_file, say
     from tfx_estimator.pipeline.report.source import find_runs
     from tfx_estimator.pipeline.text import one_line
+    from tfx_estimator.pipeline.writing import writing
 
     if args.output is not None:
         check_file(args.output, force=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -91,6 +92,27 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
         )
         yield Problem("tune", what, expected, "run it on this machine first, and write its best values down")
     yield from _unfit(deploy, target)
+
+
+def find_idle(deploy: Optional[DeploySection], declared: Sequence[str]) -> list[str]:
+    """Finds the resources of a Trainer that only creates a custom job, and waits for it.
+
+    Args:
+        deploy: The section, if there is one.
+        declared: Dotted paths of what was declared.
+
+    Returns:
+        Their dotted paths.
+    """
+    if deploy is None or deploy.vertex is None:
+        return []
+    paths = (f"deploy.nodes.Trainer.{key}" for key in ("cpu", "memory_gb", "accelerator", "accelerators"))
+    return [path for path in paths if path in declared]
+
+
+def word_idle(paths: Sequence[str]) -> str:
+    """Returns what to say of what `find_idle` found."""
+    return f"{', '.join(paths)}: of the step, which only waits for the custom job; deploy.vertex names what trains"
 
 
 def _mounts(deploy: DeploySection) -> Iterator[Problem]:

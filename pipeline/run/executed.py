@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import UserDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def execute_file(
         NotBlessedError: The model was not blessed, and had to be.
     """
     job = read_job(path)
-    folders = PipelineFolders(root, job.name)
+    folders = PipelineFolders(root, job.name, "--root")
     results.name = job.name
     with in_order(folders), scratch.used():
         logs = folders.make_logs()
@@ -105,10 +106,14 @@ def _recorded(results: Summary, view: View, path: str, prints: bool) -> Iterator
 def _take(results: Summary, outputs: Outputs) -> None:
     from tfx_estimator.pipeline.run.results import take
 
-    take(
-        results,
-        {task: {key: _artifact(made) for key, made in each.items()} for task, each in outputs.items()},
-    )
+    take(results, {task: _Artifacts(made) for task, made in outputs.items()})
+
+
+class _Artifacts(UserDict[str, Any]):
+    """A task's artifacts, each as TFX has it when it is read: a pipeline may have steps with types of their own."""
+
+    def __getitem__(self, key: str) -> Artifact:
+        return _artifact(super().__getitem__(key))
 
 
 def _artifact(made: Mapping[str, Any]) -> Artifact:

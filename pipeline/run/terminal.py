@@ -38,7 +38,7 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
             raise PipelineError(
                 f"{error.filename or folders.home}: {error.strerror or error}",
                 expected="a work folder that can be written",
-                todo="make room, or name another --workdir",
+                todo=f"make room, or name another {folders.option}",
             ) from error
 
 

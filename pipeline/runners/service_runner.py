@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
+from tfx_estimator.pipeline.runners.delivery import deliver
 from tfx_estimator.pipeline.text import one_line
 
 
@@ -20,13 +21,14 @@ def main(declaration: str, target: str) -> None:
         target: One of `targets.TARGETS`.
     """
     try:
-        compiled = compile_declaration(load(declaration, target=target), target, os.getcwd())
+        loaded = load(declaration, target=target)
+        compiled = compile_declaration(loaded, target, os.getcwd())
+        # TFX's command line has told its runner where to write, and takes the file from there.
+        lines = deliver(compiled, loaded, target, Path(compiled.path), Path())
     except TfxEstimatorError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
-    # TFX's command line has told its runner where to write, and takes the file from there.
-    write_whole(compiled.path, compiled.text)
-    print(f"wrote {one_line(compiled.path)}")  # noqa: T201
-    for packed in compiled.modules:
-        write_whole(packed.name, packed.data)
-        print(f"wrote {packed.name}: copy it, before the pipeline runs, to {compiled.modules_uri}")  # noqa: T201
+    for line in lines:
+        print(one_line(line))  # noqa: T201
+    for warning in loaded.warnings:
+        print(f"warning: {one_line(warning)}", file=sys.stderr)  # noqa: T201

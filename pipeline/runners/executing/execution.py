@@ -5,18 +5,20 @@ What is not emulated: images, machines, accounts, and that tasks which do not wa
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.ending import signals, slate
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container, resolving
@@ -39,7 +41,7 @@ def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dic
         given: What the user says of parameters.
 
     Raises:
-        DeclarationError: There is no such parameter, or one has no value.
+        DeclarationError: There is no such parameter, or one has no value, or none of its type.
     """
     if unknown := [name for name in given if name not in job.parameters]:
         raise DeclarationError(
@@ -48,7 +50,8 @@ def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dic
             todo="correct --parameter",
         )
     here = {HOME_KEY: folders.home, _PUSH_DESTINATION: folders.serving}
-    values = {**job.parameters, **{name: place for name, place in here.items() if name in job.parameters}, **given}
+    values = {**job.parameters, **{name: place for name, place in here.items() if name in job.parameters}}
+    values.update((name, _typed(name, text, job.kinds.get(name, ""))) for name, text in given.items())
     if missing := [name for name, value in values.items() if value is None]:
         raise DeclarationError(
             f"the runtime parameter {missing[0]} has no value",
@@ -56,6 +59,22 @@ def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dic
             todo=f"say --parameter {missing[0]}=VALUE",
         )
     return values
+
+
+def _typed(name: str, text: str, kind: str) -> Any:
+    """Reads a parameter as its type says; of a type that is not known it stays text."""
+    wanted = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}.get(kind)
+    if wanted is None:
+        return text
+    with contextlib.suppress(ValueError):
+        value = float(text) if wanted is float else json.loads(text)
+        if type(value) is wanted:
+            return value
+    raise DeclarationError(
+        f"the runtime parameter {name} is a {kind}, and no {text!r}",
+        expected="JSON of that type: 7, 0.5, true, [1, 2]",
+        todo="correct --parameter",
+    )
 
 
 def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
@@ -73,7 +92,7 @@ def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
         wheel = os.path.join(beside, words[words.index("--modules") + 1])
         if os.path.isfile(wheel):
             os.makedirs(place := os.path.join(folders.home, entry.FOLDER), exist_ok=True)
-            shutil.copy(wheel, place)
+            write_whole(os.path.join(place, os.path.basename(wheel)), Path(wheel).read_bytes())
 
 
 @dataclass
@@ -177,8 +196,15 @@ class Execution:
                 )
             kind = task.definitions("input", "parameters").get(key, {}).get("parameterType", "")
             if kind.startswith("NUMBER_"):
-                # A Value of a protocol buffer has doubles only.
-                values[key] = float(values[key])
+                try:
+                    # A Value of a protocol buffer has doubles only.
+                    values[key] = float(values[key])
+                except (TypeError, ValueError) as error:
+                    raise PipelineError(
+                        f"component {task.name} takes {key}, a number, which is {values[key]!r}",
+                        expected="a number",
+                        todo="compile the pipeline anew",
+                    ) from error
         return values
 
     def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

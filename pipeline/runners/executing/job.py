@@ -71,12 +71,14 @@ class Job:
         root: Where the artifacts would go.
         tasks: Each after those that it waits for.
         parameters: The runtime parameters, with what they are unless somebody says otherwise.
+        kinds: Their types, as a PipelineSpec calls them.
     """
 
     name: str
     root: str
     tasks: tuple[Task, ...]
     parameters: Mapping[str, Any]
+    kinds: Mapping[str, str]
 
 
 def read_job(path: str) -> Job:
@@ -126,11 +128,17 @@ def _read(spec: Mapping[str, Any], runtime: Mapping[str, Any]) -> Job:
     order = graphlib.TopologicalSorter({name: tasks[name].upstream for name in sorted(tasks)}).static_order()
     declared = root.get("inputDefinitions", {}).get("parameters", {})
     parameters = {name: each.get("defaultValue") for name, each in declared.items()}
+    values = {**parameters, **runtime.get("parameterValues", {})}
+    for name, task in tasks.items():
+        for source in task.given("parameters").values():
+            if (wanted := source.get("componentInputParameter", "")) and wanted not in values:
+                raise _wrong(f"the task {one_line(name)} takes {one_line(wanted)}, which is no parameter", _RECOMPILE)
     return Job(
         str(spec["pipelineInfo"]["name"]),
         str(runtime.get("gcsOutputDirectory") or spec.get("defaultPipelineRoot") or ""),
         tuple(tasks[name] for name in order),
-        {**parameters, **runtime.get("parameterValues", {})},
+        values,
+        {name: str(each.get("parameterType", "")) for name, each in declared.items()},
     )
 
 

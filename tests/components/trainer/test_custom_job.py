@@ -116,6 +116,14 @@ def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
         _load(override, target=target)
 
 
+def test_resources_of_the_step_that_only_waits_are_warned_of():
+    loaded = load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}"), VERTEX)
+    (warning,) = loaded.warnings
+    assert "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb, deploy.nodes.Trainer.accelerator" in warning
+    assert load("digits", (*COMMON, *OF_TARGET[VERTEX]), VERTEX).warnings == ()
+    assert load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}", "deploy.nodes={}"), VERTEX).warnings == ()
+
+
 def _measured() -> Any:
     from tfx.types import standard_artifacts
 

@@ -45,7 +45,7 @@ def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
     return target, Path("wanted").read_text()
 
 
-def test_the_script_compiles_what_compile_does(script):
+def test_the_script_compiles_what_compile_does(script, capsys):
     from tfx.tools.cli import labels
     from tfx.tools.cli.handler.kubeflow_handler import KubeflowHandler
     from tfx.tools.cli.handler.vertex_handler import VertexHandler
@@ -55,12 +55,23 @@ def test_the_script_compiles_what_compile_does(script):
     handler({labels.ENGINE_FLAG: target, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
     assert Path("digits.json" if target == VERTEX else "digits.yaml").read_text() == wanted
     assert len(list(Path().glob("*.whl"))) == 1
+    # And says as much.
+    said = capsys.readouterr().out
+    assert "your own modules, networks" in said
+    assert "submit it to project example-project, region europe-west4" in said or target == KUBEFLOW
 
 
 def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
     from tfx_estimator.pipeline.runners import service_runner
 
     target, _ = script
+    (wheel,) = Path().glob("*.whl")
+    wheel.unlink()
+    wheel.mkdir()
+    with pytest.raises(SystemExit) as ended:
+        service_runner.main("mine.yaml", target)
+    assert ended.value.code == 1
+    assert f"{wheel} cannot be written: Is a directory" in capsys.readouterr().err
     declared = yaml.safe_load(Path("mine.yaml").read_text())
     del declared["deploy"]["image"]
     Path("mine.yaml").write_text(yaml.safe_dump(declared))

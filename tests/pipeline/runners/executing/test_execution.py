@@ -16,7 +16,7 @@ import pytest
 
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
-from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.executing.execution import Execution, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job
 from tfx_estimator.pipeline.runners.listener import NodeRun
@@ -306,6 +306,32 @@ def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
     assert here == {"pipeline_home": folders.home, "push_destination": folders.serving, "greeting": "you"}
     with pytest.raises(DeclarationError, match="no runtime parameter 'greting'"):
         rebased(job, folders, {"greting": "you"})
+
+
+def test_a_parameter_is_of_its_type(compiled, tmp_path):
+    job, folders = read_job(compiled.write()), PipelineFolders(str(tmp_path), "small")
+    kinds = {"n": "NUMBER_INTEGER", "x": "NUMBER_DOUBLE", "yes": "BOOLEAN", "s": "STRING"}
+    object.__setattr__(job, "kinds", kinds)
+    object.__setattr__(job, "parameters", dict.fromkeys(kinds, 0))
+    given = {"n": "7", "x": "1e-3", "yes": "false", "s": "7"}
+    assert rebased(job, folders, given) == {"n": 7, "x": 0.001, "yes": False, "s": "7"}
+    for name in ("n", "x", "yes"):
+        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, and no 'abc'"):
+            rebased(job, folders, {**given, name: "abc"})
+
+
+def test_a_parameter_that_nobody_declares_is_refused(compiled):
+    compiled.step("First")["inputs"]["parameters"]["greeting"] = {"componentInputParameter": "greting"}
+    with pytest.raises(DeclarationError, match="the task First takes greting, which is no parameter"):
+        read_job(compiled.write())
+
+
+def test_another_execution_at_the_same_time_is_refused_by_the_option_of_this_verb(compiled, capsys):
+    compiled.step("First")
+    root = str(compiled.folder / "root")
+    with only_run(PipelineFolders(root, "small")):
+        assert main(["execute", compiled.write(), "--root", root]) == 6
+    assert "or name another --root" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""What was compiled, as files, and what the user does with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Union
+
+from tfx_estimator.components.trainer.tfjob.manifest import job_name
+from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.runners.compiling import Compiled
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TFJOB, VERTEX
+from tfx_estimator.pipeline.writing import writing
+
+
+def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
+    """Writes the file for the service, and the user's own modules; each whole or not at all.
+
+    Args:
+        compiled: The pipeline.
+        loaded: What it was compiled of.
+        target: One of `targets.ALL_TARGETS`.
+        file: The file to write; one that is there is replaced.
+        folder: For the modules.
+
+    Returns:
+        What to say of it, line by line.
+
+    Raises:
+        TfxEstimatorError: Something cannot be written.
+    """
+    contents: dict[Path, Union[str, bytes]] = {folder / packed.name: packed.data for packed in compiled.modules}
+    contents[file] = compiled.text
+    for path, content in contents.items():
+        with writing(str(path)):
+            write_whole(path, content)
+    return _said(compiled, loaded, target, file, folder)
+
+
+def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
+    lines = [f"wrote {file}: {loaded.declaration.name} for {target}"]
+    for packed in compiled.modules:
+        lines.append(f"wrote {folder / packed.name}: your own modules, {', '.join(packed.modules)}")
+        lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}/{packed.name}")
+    deploy = loaded.declaration.deploy
+    if target == VERTEX and deploy is not None:
+        account = f", as {deploy.service_account}" if deploy.service_account else ""
+        lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
+    if target == TFJOB:
+        space = f" --namespace {deploy.tfjob.namespace}" if deploy and deploy.tfjob.namespace else ""
+        lines.append(f"    start it: kubectl apply --filename {file}")
+        lines.append(f"    see it run: kubectl logs --follow {job_name(loaded.declaration.name)}-chief-0{space}")
+        lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
+    if target == KUBEFLOW_V2:
+        lines.append(
+            "    note: no model is compared with an earlier one, and evaluator.max_accuracy_drop has no effect: "
+            "Kubeflow Pipelines 2 has no resolvers"
+        )
+    if loaded.declaration.data.data_dir is None and loaded.declaration.data.dataset != "digits":
+        who = "the chief" if target == TFJOB else "the step TfdsExampleGen"
+        lines.append(f"    note: data.data_dir is null: {who} downloads the data set by itself")
+    return lines
