@@ -206,7 +206,7 @@ def test_ctrl_c_ends_with_130(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
-        (["run", "digits", "--workdir"], "--workdir"),
+        (["execute", "mine.json", "--root"], "--root"),
         (["bench", "strategies", "digits", "--workdir"], "--workdir"),
         (["bench", "strategies", "digits", "--output"], "--output"),
         (["copy", "digits"], "FILE"),
