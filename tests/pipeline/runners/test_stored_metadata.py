@@ -122,6 +122,30 @@ def test_the_journal_of_a_killed_run_is_not_played_back_into_another_database(ma
     assert removed or noted(one) == ["a", "b"]
 
 
+def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_after(machine, tmp_path):
+    from ml_metadata.proto import metadata_store_pb2
+    from tfx.orchestration import metadata
+    from tfx.orchestration.pipeline import Pipeline
+
+    from tests.pipeline.runners.failing import Failing
+    from tfx_estimator.pipeline.runners.local import LocalRunner, _Silent
+
+    def states(database: Path) -> list[int]:
+        with metadata.Metadata(metadata.sqlite_metadata_connection_config(str(database))) as handle:
+            return [execution.last_known_state for execution in handle.store.get_executions()]
+
+    folders, stored, seen = machine("one"), tmp_path / "store" / "mine" / "metadata.sqlite", tmp_path / "seen.sqlite"
+    connection = metadata.sqlite_metadata_connection_config(folders.metadata)
+    components = [Failing(stored=str(stored), seen=str(seen))]
+    runner = LocalRunner(_Silent())
+    runner._kept = StoredMetadata(folders)
+    with pytest.raises(ValueError, match=r"Failing/model/1"):
+        runner.run(Pipeline("mine", folders.root, components=components, metadata_connection_config=connection))
+    # Whoever runs it after a kill takes another number.
+    assert states(seen) == [metadata_store_pb2.Execution.RUNNING]
+    assert states(stored) == [metadata_store_pb2.Execution.FAILED]
+
+
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
     from tfx_estimator.components.trainer import training_claim
 
