@@ -11,8 +11,10 @@ from typing import Union
 
 from tfx.dsl.io import fileio
 
-# Without which nothing loads the model around them: they come last.
-LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb")
+# Notes which training a folder is of.
+TRAINING = "training.json"
+# Without which nothing loads the model, or goes on with the training, around them: they come last.
+LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
 
 
 def write_whole(path: str, content: Union[str, bytes]) -> None:
@@ -44,7 +46,7 @@ def move_folder(source: str, target: str) -> None:
 
 
 def copy_stored(source: str, target: str) -> None:
-    """Copies the files of a folder in an object store; last those without which no model is loaded.
+    """Copies the files of a folder in an object store; last those without which nobody takes it for whole.
 
     Args:
         source: The folder.

@@ -11,15 +11,13 @@ from typing import Any, Optional
 from tfx import types
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.files import move_folder, write_whole
+from tfx_estimator.components.files import TRAINING, copy_stored, is_stored, move_folder, write_whole
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
 from tfx_estimator.pipeline.config.profile import PROFILES
 
 FOLDER = "training"
-# In each training folder: which training it is, and of how many steps.
-_FILE = "training.json"
 # What says how long to train, in `train_args` and in the declared trainer.
 _NUM_STEPS = "num_steps"
 _LENGTHS = ("train_steps", "train_epochs")
@@ -104,24 +102,26 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
         is: see `is_taken`. None if there is neither.
     """
     found = None
-    if takes_over and not fileio.exists(folder.uri):
+    # A folder is a training once it is noted which; what a take-over that was killed has left is none.
+    if takes_over and not _read(folder.uri):
         found = _earlier(folder, model_run_uri)
         if found and is_taken(found, folder.steps):
-            # The folder is there whole or not at all.
+            if fileio.exists(folder.uri):
+                fileio.rmtree(folder.uri)
             if found.finished:
                 export.adopt(found.uri, folder.uri)
                 if fileio.exists(profiles := os.path.join(folder.uri, PROFILES)):
                     # Of steps that this training does not do.
                     fileio.rmtree(profiles)
             else:
-                move_folder(found.uri, folder.uri)
+                _take(found.uri, folder.uri)
     fileio.makedirs(folder.uri)
     noted = _read(folder.uri)
     if noted.get("steps") != folder.steps:
         if noted and fileio.exists(exports):
             # By the training of another length, which was killed before it was published.
             fileio.rmtree(exports)
-        write_whole(os.path.join(folder.uri, _FILE), json.dumps({"key": folder.key, "steps": folder.steps}))
+        write_whole(os.path.join(folder.uri, TRAINING), json.dumps({"key": folder.key, "steps": folder.steps}))
     return found
 
 
@@ -138,13 +138,24 @@ def publish(folder: str, model_run_uri: str) -> None:
     move_folder(folder, model_run_uri)
 
 
+def _take(source: str, target: str) -> None:
+    """Moves a training; a kill leaves it here or there, and nothing that looks like it in the other place."""
+    if is_stored(source):
+        copy_stored(source, target)
+        fileio.remove(os.path.join(source, TRAINING))
+        fileio.rmtree(source)
+    else:
+        move_folder(source, target)
+
+
 def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
     """The training of another length that came furthest, but not too far; else any that came too far."""
     found = []
     for place, finished in ((os.path.dirname(folder.uri), False), (os.path.dirname(model_run_uri), True)):
         for uri in export.paths_in(place):
             noted = _read(uri)
-            if noted.get("key") != folder.key or noted["steps"] == folder.steps:
+            # A folder that was taken over says until it is prepared what it was.
+            if noted.get("key") != folder.key or (finished and noted["steps"] == folder.steps):
                 continue
             if (step := checkpoints.last_step(uri)) is not None:
                 found.append(Earlier(uri, noted["steps"], step, finished))
@@ -152,8 +163,8 @@ def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
 
 
 def _read(folder: str) -> dict[str, Any]:
-    """What `prepare` noted; nothing if it did not."""
-    path = os.path.join(folder, _FILE)
+    """What `prepare` noted; nothing if it did not, or not all of the folder is there."""
+    path = os.path.join(folder, TRAINING)
     if not fileio.exists(path):
         return {}
     with fileio.open(path) as file:

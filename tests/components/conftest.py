@@ -39,6 +39,7 @@ def store(root: Path):
         @classmethod
         def copy(cls, src, dst, overwrite=False):
             cls._count()
+            os.makedirs(os.path.dirname(located(dst)), exist_ok=True)
             LocalFilesystem.copy(located(src), located(dst), overwrite)
 
         @classmethod

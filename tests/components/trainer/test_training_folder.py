@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.components.conftest import DIED
 
 pytestmark = pytest.mark.unit
 
@@ -116,6 +121,54 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
     assert (earlier.step, earlier.finished) == (10, True)
     for place in (run, longer):
         assert (place / "Format-Serving" / "model.ckpt-10.index").exists()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(
+    bucket, tmp_path, monkeypatch, finished
+):
+    from tfx_estimator.components.trainer import training_folder
+    from tfx_estimator.components.trainer.estimator import checkpoints
+
+    # TensorFlow does not know this store.
+    monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
+    place = tmp_path / "bucket" / "training"
+    one, other = (training_folder.TrainingFolder(f"store://bucket/training/k-{n}", "k", n) for n in (10, 20))
+    source = tmp_path / "bucket" / "Trainer" / "model_run" / "1" if finished else place / "k-10"
+    files = {f"model.ckpt-{step}.{part}" for step in range(3) for part in ("index", "data-00000-of-00001")}
+
+    def prepare(folder: training_folder.TrainingFolder) -> None:
+        training_folder.prepare(folder, "store://bucket/Trainer/model_run/2", f"{folder.uri}/exported", True)
+
+    def is_whole(folder: Path) -> bool:
+        return {path.name for path in folder.glob("*")} == {*files, "training.json"}
+
+    code, operations = DIED, 0
+    while code == DIED:
+        shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
+        source.mkdir(parents=True)
+        place.mkdir(exist_ok=True)
+        for name in files:
+            (source / name).write_text("")
+        (source / "training.json").write_text(json.dumps({"key": "k", "steps": 10}))
+        pid = os.fork()
+        if not pid:
+            bucket.left = operations
+            try:
+                prepare(other)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        for folder in (source, place / "k-20"):
+            assert is_whole(folder) or not (folder / "training.json").exists()
+        # The next run is the same, or one that is as short as the first again.
+        last = other if finished or operations % 2 else one
+        prepare(last)
+        assert is_whole(place / f"k-{last.steps}")
+        operations += 1
+    assert code == 0
+    assert operations > len(files) * (1 if finished else 2)
 
 
 def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
