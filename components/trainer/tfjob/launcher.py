@@ -213,6 +213,8 @@ class Launcher:
             TfxEstimatorError: It did not succeed.
         """
         uid = found["metadata"]["uid"]
+        # One before it may have taken its time to go.
+        self._began = self._moved = time.monotonic()
         while True:
             if signals.received:
                 self._cancel(uid, watching, signals)

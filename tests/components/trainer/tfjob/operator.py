@@ -167,7 +167,7 @@ class Operator:
                 key = (kind.lower(), index)
                 if key not in known.pods:
                     if not self.pending:
-                        known.pods[key] = self._start(name, job, kind, index)
+                        self._start(name, job, kind, index)
                     continue
                 pod = known.pods[key]
                 code = pod.process.poll()
@@ -193,7 +193,7 @@ class Operator:
             what = f"Job {name} has failed because it was active longer than specified deadline"
             self._finish(name, known, spec, "Failed", "TFJobFailed", what)
 
-    def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> _Pod:
+    def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> None:
         ports, low = self._jobs[name].ports, kind.lower()
         cluster = {each: [f"localhost:{p}" for p in listed] for each, listed in ports.items() if each != "evaluator"}
         config = {"cluster": cluster, "task": {"type": low, "index": index}, "environment": "cloud"}
@@ -243,8 +243,9 @@ class Operator:
                 },
             )
         pod = _Pod(pod_name, created["metadata"]["uid"], low, index, process, log, message)
+        # First of all: the server may be down by now.
+        self._jobs[name].pods[low, index] = pod
         self._set_pod(pod, "Running", {"running": {}})
-        return pod
 
     def _report(self, pod: _Pod) -> None:
         """Says how a pod's process ended."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +17,7 @@ from tfx_estimator.components.trainer.tfjob import launcher as module
 from tfx_estimator.components.trainer.tfjob import watching
 from tfx_estimator.components.trainer.tfjob.api import LostError
 from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, Watching
-from tfx_estimator.pipeline.errors import PipelineError, TaskFailedError, TaskStalledError
+from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
@@ -128,6 +131,23 @@ def test_a_name_is_no_deadline(kube, tmp_path):
     assert isinstance(error, TaskFailedError)
     words = "Job digits has failed because it was active longer than specified deadline"
     assert isinstance(train._failed({"reason": "TFJobFailed", "message": words}, None), TaskStalledError)
+
+
+def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(kube, "delete", refuses)
+    train = launcher(tmp_path, kube=kube)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    # A signal before the launcher looks for one would end the tests.
+    create = kube.create
+    monkeypatch.setattr(kube, "create", lambda manifest: timer.start() or create(manifest))
+    with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
+        train.run()
+    timer.join()
+
+
+def refuses(*arguments: Any) -> None:
+    raise PipelineError("your login has ended")
 
 
 def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
