@@ -95,18 +95,19 @@ class KerasClassifier(tf.keras.Model):
         variables, division = stored(self.trainable_variables), self._division
 
         def compute(part: Part) -> Computed:
-            with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
-                logits = self(part.features, training=True)
-            losses = classification_loss(part.labels, logits, **section.loss_options)
-            factor = section.optimizer.weight_decay
-            decay = weight_decay(self.network.trainable_variables, factor, beside=division is not None)
-            penalties = part_penalties(part, self.network.losses, decay)
-            loss = global_loss(losses, section.global_batch_size, penalties)
-            if alone:
-                loss *= context.num_replicas_in_sync
-            objective = scale.scaled(loss) if scale else loss
-            # Not by a tape: it cannot be gated, and forgets where things were computed.
-            gradients = gradients_of(objective, variables)
+            # In a graph without a tape, whose gradients cannot be gated, and which forgets where things were computed.
+            with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
+                with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
+                    logits = self(part.features, training=True)
+                losses = classification_loss(part.labels, logits, **section.loss_options)
+                factor = section.optimizer.weight_decay
+                decay = weight_decay(self.network.trainable_variables, factor, beside=division is not None)
+                penalties = part_penalties(part, self.network.losses, decay)
+                loss = global_loss(losses, section.global_batch_size, penalties)
+                if alone:
+                    loss *= context.num_replicas_in_sync
+                objective = scale.scaled(loss) if scale else loss
+            gradients = tape.gradient(objective, variables) if tape else gradients_of(objective, variables)
             hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
             return Computed(loss, tf.reduce_sum(hits), gradients)
 

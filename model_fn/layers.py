@@ -54,7 +54,8 @@ class PooledConv2D(tf.keras.layers.Layer):
     def _used(self, inputs: tf.Tensor) -> tf.Tensor:
         """Leaves out the row and the column that the convolution would compute, and the pooling drop."""
         sizes = inputs.shape.as_list()[1:3]
-        used = [size and size - (size - self.kernel_size + 1) % 2 for size in sizes]
+        least = self.kernel_size + 1  # else TensorFlow's error tells the true size
+        used = [size - (size - least) % 2 if size and size >= least else size for size in sizes]
         # Not by indices: their gradient costs more than is saved.
         return inputs if used == sizes else tf.slice(inputs, [0, 0, 0, 0], [-1, *(size or -1 for size in used), -1])
 

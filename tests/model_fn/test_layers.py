@@ -54,6 +54,25 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
     np.testing.assert_array_equal(layer.moving_mean, [0.0])
 
 
+@pytest.mark.parametrize(
+    ("sides", "computed"),
+    # Convolution of 3x3, then pooling of 2x2: of 15 rows the convolution makes 13, and the pooling takes 12.
+    [((15, 15), [12, 12]), ((14, 16), [12, 14]), ((14, 15), [12, 12]), ((None, 15), [None, 12]), ((4, 5), [2, 2])],
+)
+def test_what_the_pooling_drops_is_not_computed(sides, computed):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.layers import PooledConv2D
+
+    layer = PooledConv2D(4, 3)
+    function = tf.function(layer).get_concrete_function(tf.TensorSpec([None, *sides, 2]))
+    (convolution,) = (op for op in function.graph.get_operations() if op.type == "Conv2D")
+    assert convolution.outputs[0].shape.as_list()[1:3] == computed
+    images = tf.constant(RANDOM.normal(size=[3, sides[0] or 9, sides[1], 2]).astype(np.float32))
+    plain = tf.nn.max_pool2d(tf.nn.conv2d(images, layer.kernel, 1, "VALID"), 2, 2, "VALID")
+    np.testing.assert_allclose(function(images), tf.nn.relu(plain), atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
 def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
     from tfx_estimator.model_fn import networks

@@ -39,7 +39,8 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
     left_out: set[tf.Operation] = set()
     while stack:
         op, used = stack.pop()
-        used = used or op.op_def.is_stateful
+        # The one is of variables that are resources, the other of those that are references.
+        used = used or op.op_def.is_stateful or any(argument.is_ref for argument in op.op_def.input_arg)
         if op in found or (op in left_out and not used):
             continue
         (found if used else left_out).add(op)

@@ -202,6 +202,15 @@ def test_ctrl_c_ends_with_130(tmp_path):
     assert text == "tfx-estimator: interrupted\n"
 
 
+@pytest.mark.parametrize("scheme", ["s3", "hdfs", "file"])
+def test_a_run_takes_no_store_but_googles(tmp_path, monkeypatch, capsys, scheme):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "digits", "--workdir", f"{scheme}://bucket/runs"]) == 2
+    said = capsys.readouterr().err
+    assert f"--workdir {scheme}://bucket/runs: of all object stores, TensorFlow 2.15 reads and writes only" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs", "file"])
 @pytest.mark.parametrize(
     ("arguments", "option"),

@@ -9,7 +9,7 @@ import pytest
 from tests.components.trainer.tfjob.api_server import ApiServer, api_server, missing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
     if reason := missing():
         pytest.skip(reason)
