@@ -22,8 +22,9 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.components.trainer.tfjob import pod, progress
+from tfx_estimator.components.trainer.tfjob import endings, pod, progress
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, TakenError
+from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short
 from tfx_estimator.components.trainer.tfjob.failures import Failures
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
 from tfx_estimator.components.trainer.tfjob.pods import Pods
@@ -33,8 +34,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.log import STAYS, get_logger
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-# What a TFJob of ours says of itself: the training folder, and the last attempt of its tasks before.
-# And what it was made of.
+# What a TFJob of ours says of itself: the training folder, the last attempt of its tasks before, and its contents.
 TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 # A server that refuses may have been started again just now, and not know yet what it allows.
@@ -102,7 +102,7 @@ class Launcher:
         """
         with Signals() as signals:
             found = self._begin(signals)
-            self._progress = progress.Progress(self._logs, self._report, int(_notes(found).get(AFTER, 0)))
+            self._progress = progress.Progress(self._logs, self._report, int(notes_of(found).get(AFTER, 0)))
             self._failures = Failures(self._deploy.tfjob.restart_policy, self._progress)
             watching = Watching(self._kube, self._name, found["metadata"]["uid"])
             try:
@@ -120,7 +120,7 @@ class Launcher:
         started = "no TFJob was started"
         while True:
             if signals.received:
-                raise self._stopped(signals.received, started)
+                raise endings.stopped(signals.received, started)
             try:
                 if there := self._kube.read(self._name):
                     if self._adopts(there):
@@ -145,9 +145,9 @@ class Launcher:
             except LostError as error:
                 if lost_since is None:
                     lost_since = time.monotonic()
-                    logger.warning(f"the API server cannot be asked: {_short(error)}; trying again")
+                    logger.warning(f"the API server cannot be asked: {short(error)}; trying again")
                 if time.monotonic() - lost_since > self._patience:
-                    raise self._unreachable(error, self._patience) from error
+                    raise endings.unreachable(self._kube.host, error, self._patience) from error
                 time.sleep(_RETRY_SECONDS)
 
     def _check_deleted(self, since: float) -> None:
@@ -192,7 +192,7 @@ class Launcher:
         Raises:
             PipelineError: It is somebody else's.
         """
-        if _notes(there).get(TRAINING) != self._job.training_dir:
+        if notes_of(there).get(TRAINING) != self._job.training_dir:
             raise errors.PipelineError(
                 f"there is a TFJob {self._place} already, and it does not train in {self._job.training_dir}",
                 expected="none of this name, or the one that an earlier run of this training has started",
@@ -201,10 +201,10 @@ class Launcher:
             )
         if "deletionTimestamp" in there["metadata"]:
             return False
-        state = _end_of(there)[0]
+        state = end_of(there)[0]
         if state == "Succeeded":
             return self._has_export()
-        return state == "" and _notes(there).get(MADE_OF) == self._digest()
+        return state == "" and notes_of(there).get(MADE_OF) == self._digest()
 
     def _follow(self, found: Object, watching: Watching, signals: Signals) -> None:
         """Follows the TFJob to its end.
@@ -225,9 +225,9 @@ class Launcher:
                 there = said[2] if said[1] == LISTED else [said[2]]
                 mine = [each for each in there if each["metadata"]["uid"] == uid]
                 if not mine or said[1] == DELETED:
-                    raise self._deleted()
+                    raise endings.deleted(self._place)
                 self._tell(mine[0])
-                state, condition = _end_of(mine[0])
+                state, condition = end_of(mine[0])
                 if state == "Succeeded":
                     return
                 if state == "Failed":
@@ -245,7 +245,7 @@ class Launcher:
         kind, what, found = said
         if what == LOST:
             if not self._lost:
-                logger.warning(f"the API server cannot be asked: {_short(found)}; the TFJob goes on meanwhile")
+                logger.warning(f"the API server cannot be asked: {short(found)}; the TFJob goes on meanwhile")
             since, _ = self._lost.get(kind, (time.monotonic(), None))
             self._lost[kind] = since, found
             return
@@ -262,7 +262,7 @@ class Launcher:
         for since, error in self._lost.values():
             refused = isinstance(error, errors.TfxEstimatorError)
             if time.monotonic() - since > (_REFUSED_SECONDS if refused else self._patience):
-                raise error if refused else self._unreachable(error, self._patience)
+                raise error if refused else endings.unreachable(self._kube.host, error, self._patience)
 
     def _check_start(self, uid: str) -> None:
         """Gives up on pods that do not start, or start again; one that cannot be seen may well have."""
@@ -346,7 +346,7 @@ class Launcher:
                 except LostError:
                     pass
                 except errors.TfxEstimatorError as error:
-                    refused = f": {_short(error)}"
+                    refused = f": {short(error)}"
             said = watching.next(_POLL_SECONDS)
             self._progress.hear()
             if said and said[0] == "pod" and said[1] not in (LOST, FOUND):
@@ -360,7 +360,7 @@ class Launcher:
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
-        raise self._stopped(number, f"the TFJob {self._place} {left}; {where}")
+        raise endings.stopped(number, f"the TFJob {self._place} {left}; {where}")
 
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
@@ -381,26 +381,6 @@ class Launcher:
             f"the TFJob {self._place} failed: {said}", todo=todo
         )
 
-    def _deleted(self) -> errors.TfxEstimatorError:
-        return errors.TaskFailedError(
-            f"the TFJob {self._place} was deleted, and not by this run",
-            todo="run the same again: training goes on from the last checkpoint",
-        )
-
-    def _unreachable(self, error: Exception, seconds: float) -> errors.TfxEstimatorError:
-        return errors.PipelineError(
-            f"the Kubernetes API server {self._kube.host} has not answered for {seconds:g} s: {_short(error)}",
-            expected="an answer within trainer.stall_timeout",
-            todo="run the same again when it does: the TFJob goes on meanwhile, and is adopted",
-        )
-
-    def _stopped(self, number: int, where: str) -> errors.StoppedError:
-        return errors.StoppedError(
-            f"training was ended by {signal.Signals(number).name}; {where}",
-            todo="run the same again: training goes on from there",
-            exit_code=128 + number,
-        )
-
     def _has_export(self) -> bool:
         serving = path_utils.serving_model_dir(self._job.exports_dir)
         return fileio.exists(os.path.join(serving, "saved_model.pb"))
@@ -416,19 +396,3 @@ class Launcher:
                     todo=f"see whether deploy.volumes is the same folder here, and the pods' logs: {self._logs}/pods",
                 )
             time.sleep(_RETRY_SECONDS)
-
-
-def _notes(there: Object) -> dict[str, str]:
-    return there["metadata"].get("annotations") or {}
-
-
-def _end_of(there: Object) -> tuple[str, Object]:
-    """Returns `Succeeded` or `Failed`, and what is said of it; empty if it goes on."""
-    for condition in there.get("status", {}).get("conditions", ()):
-        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
-            return condition["type"], condition
-    return "", {}
-
-
-def _short(error: Exception) -> str:
-    return error.what if isinstance(error, errors.TfxEstimatorError) else str(error)

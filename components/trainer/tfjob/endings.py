@@ -1,0 +1,67 @@
+"""How a TFJob has ended, and how training in one ends otherwise."""
+
+from __future__ import annotations
+
+import signal
+
+from tfx_estimator.components.trainer.tfjob.api import Object
+from tfx_estimator.pipeline import errors
+
+
+def notes_of(there: Object) -> dict[str, str]:
+    """Returns the annotations of an object of Kubernetes."""
+    return there["metadata"].get("annotations") or {}
+
+
+def end_of(there: Object) -> tuple[str, Object]:
+    """Returns `Succeeded` or `Failed`, and the condition that says so; empty if the TFJob goes on."""
+    for condition in there.get("status", {}).get("conditions", ()):
+        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
+            return condition["type"], condition
+    return "", {}
+
+
+def short(error: Exception) -> str:
+    """Returns what was wrong, without what to do."""
+    return error.what if isinstance(error, errors.TfxEstimatorError) else str(error)
+
+
+def deleted(place: str) -> errors.TaskFailedError:
+    """Returns the error of a TFJob that somebody else has deleted.
+
+    Args:
+        place: Its namespace and name.
+    """
+    return errors.TaskFailedError(
+        f"the TFJob {place} was deleted, and not by this run",
+        todo="run the same again: training goes on from the last checkpoint",
+    )
+
+
+def unreachable(host: str, error: Exception, seconds: float) -> errors.PipelineError:
+    """Returns the error of a server that does not answer.
+
+    Args:
+        host: Its address.
+        error: Of the last try.
+        seconds: For how long it was tried.
+    """
+    return errors.PipelineError(
+        f"the Kubernetes API server {host} has not answered for {seconds:g} s: {short(error)}",
+        expected="an answer within trainer.stall_timeout",
+        todo="run the same again when it does: the TFJob goes on meanwhile, and is adopted",
+    )
+
+
+def stopped(number: int, where: str) -> errors.StoppedError:
+    """Returns the error of a training that a signal has ended.
+
+    Args:
+        number: Of the signal.
+        where: What is there to go on from.
+    """
+    return errors.StoppedError(
+        f"training was ended by {signal.Signals(number).name}; {where}",
+        todo="run the same again: training goes on from there",
+        exit_code=128 + number,
+    )
