@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfx_estimator.pipeline.compare.candidates import Candidate
-from tfx_estimator.pipeline.compare.measures import measure
+from tfx_estimator.pipeline.compare.measures import measure_all
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
@@ -172,12 +172,16 @@ def _predict(
     files = [os.path.join(path, name) for path, _, names in os.walk(saved) for name in names]
     variables = tf.train.list_variables(os.path.join(saved, "variables", "variables"))
     parameters = [shape for name, shape in variables if not any(part in name for part in _NO_PARAMETERS)]
+    measured: dict[str, float] = {}
+    notes: list[str] = []
+    if metrics:
+        measured, notes = measure_all(metrics, found.labels, found.probabilities, data.names, found.of_two)
     return {
         "output": found.output,
-        "notes": found.notes,
+        "notes": [*found.notes, *notes],
         "model_bytes": sum(map(os.path.getsize, files)),
         "parameters": sum(map(math.prod, parameters)),
-        "metrics": measure(metrics, found.labels, found.probabilities, data.names, found.of_two) if metrics else {},
+        "metrics": measured,
     }
 
 

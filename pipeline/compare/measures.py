@@ -37,6 +37,35 @@ def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]
     return found
 
 
+def measure_all(
+    metrics: Sequence[Mapping[str, Any]], labels: np.ndarray, probabilities: np.ndarray, *rest: Any
+) -> tuple[dict[str, float], list[str]]:
+    """Measures what fits a model: one metric may be made for another candidate's outputs.
+
+    Args:
+        metrics: As declared.
+        labels: As of `measure`.
+        probabilities: As of `measure`.
+        *rest: As of `measure`.
+
+    Returns:
+        The numbers by name; and why some are not there.
+    """
+    try:
+        return measure(metrics, labels, probabilities, *rest), []
+    except Exception:  # TFMA and Keras tell a metric that does not fit in many ways
+        found: dict[str, float] = {}
+        notes = []
+        for metric in metrics:
+            try:
+                found |= measure([metric], labels, probabilities, *rest)
+            except Exception as error:
+                # What Beam says of itself follows in further lines.
+                why = (str(error).strip() or type(error).__name__).splitlines()[0]
+                notes.append(f"The metric {metric['name']} was not measured: {why}")
+        return found, notes
+
+
 def measure(
     metrics: Sequence[Mapping[str, Any]],
     labels: np.ndarray,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfx_estimator.pipeline.compare.candidates import find_candidates
-from tfx_estimator.pipeline.compare.measures import declared_metrics, measure
+from tfx_estimator.pipeline.compare.measures import declared_metrics, measure, measure_all
 
 pytestmark = pytest.mark.unit
 
@@ -40,3 +40,12 @@ def test_what_is_measured_is_right():
     assert found == {"top_2": pytest.approx(4 / 6), "classId:1/precision": 1.0}
     two = measure([{"name": "Precision"}], np.array([0, 1, 1]), 1 - scores[:3, :2], ["a", "b"], of_two=True)
     assert two == {"precision": pytest.approx(2 / 3)}
+
+
+def test_a_metric_that_does_not_fit_costs_no_other():
+    labels, scores = np.array([0, 1, 2]), np.eye(3, dtype=np.float32)
+    fits, not_this = {"name": "Precision", "binarize": ["b"]}, {"name": "Precision", "binarize": ["z"]}
+    found, notes = measure_all([not_this, fits], labels, scores, ["a", "b", "c"])
+    assert found == {"classId:1/precision": 1.0}
+    assert len(notes) == 1
+    assert notes[0].startswith("The metric Precision was not measured: ")
