@@ -1,4 +1,4 @@
-"""An API server for all tests of this folder."""
+"""An API server for the tests of each file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.components.trainer.tfjob.api_server import ApiServer, api_server, missing
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
     if reason := missing():
         pytest.skip(reason)
