@@ -51,7 +51,7 @@ def cifar_cnn(num_classes: int) -> tf.keras.Model:
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
-            PooledConv2D(32, 3, name="conv1"),
+            PooledConv2D(32, 3, read_by=[3], name="conv1"),
             PooledConv2D(64, 3, name="conv2"),
             layers.Flatten(name="flatten"),
             layers.Dense(64, activation="relu", name="dense1"),

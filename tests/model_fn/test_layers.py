@@ -73,6 +73,43 @@ def test_what_the_pooling_drops_is_not_computed(sides, computed):
     np.testing.assert_allclose(function(images), tf.nn.relu(plain), atol=1e-6)
 
 
+# 3x3 and pooling make 15 of 32 rows, 3x3 and pooling use 14 of them: 28 of the first convolution, of 30 rows.
+@pytest.mark.parametrize(("side", "computed"), [(32, [28, 12]), (33, [28, 12]), (34, [32, 14]), (10, [8, 2])])
+def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, computed):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.layers import PooledConv2D
+
+    def network(**first):
+        return tf.keras.Sequential([PooledConv2D(4, 3, **first), PooledConv2D(5, 3)])
+
+    images = tf.constant(RANDOM.normal(size=[3, side, side, 2]).astype(np.float32))
+    trimmed, whole = network(read_by=[3]), network()
+    whole(images)
+    trimmed(images)
+    trimmed.set_weights(whole.get_weights())
+    results = []
+    for model in (trimmed, whole):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            outputs = model(images)
+            loss = tf.reduce_sum(outputs**2)
+        results.append((outputs, *tape.gradient(loss, [images, *model.trainable_variables])))
+    for one, other in zip(*results):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    graph = tf.function(trimmed).get_concrete_function(tf.TensorSpec([None, side, side, 2])).graph
+    made = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
+    assert made == computed
+
+
+def test_images_too_small_for_the_next_layers_keep_their_size():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.layers import PooledConv2D
+
+    assert PooledConv2D(4, 3, read_by=[3, 3])(tf.ones([1, 9, 9, 2])).shape == (1, 3, 3, 4)
+
+
 @pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
 def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
     from tfx_estimator.model_fn import networks
