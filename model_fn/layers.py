@@ -39,7 +39,7 @@ class PooledConv2D(tf.keras.layers.Layer):
         """Makes `kernel` and `bias`, initialised as Conv2D's."""
         size = self.kernel_size
         self.kernel = self.add_weight("kernel", [size, size, input_shape[-1], self.filters])
-        self.bias = self.add_weight("bias", [self.filters], initializer="zeros")
+        self.bias = self.add_weight("bias", [self.filters], initializer="zeros", experimental_autocast=False)
         super().build(input_shape)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -53,7 +53,8 @@ class PooledConv2D(tf.keras.layers.Layer):
             columns that the layers of `read_by` do not use.
         """
         pooled = tf.nn.max_pool2d(tf.nn.conv2d(self._used(inputs), self.kernel, 1, "VALID"), 2, 2, "VALID")
-        return tf.nn.relu(tf.nn.bias_add(pooled, self.bias))
+        outputs = tf.nn.relu(tf.nn.bias_add(tf.cast(pooled, self.bias.dtype), self.bias))
+        return tf.cast(outputs, pooled.dtype)
 
     def _used(self, inputs: tf.Tensor) -> tf.Tensor:
         """Leaves out the rows and columns that the poolings, of this layer and of those that read it, drop."""
