@@ -31,6 +31,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import (
     NoEvaluationHook,
     ProfileHook,
     ProfileListener,
+    StepListener,
     StopHook,
 )
 from tfx_estimator.components.trainer.estimator.warm_start import begin_with
@@ -230,11 +231,11 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         train_hooks += [hook] if hook else []
     if synchronous:
         train_hooks.append(FailFastHook())
+    # Of a cluster a checkpoint's step may be another's; and TensorFlow may call none.
+    listeners = [] if task.in_cluster else [StepListener(progress)]
     if profiler := Profiler.of(settings.runtime, context.job.training_dir, task, progress):
         train_hooks.append(ProfileHook(profiler))
-        if not task.in_cluster:
-            listeners = (*spec["train_spec"].saving_listeners, ProfileListener(profiler))
-            spec["train_spec"] = spec["train_spec"]._replace(saving_listeners=listeners)
+        listeners += [] if task.in_cluster else [ProfileListener(profiler)]
     eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
     decides = deciding(context, eval_spec) if task.evaluates else None
     if decides:
@@ -242,7 +243,8 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
         eval_spec = decides.evaluated_by(eval_spec, progress, task.type)
     else:
         eval_spec = eval_spec._replace(exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)))
-    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks))
+    listeners = [*spec["train_spec"].saving_listeners, *listeners]
+    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks), saving_listeners=tuple(listeners))
     eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)))
     if distribution.evaluator:
         eval_spec = eval_spec._replace(

@@ -78,6 +78,21 @@ class StopHook(tf.estimator.SessionRunHook):
             run_context.request_stop()
 
 
+class StepListener(tf.estimator.CheckpointSaverListener):
+    """Shows the step of a checkpoint before it is written: a saver comes before the hooks of a TrainSpec.
+
+    Args:
+        progress: Where to show the step.
+    """
+
+    def __init__(self, progress: ProgressWriter) -> None:
+        self._progress = progress
+
+    def before_save(self, session: Any, global_step_value: Any) -> None:
+        """Shows it: who is killed while it is written has done it."""
+        self._progress.at(int(global_step_value))
+
+
 class ProfileHook(tf.estimator.SessionRunHook):
     """Profiles the declared steps; of asynchronous workers, each counts its own from where it began.
 
@@ -109,7 +124,7 @@ class ProfileHook(tf.estimator.SessionRunHook):
 
 
 class ProfileListener(tf.estimator.CheckpointSaverListener):
-    """Ends a profile before a checkpoint is written, and evaluated: a saver comes before the hooks of a TrainSpec.
+    """Ends a profile before a checkpoint is written, and evaluated.
 
     Args:
         profiler: Ends it.
