@@ -8,26 +8,40 @@ import os
 from typing import Any, Union
 
 
-def write_whole(path: Union[str, os.PathLike[str]], content: Union[str, bytes]) -> None:
+def write_whole(path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False) -> None:
     """Writes a file, or leaves what was there: nobody sees half of it, however this process ends.
 
     Args:
         path: The file; a file that is there is replaced.
         content: Text becomes UTF-8.
+        new: Whether a file that is there is an error instead, where the file system has links.
 
     Raises:
+        FileExistsError: It was to be new, and is there.
         OSError: It cannot be written.
     """
     folder, name = os.path.split(os.fspath(path))
-    draft = os.path.join(folder, f".{name}.{os.getpid()}")
+    # Processes of several containers, whose numbers are the same, may write one file.
+    draft = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with open(draft, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
-        os.replace(draft, path)
-    except BaseException:
+        if not (new and _is_linked(draft, path)):
+            os.replace(draft, path)
+    finally:
         with contextlib.suppress(OSError):
             os.remove(draft)
+
+
+def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:
+    """Gives a draft its name, if the file system has links and nobody has that name."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
         raise
+    except OSError:
+        return False
+    return True
 
 
 def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -> None:

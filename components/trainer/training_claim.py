@@ -21,8 +21,10 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.files import is_stored, write_whole
+from tfx_estimator.components.files import is_stored
+from tfx_estimator.components.files import write_whole as store_whole
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
+from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.log import get_logger
 
 _ENDING = ".claim"
@@ -177,24 +179,9 @@ def _write(path: str, claim: dict[str, Any], new: bool = False) -> None:
     """Writes it; raises FileExistsError if it is to be new and is not, where the file system can tell."""
     text = json.dumps(claim)
     if is_stored(path):
-        write_whole(path, text)
-        return
-    draft = f"{path}.{claim['owner']}"
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
-        if new:
-            try:
-                os.link(draft, path)
-                return
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without links
-                pass
-        os.replace(draft, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(draft)
+        store_whole(path, text)
+    else:
+        write_whole(path, text, new=new)
 
 
 def _read(path: str) -> Optional[dict[str, Any]]:
