@@ -6,7 +6,6 @@ machine, a worker that has died is waited for without end, none finds the user's
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,7 +13,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import types
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 import grpc
@@ -34,6 +34,40 @@ _END_SECONDS = 5.0
 _TICK_SECONDS = 0.1
 
 
+def _using(function: Any, **others: Any) -> Any:
+    """A copy of a function that finds others under names of its module: what Beam's own users call is left as it is."""
+    if missing := set(others) - set(function.__code__.co_names):
+        raise ImportError(f"{function.__qualname__} of this apache-beam uses no {', '.join(sorted(missing))}")
+    found = {**function.__globals__, **others}
+    return types.FunctionType(function.__code__, found, function.__name__, function.__defaults__, function.__closure__)
+
+
+class _Grpc:
+    """`grpc`, whose servers are heard on this machine alone."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(grpc, name)
+
+    @staticmethod
+    def server(*args: Any, **kwargs: Any) -> grpc.Server:
+        server = grpc.server(*args, **kwargs)
+        listen = server.add_insecure_port
+        server.add_insecure_port = lambda address: listen(address.replace("[::]", "127.0.0.1"))  # type: ignore[method-assign]
+        return server
+
+
+class _Server(worker_handlers.GrpcServer):
+    """Beam's, which asks nobody for a password, and would listen on all addresses."""
+
+    __init__ = _using(worker_handlers.GrpcServer.__init__, grpc=_Grpc())
+
+
+class _Manager(worker_handlers.WorkerHandlerManager):
+    """Beam's, with the server above."""
+
+    get_worker_handlers = _using(worker_handlers.WorkerHandlerManager.get_worker_handlers, GrpcServer=_Server)
+
+
 class MultiProcessRunner(fn_runner.FnApiRunner):
     """Runs a pipeline in as many worker processes as `--direct_num_workers` says.
 
@@ -41,6 +75,8 @@ class MultiProcessRunner(fn_runner.FnApiRunner):
     loopback interface. What is raised in one is raised here, with the lines of the user's code; one that dies is an
     error.
     """
+
+    _run_stages = _using(fn_runner.FnApiRunner.run_stages, WorkerHandlerManager=_Manager)
 
     def __init__(self) -> None:
         super().__init__(default_environment=_Environment(environments.python_sdk_capabilities()))
@@ -75,8 +111,7 @@ class MultiProcessRunner(fn_runner.FnApiRunner):
         errors = tempfile.mkdtemp()
         told_before, _Worker.errors = _Worker.errors, errors
         try:
-            with _on_loopback():
-                return super().run_stages(stage_context, stages)
+            return self._run_stages(stage_context, stages)
         except Exception as error:
             if there := told.read(errors):
                 raise there from (there.__cause__ or error)
@@ -175,27 +210,3 @@ class _Worker(worker_handlers.GrpcWorkerHandler):
 
 
 _PROGRAM = "from tfx_estimator.pipeline.beam.worker import main; main(int(sys.argv[1]))"
-
-
-class _LoopbackGrpc:
-    """`grpc`, whose servers are heard on this machine alone."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(grpc, name)
-
-    @staticmethod
-    def server(*args: Any, **kwargs: Any) -> grpc.Server:
-        server = grpc.server(*args, **kwargs)
-        listen = server.add_insecure_port
-        server.add_insecure_port = lambda address: listen(address.replace("[::]", "127.0.0.1"))  # type: ignore[method-assign]
-        return server
-
-
-@contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Beam's servers ask nobody for a password, and Beam has them listen on all addresses."""
-    worker_handlers.grpc = _LoopbackGrpc()
-    try:
-        yield
-    finally:
-        worker_handlers.grpc = grpc

@@ -107,9 +107,6 @@ def test_without_the_patch_there_is_a_fault_that_it_mends(found: tuple[Found, Fo
 
 # The one is there to be set; the other tells whose code ended a run.
 ASSIGNED = {"tempfile.tempdir", "os._exit"}
-# Of Beam: in a worker process, which is ours alone; and as long as a pipeline runs, so that its servers, which ask
-# nobody for a password, are heard on this machine alone. Beam has no setting for either.
-ASSIGNED |= {"sdk_worker_main.SdkHarness", "worker_handlers.grpc"}
 
 
 @pytest.mark.unit
