@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from tfx import types
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver.comparable import comparable
 
 CANDIDATE = "candidate"
@@ -27,9 +27,7 @@ class BaselineStrategy(LatestBlessedModelStrategy):
         )
     """
 
-    def resolve_artifacts(
-        self, store: Any, input_dict: dict[str, list[types.Artifact]]
-    ) -> Optional[dict[str, list[types.Artifact]]]:
+    def resolve_artifacts(self, store: Any, input_dict: Artifacts) -> Optional[Artifacts]:
         """Resolves the baseline.
 
         Args:

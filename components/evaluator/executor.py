@@ -12,6 +12,7 @@ from tfx.components.evaluator import executor as tfx_executor
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import is_baseline
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_features
@@ -33,12 +34,7 @@ _EXTRACTORS = "custom_extractors"
 class Executor(tfx_executor.Executor):
     """Completes the `eval_config` from what the models put out."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Evaluates.
 
         Args:
@@ -68,7 +64,7 @@ class Executor(tfx_executor.Executor):
             )
 
 
-def _without_unfit_baseline(inputs: dict[str, list[types.Artifact]]) -> dict[str, list[types.Artifact]]:
+def _without_unfit_baseline(inputs: Artifacts) -> Artifacts:
     """Drops a baseline that is the candidate itself, or cannot be compared with it.
 
     Not every service has resolvers of one's own: those of TFX's find both.
@@ -84,7 +80,7 @@ def _without_unfit_baseline(inputs: dict[str, list[types.Artifact]]) -> dict[str
     return {**{name: found for name, found in inputs.items() if name != _BASELINE}, **({_BASELINE: fit} if fit else {})}
 
 
-def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> Extras:
+def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
     """Completes a configuration, in place; returns what TFMA has to be given beside it."""
     spec = config.model_specs[0]
     features = _features(config, inputs)
@@ -114,7 +110,7 @@ def _complete(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) 
     return Extras(graph, features, logits, candidate.of_two)
 
 
-def _features(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) -> tuple[str, ...]:
+def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
     """The features that slices are made by, and that a preprocessing_fn has to return.
 
     Raises:
@@ -129,7 +125,7 @@ def _features(config: tfma.EvalConfig, inputs: dict[str, list[types.Artifact]]) 
     return wanted
 
 
-def _num_classes(inputs: dict[str, list[types.Artifact]], label: str) -> Optional[int]:
+def _num_classes(inputs: Artifacts, label: str) -> Optional[int]:
     """How many there are, if the schema says so."""
     if not inputs.get(_SCHEMA):
         return None
@@ -137,6 +133,6 @@ def _num_classes(inputs: dict[str, list[types.Artifact]], label: str) -> Optiona
     return int(domains[0].max - domains[0].min + 1) if domains and domains[0].max > domains[0].min else None
 
 
-def _schema(inputs: dict[str, list[types.Artifact]]) -> Any:
+def _schema(inputs: Artifacts) -> Any:
     file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(inputs[_SCHEMA]))
     return io_utils.SchemaReader().read(file)

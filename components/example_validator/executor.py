@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, statistics_pb2
-from tfx import types
 from tfx.components.example_validator import executor as tfx_executor
 from tfx.components.example_validator import labels
 from tfx.proto.orchestration import execution_result_pb2
 from tfx.types import standard_component_specs
 from tfx.utils import writer_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.errors import DataValidationError
 
@@ -25,8 +25,8 @@ class Executor(tfx_executor.Executor):
 
     def Do(
         self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
+        input_dict: Artifacts,
+        output_dict: Artifacts,
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Writes the anomalies of each split.

@@ -7,11 +7,11 @@ from typing import Any
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.data.features import IMAGE, LABEL
 
@@ -21,12 +21,7 @@ SCHEMA_FILE = "schema.pbtxt"
 class Executor(base_executor.BaseExecutor):
     """Writes the schema of raw uint8 images with one class label each."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Writes schema.pbtxt.
 
         Args:

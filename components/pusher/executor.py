@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 import tensorflow as tf
-from tfx import types
 from tfx.components.pusher import executor as tfx_executor
 from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.pusher import local_folder, object_store
 from tfx_estimator.components.pusher.object_store import StoredTree
 from tfx_estimator.components.pusher.tree import LocalTree, Tree
@@ -22,12 +22,7 @@ from tfx_estimator.pipeline.errors import PipelineError
 class Executor(tfx_executor.Executor):
     """Pushes a blessed model, whole or not at all."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Pushes.
 
         Args:

@@ -14,6 +14,7 @@ from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.components.tfds_example_gen.shard import Shard, WriteShard
@@ -31,12 +32,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     parallel as there are shards, costs no more than the reading, and never holds more than one batch in memory.
     """
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Writes the Examples artifact.
 
         Args:

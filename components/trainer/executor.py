@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
@@ -39,12 +39,7 @@ logger = get_logger("trainer")
 class Executor(base_executor.BaseExecutor):
     """Trains in fresh processes and publishes a whole model, or raises."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Trains.
 
         Args:

@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx import types
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import TRAINING, copy_stored, is_stored, move_folder, write_whole
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
@@ -57,9 +57,7 @@ class Earlier:
     finished: bool
 
 
-def locate(
-    model_run_uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], root: str = ""
-) -> TrainingFolder:
+def locate(model_run_uri: str, inputs: Artifacts, exec_properties: dict[str, Any], root: str = "") -> TrainingFolder:
     """Finds the training folder of this declaration, data and source.
 
     Args:

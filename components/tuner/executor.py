@@ -7,11 +7,11 @@ import json
 import os
 from typing import Any, Optional
 
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import read_settings
@@ -39,12 +39,7 @@ logger = get_logger("tuner")
 class Executor(base_executor.BaseExecutor):
     """Trains trials in fresh processes, and publishes the best values, or raises."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Tunes.
 
         Args:
@@ -106,9 +101,7 @@ class Executor(base_executor.BaseExecutor):
             trials.tidy(each.number)
 
 
-def _locate(
-    uri: str, inputs: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], section: TuneSection
-) -> str:
+def _locate(uri: str, inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSection) -> str:
     """The folder of this tuning: the same for a retry, for more trials, and for other deadlines."""
     properties = {
         key: value for key, value in exec_properties.items() if key not in (OPERATION_KEY, TUNE_OPERATION_KEY)

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, TypeVar
 
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.trainer.custom_job import call
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, step_of
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
@@ -43,12 +43,7 @@ logger = get_logger("trainer")
 class Executor(base_executor.BaseExecutor):
     """Trains in the replicas of a custom job. A step that is tried again follows the job that it has created."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Trains.
 
         Args:

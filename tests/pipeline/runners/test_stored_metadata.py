@@ -45,6 +45,13 @@ def note(folders: Machine, word: str) -> None:
         database.execute("insert into words values (?)", (word,))
 
 
+def add(folders: Machine, word: str) -> None:
+    """Notes a word as a run does."""
+    StoredMetadata(folders).fetch()
+    note(folders, word)
+    StoredMetadata(folders).store()
+
+
 def noted(folders: Machine) -> list[str]:
     with contextlib.closing(sqlite3.connect(folders.metadata)) as database:
         return [word for (word,) in database.execute("select word from words")]
@@ -52,9 +59,7 @@ def noted(folders: Machine) -> list[str]:
 
 def test_another_machine_knows_of_what_was_stored(machine):
     one, other = machine("one"), machine("other")
-    StoredMetadata(one).fetch()
-    note(one, "a")
-    StoredMetadata(one).store()
+    add(one, "a")
     StoredMetadata(other).fetch()
     assert noted(other) == ["a"]
     note(other, "b")
@@ -66,9 +71,7 @@ def test_another_machine_knows_of_what_was_stored(machine):
 
 def test_what_a_killed_run_could_not_store_is_not_lost(machine):
     one = machine("one")
-    StoredMetadata(one).fetch()
-    note(one, "a")
-    StoredMetadata(one).store()
+    add(one, "a")
     note(one, "b")
     StoredMetadata(one).fetch()
     assert noted(one) == ["a", "b"]
@@ -76,9 +79,7 @@ def test_what_a_killed_run_could_not_store_is_not_lost(machine):
 
 def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_path):
     one = machine("one")
-    StoredMetadata(one).fetch()
-    note(one, "a")
-    StoredMetadata(one).store()
+    add(one, "a")
     (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
     StoredMetadata(one).fetch()
     assert not Path(one.metadata).exists()
@@ -86,12 +87,8 @@ def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_pat
 
 def test_what_another_machine_has_stored_meanwhile_is_not_overwritten(machine):
     one, other = machine("one"), machine("other")
-    StoredMetadata(one).fetch()
-    note(one, "a")
-    StoredMetadata(one).store()
-    StoredMetadata(other).fetch()
-    note(other, "b")
-    StoredMetadata(other).store()
+    add(one, "a")
+    add(other, "b")
     note(one, "c")
     with pytest.raises(PipelineError, match="was changed or removed while this run used it"):
         StoredMetadata(one).store()
@@ -102,12 +99,8 @@ def test_what_another_machine_has_stored_meanwhile_is_not_overwritten(machine):
 @pytest.mark.parametrize("removed", [False, True])
 def test_the_journal_of_a_killed_run_is_not_played_back_into_another_database(machine, tmp_path, removed):
     one, other = machine("one"), machine("other")
-    StoredMetadata(one).fetch()
-    note(one, "a")
-    StoredMetadata(one).store()
-    StoredMetadata(other).fetch()
-    note(other, "b")
-    StoredMetadata(other).store()
+    add(one, "a")
+    add(other, "b")
     # Killed in a transaction that was on the disk already.
     killed = (
         "import os, sqlite3, sys; database = sqlite3.connect(sys.argv[1]); database.execute('pragma cache_size = 1'); "
