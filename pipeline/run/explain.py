@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.text import printable
-from tfx_estimator.pipeline.user_source.frames import causes, user_lines
+from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
 
 _LONGEST = 600
 
@@ -25,7 +25,11 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
             return cause
     where = f"component {component}" if component else "building the pipeline"
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
-    told = f"{type(error).__name__}: {_shorten(str(error))}" if ended is None else f"it ended the process: {ended!r}"
+    told = (
+        f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
+        if ended is None
+        else f"it ended the process: {ended!r}"
+    )
     if lines := user_lines(error):
         return UserCodeError(
             f"{where} failed in your code: {told}\n{''.join(lines[-3:]).rstrip()}",

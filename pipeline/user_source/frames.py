@@ -18,6 +18,15 @@ _TOLD = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.
 # Keras tells of a layer in a layer by such a text within another.
 _WRAPPED = "in user code:\n"
 _INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
+# What TensorFlow tells of an operation that failed: where it was made, with all lines of its own, once or twice.
+_MADE = re.compile(
+    r"(?:Graph execution error:\s*)?Detected at node .+ defined at \(most recent call last\):\n"
+    r"(?:(?: .*|<.*>)?\n)*(?:Node: .+\n)?"
+)
+_MADE_AGAIN = "\n\nOriginal stack trace for "
+_FRAME = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+# Of the machine, or of another task, whichever operation it fell upon.
+_OF_NO_LINE = ("AbortedError", "CancelledError", "DeadlineExceededError", "ResourceExhaustedError", "UnavailableError")
 
 
 class FarError(Exception):
@@ -53,7 +62,11 @@ def user_lines(error: BaseException) -> list[str]:
         As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
     """
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
-    told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(str(error)) if is_users(file)]
+    text = str(error)
+    if without_stacks(text) != text and type(error).__name__ not in _OF_NO_LINE:
+        made = dict.fromkeys(_FRAME.findall(text))
+        frames += [traceback.FrameSummary(file, int(line), name) for file, line, name in made]
+    told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(text) if is_users(file)]
     far = [line for cause in reversed(causes(error)) if isinstance(cause, FarError) for line in cause.lines]
     return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told + far
 
@@ -70,6 +83,16 @@ def unwrapped(text: str) -> tuple[str, str]:
     _, wrapped, inner = text.rpartition(_WRAPPED)
     found = _INNERMOST.search(inner) if wrapped else None
     return (found[2], found[3].replace(f"\n{found[1]}", "\n")) if found else ("", "")
+
+
+def without_stacks(text: str) -> str:
+    """Shortens what TensorFlow says of an operation that failed to what went wrong: `user_lines` has the lines.
+
+    Args:
+        text: Of an error; of any other it is returned as it is.
+    """
+    shown = _MADE.sub("", text.partition(_MADE_AGAIN)[0])
+    return text if shown == text else shown.strip() or text
 
 
 def is_users(file: str) -> bool:

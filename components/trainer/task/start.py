@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
-from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines
+from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
 
 # What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
@@ -112,7 +112,7 @@ def _write_error(path: str, error: BaseException) -> None:
     peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if lines and not peer else ("", "")
-    name, text = kind or name, inner or text
+    name, text = kind or name, without_stacks(inner or text)
     said = {
         "type": name,
         "what": error.what if isinstance(error, TfxEstimatorError) else text,

@@ -29,6 +29,10 @@ def trained(x):
     raise ValueError(x.name)
 
 
+def divided(x):
+    return 1 // x
+
+
 def declare():
     return load("nothing")
 
@@ -102,6 +106,43 @@ def test_lines_that_autograph_has_converted_are_the_users(users, tmp_path):
     assert line in (said := _said(error, tmp_path))["where"]
     assert said["todo"] == "mend the code above"
     assert "failed in your code" in str(explain(error, "Transform", "run.log"))
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_of_an_operation_that_fails_the_users_lines_are_told_and_none_of_tensorflows(users, tmp_path, graph):
+    import tensorflow as tf
+
+    def fail():
+        if not graph:
+            return tf.function(users.divided)(tf.constant(0))
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            return session.run(users.divided(tf.constant(0)))
+
+    error = _raised(fail)
+    # What is shortened is as long as ever.
+    assert "Detected at node" in str(error)
+    assert not graph or "site-packages/tensorflow" in str(error)
+    said = _said(error, tmp_path)
+    line = f'File "{users.__file__}", line {MODULE.splitlines().index("    return 1 // x") + 1}, in divided'
+    assert said["where"].endswith(f"  {line}\n    return 1 // x")
+    assert said["what"].startswith("Integer division by zero\n")
+    assert said["type"] == "InvalidArgumentError"
+    assert said["todo"] == "mend the code above"
+    told = str(explain(error, "Transform", "run.log"))
+    assert "component Transform failed in your code: InvalidArgumentError: Integer division by zero" in told
+    assert line in told
+    for text in (*said.values(), told):
+        assert "site-packages" not in str(text)
+        assert "Detected at node" not in str(text)
+
+
+def test_a_machine_without_memory_is_no_line_of_the_users(users):
+    import tensorflow as tf
+
+    text = "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
+    text += f"    File \"{users.__file__}\", line 2, in read\n      json\nNode: 'a'\nOOM"
+    assert len(user_lines(tf.errors.InvalidArgumentError(None, None, text))) == 1
+    assert user_lines(tf.errors.ResourceExhaustedError(None, None, text)) == []
 
 
 def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
