@@ -66,6 +66,19 @@ def trainer_fn(fn_args, schema):
         "eval_input_receiver_fn": eval_receiver,
     }
 """
+# Notes which step the task shows, and which it is, when a checkpoint is written.
+LISTENER = """
+class Noting(tf.estimator.CheckpointSaverListener):
+    def __init__(self, folder):
+        self._folder = folder
+
+    def after_save(self, session, step):
+        (shown,) = tf.io.gfile.glob(f"{self._folder}/logs/chief-0.attempt-1.*.step")
+        with open(shown, "rb") as file, open(f"{self._folder}/noted", "a") as noted:
+            print(int.from_bytes(file.read(8), "little"), int(step), file=noted)
+
+
+def trainer_fn("""
 EXPORTER = 'tf.estimator.FinalExporter("own", serving_receiver)'
 
 
@@ -95,7 +108,11 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
         " tf.compat.v1.metrics.precision_at_thresholds(labels > 4, predictions['probabilities'][:, 0], [.2, .8])})\n\n"
         "    def serving_receiver",
     )
+    text = text.replace("\ndef trainer_fn(", LISTENER)
+    text = text.replace("max_steps=", "saving_listeners=[Noting(fn_args.model_run_dir)], max_steps=")
     model, model_run = training.run(Settings(), steps=40, module_file=module_file(text))
+    # A task that is killed while it writes one has shown all the steps that are lost.
+    assert (Path(model_run.uri) / "noted").read_text().split("\n") == ["0 0", "20 20", "40 40", ""]
     versions = sorted((Path(model_run.uri) / "Format-Serving" / "export" / "own").iterdir())
     exported = (versions[-1] / "variables" / "variables.index").read_bytes()
     assert (model / "Format-Serving" / "variables" / "variables.index").read_bytes() == exported
