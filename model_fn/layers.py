@@ -65,11 +65,12 @@ class PooledConv2D(tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the layer."""
-        return {**super().get_config(), "filters": self.filters, "kernel_size": self.kernel_size, "read_by": self.read_by}
+        config = {"filters": self.filters, "kernel_size": self.kernel_size, "read_by": self.read_by}
+        return {**super().get_config(), **config}
 
 
 def _used_size(size: int, kernel_sizes: Sequence[int]) -> int:
-    """Tells how many of an image's rows (or columns) decide what convolutions with 2x2 pooling, one after the other, return."""
+    """Tells how many of an image's rows, or columns, decide what convolutions with 2x2 pooling in a row return."""
     left = size
     for kernel_size in kernel_sizes:
         left = (left - kernel_size + 1) // 2
