@@ -173,29 +173,3 @@ def test_batch_normalisation_keeps_moving_averages(tmp_path):
     trained.train(data, steps=8)
     expected = IMAGES.mean() + 4.0
     assert trained.get_variable_value("net/norm/moving_mean")[0] == pytest.approx(expected * (1 - 0.5**8), abs=1e-3)
-
-
-def test_pooling_before_bias_and_relu_is_the_same_function():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
-    layers = tf.keras.layers
-    images = tf.constant(np.random.default_rng(5).normal(size=(6, 9, 11, 3)).astype(np.float32))
-    ours = PooledConv2D(4, 3)
-    usual = tf.keras.Sequential([layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D()])
-    ours(images)
-    usual(images)
-    ours.set_weights([ours.get_weights()[0], np.array([-0.5, 0.0, 0.1, 0.7], np.float32)])
-    usual.set_weights(ours.get_weights())
-    results = []
-    for model in (ours, usual):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            outputs = model(images)
-            loss = tf.reduce_sum(outputs**2)
-        results.append((outputs, *tape.gradient(loss, [images, *model.trainable_variables])))
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    for one, other in zip(*results):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-    assert type(ours).from_config(ours.get_config()).filters == 4

@@ -54,6 +54,40 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
     np.testing.assert_array_equal(layer.moving_mean, [0.0])
 
 
+def check_same_function(one, other, images):
+    """Outputs and the gradients of the images and of all weights, which are equal, agree."""
+    import tensorflow as tf
+
+    results = []
+    for model in (one, other):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            outputs = model(images)
+            loss = tf.reduce_sum(outputs**2)
+        results.append((outputs, *tape.gradient(loss, [images, *model.trainable_variables])))
+    for ours, theirs in zip(*results):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    return results
+
+
+def test_pooling_before_bias_and_relu_is_the_same_function():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.layers import PooledConv2D
+
+    layers = tf.keras.layers
+    images = tf.constant(np.random.default_rng(5).normal(size=(6, 9, 11, 3)).astype(np.float32))
+    ours = PooledConv2D(4, 3)
+    usual = tf.keras.Sequential([layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D()])
+    ours(images)
+    usual(images)
+    ours.set_weights([ours.get_weights()[0], np.array([-0.5, 0.0, 0.1, 0.7], np.float32)])
+    usual.set_weights(ours.get_weights())
+    results = check_same_function(ours, usual, images)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert type(ours).from_config(ours.get_config()).filters == 4
+
+
 @pytest.mark.parametrize(
     ("sides", "computed"),
     # Convolution of 3x3, then pooling of 2x2: of 15 rows the convolution makes 13, and the pooling takes 12.
@@ -88,15 +122,7 @@ def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, compute
     whole(images)
     trimmed(images)
     trimmed.set_weights(whole.get_weights())
-    results = []
-    for model in (trimmed, whole):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            outputs = model(images)
-            loss = tf.reduce_sum(outputs**2)
-        results.append((outputs, *tape.gradient(loss, [images, *model.trainable_variables])))
-    for one, other in zip(*results):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    check_same_function(trimmed, whole, images)
     graph = tf.function(trimmed).get_concrete_function(tf.TensorSpec([None, side, side, 2])).graph
     made = [op.outputs[0].shape[1] for op in graph.get_operations() if op.type == "Conv2D"]
     assert made == computed
@@ -108,6 +134,21 @@ def test_images_too_small_for_the_next_layers_keep_their_size():
     from tfx_estimator.model_fn.layers import PooledConv2D
 
     assert PooledConv2D(4, 3, read_by=[3, 3])(tf.ones([1, 9, 9, 2])).shape == (1, 3, 3, 4)
+
+
+def test_the_bias_is_added_in_the_precision_of_variables():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.layers import PooledConv2D
+
+    layer = PooledConv2D(1, 2, dtype="mixed_bfloat16")
+    ones = tf.ones([1, 3, 3, 1])
+    layer(ones)
+    # Rounded to bfloat16 the bias would be -255, and the sum 1.
+    layer.set_weights([np.full([2, 2, 1, 1], 64.0, np.float32), np.array([-255 - 1 / 256], np.float32)])
+    outputs = layer(ones)
+    assert outputs.dtype == tf.bfloat16
+    assert float(outputs) == 1 - 1 / 256
 
 
 @pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
