@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Optional
 
 
-def add_declaration(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+def add_declaration(parser: argparse.ArgumentParser, *, nargs: Optional[str] = None) -> None:
     """Adds SOURCE and --set.
 
     Args:
         parser: A verb's parser.
-        several: Whether more than one SOURCE may be given.
+        nargs: How many SOURCEs may be given, as argparse has it; None is one.
     """
-    parser.add_argument(
-        "source", metavar="SOURCE", nargs="+" if several else None, help="a preset's name, or a YAML file"
-    )
+    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help="a preset's name, or a YAML file")
     parser.add_argument(
         "--set",
         dest="overrides",

@@ -21,6 +21,7 @@ VERBS = (
         "estimate",
         "compile",
         "execute",
+        "submit",
         "validate",
         "show",
         "presets",

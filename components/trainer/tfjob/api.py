@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ class Kube:
                 todo="pip install 'kubernetes>=12,<13'",
             ) from error
         self._context = context
-        connection, found = _connect(context)
+        connection, found = connect(context)
         self.namespace = namespace or found or "default"
         self.host = connection.configuration.host
         self._core, self._custom = client.CoreV1Api(connection), client.CustomObjectsApi(connection)
@@ -102,6 +103,19 @@ class Kube:
                 expected="a namespace that there is",
                 todo="correct deploy.tfjob.namespace, or create it: see `kubectl get namespaces`",
             ) from error
+
+    def create_config_map(self, manifest: Object) -> None:
+        """Creates a ConfigMap, whose name is of its contents: one that is there is as good.
+
+        Args:
+            manifest: Of it.
+
+        Raises:
+            LostError: Nobody knows whether it was created.
+            PipelineError: It was refused.
+        """
+        with contextlib.suppress(TakenError):
+            self._ask(self._core.create_namespaced_config_map, self.namespace, manifest)
 
     def read(self, name: str) -> Optional[Object]:
         """Returns a TFJob; None if there is none.
@@ -181,16 +195,16 @@ class Kube:
                 if error.status != _UNAUTHORIZED:
                     raise
                 # Credentials end; the library asks for them only when it connects.
-                self._core.api_client = self._custom.api_client = _connect(self._context)[0]
+                self._core.api_client = self._custom.api_client = connect(self._context)[0]
                 response = function(*arguments, **options)
             return response if _stream else json.loads(response.data)
         except ApiException as error:
             raise self._worded(error) from error
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise LostError(_first_line(error)) from error
+            raise LostError(first_line(error)) from error
 
     def _worded(self, error: Any) -> Exception:
-        said = _message(error)
+        said = message(error)
         if error.status == _CONFLICT:
             return TakenError(said)
         if error.status == _GONE:
@@ -212,7 +226,8 @@ class Kube:
         if error.status == _FORBIDDEN:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
-                expected="verbs create, get, list, watch, delete on tfjobs, and list, watch on pods, get on pods/log",
+                expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
+                "to submit, create on configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
         if error.status in (_INVALID, _BAD):
@@ -224,8 +239,18 @@ class Kube:
         return LostError(f"{error.status} {said}")
 
 
-def _connect(context: Optional[str]) -> tuple[Any, str]:
-    """Returns a client, and the namespace that the kubeconfig, or the pod, says."""
+def connect(context: Optional[str]) -> tuple[Any, str]:
+    """Connects to a cluster.
+
+    Args:
+        context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+
+    Returns:
+        A client, and the namespace that the kubeconfig, or the pod, says.
+
+    Raises:
+        PipelineError: No cluster is known here.
+    """
     from kubernetes import client, config
 
     # The library reads the variable only when it is imported.
@@ -253,13 +278,17 @@ def _streamed(response: Any) -> Iterator[bytes]:
     try:
         yield from response.stream(None, decode_content=False)
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise LostError(_first_line(error)) from error
+        raise LostError(first_line(error)) from error
     finally:
         response.close()
 
 
-def _message(error: Any) -> str:
-    """What the server said."""
+def message(error: Any) -> str:
+    """Returns what a server said.
+
+    Args:
+        error: The client's ApiException.
+    """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or error.reason or ""
     try:
         return json.loads(body)["message"]
@@ -267,7 +296,8 @@ def _message(error: Any) -> str:
         return str(body).strip()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Returns an error in one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
@@ -64,19 +65,30 @@ class Failures:
         Args:
             name: Of the TFJob.
         """
-        final = [each for each in self._all if _is_final(each)]
-        causes = final or [each for each in self._all if not each.from_peer] or self._all
-        if not causes:
-            return None
-        error = causes[-1].error()
-        if not final and self._policy != "Never":
-            error.what = f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit): {error.what}"
-        return error
+        return error_of(self._all, self._policy, name)
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
         self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
+
+
+def error_of(failures: Sequence[PodFailure], policy: str, name: str) -> Optional[TfxEstimatorError]:
+    """Returns what a TFJob failed by; None if no pod has failed.
+
+    Args:
+        failures: Of its pods, as they came.
+        policy: The pods' `restartPolicy`.
+        name: Of the TFJob.
+    """
+    final = [each for each in failures if _is_final(each)]
+    causes = final or [each for each in failures if not each.from_peer] or failures
+    if not causes:
+        return None
+    error = causes[-1].error()
+    if not final and policy != "Never":
+        error.what = f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit): {error.what}"
+    return error
 
 
 def _is_final(failure: PodFailure) -> bool:

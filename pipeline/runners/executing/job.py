@@ -106,12 +106,21 @@ def read_job(path: str) -> Job:
         raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig", {})
     try:
-        return _read(spec, runtime)
+        return read_spec(spec, runtime)
     except (KeyError, TypeError, AttributeError, graphlib.CycleError) as error:
         raise _wrong(f"{shown} is no compiled pipeline: {type(error).__name__}: {error}", _RECOMPILE) from error
 
 
-def _read(spec: Mapping[str, Any], runtime: Mapping[str, Any]) -> Job:
+def read_spec(spec: Mapping[str, Any], runtime: Mapping[str, Any]) -> Job:
+    """Reads a PipelineSpec, as JSON has it.
+
+    Args:
+        spec: The specification.
+        runtime: Its runtimeConfig, where it is in a PipelineJob.
+
+    Raises:
+        DeclarationError: It needs what is not emulated here.
+    """
     version = str(spec["schemaVersion"])
     if not version.startswith("2.1"):
         raise _wrong(f"the schema's version is {one_line(version)}", _RECOMPILE)

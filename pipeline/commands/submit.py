@@ -1,0 +1,251 @@
+"""`tfx-estimator submit`: compiles the declared pipeline, and has a service run it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.text import one_line
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.config import Loaded
+    from tfx_estimator.pipeline.runners.compiling import Compiled
+    from tfx_estimator.pipeline.submit.job import Service
+    from tfx_estimator.pipeline.submit.note import Note
+
+HELP = "compile the declared pipeline, and have Vertex AI, Kubeflow Pipelines or the training operator run it"
+EPILOG = """\
+It shows what will run where, asks, submits, and leaves the address in FOLDER/submission.json. Submitted once more, the
+same job is found, and not started twice. --dry-run needs no account and no network, unless data.data_dir is an address.
+
+  tfx-estimator submit mine.yaml --target vertex --dry-run
+  tfx-estimator submit mine.yaml --target vertex --follow
+  tfx-estimator submit --attach submitted/mine
+  tfx-estimator submit --cancel submitted/mine
+"""
+_DIGITS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    add_declaration(parser, nargs="?")
+    parser.add_argument("--target", choices=ALL_TARGETS, help="the service")
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")
+    parser.add_argument("--follow", action="store_true", help="show how the job goes, and end as it does")
+    parser.add_argument("--again", action="store_true", help="start it also where the same has succeeded before")
+    others = parser.add_mutually_exclusive_group()
+    others.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
+    others.add_argument("--cancel", metavar="JOB", help="end a job that was submitted: its FOLDER")
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="for the compiled file, the address and logs (default: submitted/NAME)"
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="DIR",
+        default="runs",
+        help="folder of runs on this machine, of whose pace the hours are estimated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--modules-there", action="store_true", help="your own modules are where the steps look for them already"
+    )
+    parser.add_argument("--endpoint", metavar="URL", help="of Kubeflow Pipelines; null asks the Kubernetes API server")
+    parser.add_argument("--context", help="of the kubeconfig (default: its current one)")
+    parser.add_argument("--namespace", help="of Kubeflow Pipelines (default: kubeflow), or of the TFJob")
+    parser.epilog = EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Submits; or follows, or cancels, what was submitted."""
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    if args.attach or args.cancel:
+        if args.source or args.target or args.dry_run:
+            raise DeclarationError(
+                "--attach and --cancel are of a job that was submitted",
+                expected="no SOURCE, --target or --dry-run beside them",
+                todo="see tfx-estimator submit --help",
+            )
+        return _attach(args.attach) if args.attach else _cancel(args.cancel)
+    if not args.source or not args.target:
+        raise DeclarationError(
+            "what is to be submitted, and where to, is not said",
+            expected=f"SOURCE and --target {' | '.join(ALL_TARGETS)}",
+            todo="see tfx-estimator submit --help",
+        )
+    if args.endpoint and args.target not in (KUBEFLOW, KUBEFLOW_V2):
+        raise DeclarationError(
+            f"the target {args.target} has no --endpoint", expected="it with kubeflow and kubeflow_v2", todo="remove it"
+        )
+    if not (args.yes or args.dry_run or sys.stdin.isatty()):
+        raise DeclarationError(
+            "submit asks before anything is started, and nobody is there to answer: stdin is no terminal",
+            expected="a terminal, or --yes",
+            todo="add --yes, or --dry-run to see the plan alone",
+        )
+    return _submit(args)
+
+
+def _submit(args: argparse.Namespace) -> int:
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.deploy import DeploySection
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+    from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
+    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.submit.note import write_note
+
+    loaded = load(args.source, args.overrides, args.target)
+    compiled = compile_declaration(loaded, args.target)
+    declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
+    for line in _plan(loaded, compiled, args.target, args.runs):
+        say(one_line(line))
+    for warning in loaded.warnings:
+        say(f"warning: {one_line(warning)}", to_stderr=True)
+    if args.dry_run:
+        say("nothing was submitted: --dry-run")
+        return 0
+    if not (args.yes or _agrees(f"submit {declaration.name} to {args.target}? [y/N] ")):
+        say("nothing was submitted")
+        return 0
+    folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, args.target)
+    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint)
+    digest = hashlib.sha256(compiled.text.encode()).hexdigest()[:_DIGITS]
+    about = (compiled.text, declaration.name, digest, deploy.service_account)
+    service = patiently(lambda: connect(note, folder, *about), _show, START_SECONDS)
+    try:
+        if not args.modules_there:
+            from tfx_estimator.pipeline.submit.modules import bring
+
+            for place in bring(compiled, folder, deploy.pipeline_root or ""):
+                say(f"copied your own modules to {one_line(place)}")
+        started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
+        note = with_job(note, service, started.job)
+        write_note(folder, note)
+        if started.is_new:
+            say(f"submitted {one_line(started.job)}")
+        else:
+            say(f"the same was submitted before, and is not started again: {one_line(started.job)}: {started.state}")
+        say(f"    address: {one_line(note.address)}")
+        if not args.follow:
+            say(f"    follow it: {_command('--attach', folder)}")
+            say(f"    cancel it: {_command('--cancel', folder)}")
+            return 0
+        return _follow(service, note, folder)
+    finally:
+        service.close()
+
+
+def _agrees(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _plan(loaded: Loaded, compiled: Compiled, target: str, runs: str) -> list[str]:
+    from tfx_estimator.pipeline.config.deploy import DeploySection
+    from tfx_estimator.pipeline.submit.hours import estimate_hours
+    from tfx_estimator.pipeline.submit.plan import lines, read_plan
+
+    declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
+    where = f", project {deploy.project}, region {deploy.region}" if target == VERTEX else ""
+    more = {
+        "service": f"{target}{where}",
+        "workdir": deploy.pipeline_root or "",
+        "account": deploy.service_account or "the service's default",
+        "time": estimate_hours(declaration, runs),
+    }
+    if compiled.modules:
+        more["modules"] = f"{', '.join(packed.name for packed in compiled.modules)}, to {compiled.modules_uri}"
+    return [f"{declaration.name}:", *lines(read_plan(compiled.text, target), more), ""]
+
+
+def _write(folder: str, compiled: Compiled, target: str) -> str:
+    """Writes what was compiled; returns the folder."""
+    from tfx_estimator.pipeline.config.paths import reject_address
+    from tfx_estimator.pipeline.files import write_whole
+    from tfx_estimator.pipeline.writing import writing
+
+    reject_address(folder, "--folder")
+    folder = os.path.expanduser(folder)
+    with writing(folder):
+        os.makedirs(folder, exist_ok=True)
+        write_whole(os.path.join(folder, f"pipeline.{'json' if target == VERTEX else 'yaml'}"), compiled.text)
+    return folder
+
+
+def _attach(named: str) -> int:
+    service, note, folder = _of(named)
+    try:
+        return _follow(service, note, folder)
+    finally:
+        service.close()
+
+
+def _cancel(named: str) -> int:
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.submit.job import GOES_ON
+
+    service, note, _ = _of(named)
+    try:
+        look = patiently(lambda: service.look(note.job), _show, START_SECONDS)
+        if look.ended:
+            say(f"{one_line(note.job)} has ended already: {one_line(look.state)}")
+            return 0
+        patiently(lambda: service.cancel(note.job), _show, START_SECONDS)
+    finally:
+        service.close()
+    say(f"asked for the end of {one_line(note.job)}")
+    say(f"    {GOES_ON}")
+    return 0
+
+
+def _of(named: str) -> tuple[Service, Note, str]:
+    """Returns the service of a job that was submitted, its note, and a folder for logs."""
+    from tfx_estimator.pipeline.submit.connect import connect
+    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.submit.note import find_note
+
+    note = find_note(named)
+    path = os.path.expanduser(named)
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    return patiently(lambda: connect(note, folder), _show, START_SECONDS), note, folder
+
+
+def _follow(service: Service, note: Note, folder: str) -> int:
+    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.ending.signals import SignalledError
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.submit.follow import follow
+
+    named = folder if os.path.isdir(folder) else note.job
+    try:
+        look = follow(service, note.job, _show)
+    except SignalledError:
+        say(f"the job {one_line(note.job)} goes on", to_stderr=True)
+        say(f"    follow it: {_command('--attach', named)}", to_stderr=True)
+        say(f"    cancel it: {_command('--cancel', named)}", to_stderr=True)
+        raise
+    except TfxEstimatorError:
+        say(f"    address: {one_line(note.address)}", to_stderr=True)
+        raise
+    say(f"{one_line(note.job)}: {look.state}")
+    return 0
+
+
+def _show(line: str, is_warning: bool) -> None:
+    from tfx_estimator.pipeline.commands.output import say
+
+    say(f"warning: {one_line(line)}" if is_warning else one_line(line), to_stderr=is_warning)
+
+
+def _command(option: str, folder: str) -> str:
+    return f"tfx-estimator submit {option} {shlex.quote(folder)}"

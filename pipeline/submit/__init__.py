@@ -1,0 +1,1 @@
+"""Submits a compiled pipeline to the service that runs it, and follows it."""

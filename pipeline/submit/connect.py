@@ -1,0 +1,86 @@
+"""Finds the service that runs a job: of a declaration that is to be submitted, or of one that was."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Optional
+
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.submit.job import LostError, Service
+from tfx_estimator.pipeline.submit.note import Note
+from tfx_estimator.pipeline.targets import TFJOB, VERTEX
+
+_LOGS = "logs"
+
+
+def place_of(
+    deploy: DeploySection,
+    target: str,
+    context: Optional[str] = None,
+    namespace: Optional[str] = None,
+    endpoint: Optional[str] = None,
+) -> Note:
+    """Returns a note of where a declaration is submitted to, without a job yet.
+
+    Args:
+        deploy: Its section.
+        target: One of `targets.ALL_TARGETS`.
+        context: Of the kubeconfig, for Kubeflow Pipelines.
+        namespace: Likewise.
+        endpoint: Likewise.
+    """
+    if target == VERTEX:
+        return Note(target, "", project=deploy.project, region=deploy.region)
+    if target == TFJOB:
+        return Note(target, "", context=context or deploy.tfjob.context, namespace=namespace or deploy.tfjob.namespace)
+    return Note(target, "", context=context, namespace=namespace, endpoint=endpoint)
+
+
+def connect(
+    note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
+) -> Service:
+    """Connects to the service of a note.
+
+    Args:
+        note: What is known of the place.
+        folder: For logs of pods.
+        text: What was compiled; empty where a job is only followed, as the next two.
+        name: Of the pipeline.
+        digest: Of the text.
+        account: That the steps run as; None is the service's default.
+
+    Raises:
+        PipelineError: There is no such service, or no account for it.
+        LostError: It does not answer.
+    """
+    if note.target == VERTEX:
+        from tfx_estimator.pipeline.submit import vertex
+
+        client = vertex.connect(note.region or "")
+        return vertex.Vertex(client, note.project or "", note.region or "", text, name, digest, account)
+    if note.target == TFJOB:
+        from tfx_estimator.components.trainer.tfjob import api
+        from tfx_estimator.pipeline.submit.tfjobs import TfJobs
+
+        kube = api.Kube(note.context, note.namespace)
+        try:
+            kube.jobs()
+        except api.LostError as error:
+            raise LostError(f"{kube.host}: {error}") from error
+        return TfJobs(kube, os.path.join(folder, _LOGS), text, digest)
+    from tfx_estimator.pipeline.submit.kubeflow import Kubeflow
+
+    run = f"{name}-{digest}"
+    return Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account)
+
+
+def with_job(note: Note, service: Service, job: str) -> Note:
+    """Returns the note of a job that was started.
+
+    Args:
+        note: Of the place.
+        service: Which runs it.
+        job: Its name.
+    """
+    return dataclasses.replace(note, job=job, address=service.address(job))

@@ -1,0 +1,221 @@
+"""Kubeflow Pipelines 1 and 2: a run, by the services' own HTTP APIs.
+
+Source: https://www.kubeflow.org/docs/components/pipelines/reference/api/kubeflow-pipeline-api-spec/.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import yaml
+
+from tfx_estimator.components.trainer.tfjob import api
+from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.targets import KUBEFLOW
+
+NAMESPACE = "kubeflow"
+# As kfp's own client finds the service.
+_PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
+# A file with a token for an endpoint; likewise its own name for it.
+TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
+_TIMEOUT = (5.0, 60.0)
+_SUCCEEDED = ("succeeded", "skipped")
+_FAILED = ("failed", "error", "terminated", "canceled", "canceling")
+_UNAUTHORIZED = 401
+_PERMANENT = (400, 401, 403, 404, 405, 422, 501)
+_LOCAL_UI = "http://localhost:8080"
+
+
+class Kubeflow:
+    """See `job.Service`.
+
+    Args:
+        target: KUBEFLOW or KUBEFLOW_V2.
+        endpoint: Address of the service; None is by way of the Kubernetes API server.
+        context: Of the kubeconfig, where there is no endpoint; None is its current one.
+        namespace: Of Kubeflow Pipelines.
+        text: What was compiled; empty where a run is only followed.
+        name: Of the run, but for its number.
+        account: That the steps run as; None is the cluster's default.
+
+    Raises:
+        PipelineError: No cluster is known here, or there is no token.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        endpoint: Optional[str] = None,
+        context: Optional[str] = None,
+        namespace: Optional[str] = None,
+        text: str = "",
+        name: str = "",
+        account: Optional[str] = None,
+    ) -> None:
+        self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
+        self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
+        self._context = context
+        self._client = self._connect()
+        prefix = "" if endpoint else _PROXY.format(self._namespace)
+        self._runs = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}/runs"
+        self.host = self._client.configuration.host
+
+    def start(self, again: bool) -> Started:
+        """See `job.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
+        for number in itertools.count(1):
+            name = f"{self._name}-{number}"
+            if (found := self._find(name)) is None:
+                return Started(self._id(self._ask("POST", self._runs, body=self._body(name))), True)
+            state = self._state(found).lower()
+            if state not in _FAILED and not (again and state in _SUCCEEDED):
+                return Started(self._id(found), False, state)
+        raise AssertionError
+
+    def look(self, job: str) -> Look:
+        """See `job.Service`."""
+        found = self._ask("GET", f"{self._runs}/{job}")
+        run = found.get("run", {}) if self._is_first else found
+        state = self._state(run) or "PENDING"
+        tasks, wrong = _nodes(found) if self._is_first else _details(found)
+        if state.lower() in _SUCCEEDED:
+            return Look(state, True, tasks=tasks)
+        if state.lower() not in _FAILED or state.lower() == "canceling":
+            return Look(state, tasks=tasks)
+        message = run.get("error") or ""
+        todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
+        told = message.get("message", "") if isinstance(message, dict) else str(message)
+        return Look(state, True, failed(job, state, told, wrong, todo), tasks)
+
+    def cancel(self, job: str) -> None:
+        """See `job.Service`."""
+        self._ask("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
+
+    def address(self, job: str) -> str:
+        """See `job.Service`."""
+        return f"{self._endpoint or _LOCAL_UI}/#/runs/details/{job}"
+
+    def close(self) -> None:
+        """See `job.Service`."""
+        self._client.rest_client.pool_manager.clear()
+
+    def _connect(self) -> Any:
+        return _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)[0]
+
+    def _find(self, name: str) -> Optional[dict[str, Any]]:
+        operation = {"op" if self._is_first else "operation": "EQUALS"}
+        key, value = ("name", "string_value") if self._is_first else ("display_name", "stringValue")
+        wanted = json.dumps({"predicates": [{**operation, "key": key, value: name}]})
+        runs = self._ask("GET", self._runs, [("filter", wanted), ("page_size", "10")]).get("runs", ())
+        return next((run for run in runs if run.get("name" if self._is_first else "display_name") == name), None)
+
+    def _body(self, name: str) -> dict[str, Any]:
+        first, *rest = yaml.safe_load_all(self._text)
+        account = {"service_account": self._account} if self._account else {}
+        if self._is_first:
+            return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **account}
+        spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
+        return {"display_name": name, "pipeline_spec": spec, "runtime_config": {}, **account}
+
+    def _id(self, run: Mapping[str, Any]) -> str:
+        return run.get("run", run)["id"] if self._is_first else run["run_id"]
+
+    def _state(self, run: Mapping[str, Any]) -> str:
+        return run.get("status" if self._is_first else "state") or ""
+
+    def _ask(
+        self, method: str, path: str, query: Sequence[tuple[str, str]] = (), body: Optional[dict[str, Any]] = None
+    ) -> dict[str, Any]:
+        import urllib3
+        from kubernetes.client.rest import ApiException
+
+        def call() -> Any:
+            headers = {"Accept": "application/json", "Content-Type": "application/json"}
+            return self._client.call_api(
+                path,
+                method,
+                query_params=list(query),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=_TIMEOUT,
+            )
+
+        try:
+            try:
+                response = call()
+            except ApiException as error:
+                if error.status != _UNAUTHORIZED:
+                    raise
+                # Credentials end; the library asks for them only when it connects.
+                self._client = self._connect()
+                response = call()
+            return json.loads(response.data or b"{}")
+        except ApiException as error:
+            if error.status not in _PERMANENT:
+                raise LostError(f"{error.status} {api.message(error)}") from error
+            raise self._refused(error) from error
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise LostError(api.first_line(error)) from error
+
+    def _refused(self, error: Any) -> PipelineError:
+        place = self._endpoint or f"the namespace {self._namespace} of {self.host}"
+        version = 1 if self._is_first else 2
+        return PipelineError(
+            f"Kubeflow Pipelines in {place} refuses: {error.status} {api.message(error)}",
+            expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
+            todo="see --endpoint, or --context and --namespace; or upload the compiled file in its pages",
+        )
+
+
+def _of_endpoint(endpoint: str) -> Any:
+    from kubernetes import client
+
+    if not endpoint.startswith(("http://", "https://")):
+        raise DeclarationError(
+            f"--endpoint {endpoint!r} is no address", expected="https://HOST/pipeline, or the like", todo="correct it"
+        )
+    configuration = client.Configuration()
+    configuration.host = endpoint
+    if path := os.environ.get(TOKEN_FILE):
+        try:
+            with open(path, encoding="utf-8") as file:
+                configuration.api_key["authorization"] = f"Bearer {file.read().strip()}"
+        except OSError as error:
+            raise PipelineError(
+                f"{path} cannot be read: {error.strerror}",
+                expected=f"a file with a token there, as {TOKEN_FILE} says",
+                todo="correct the variable, or unset it",
+            ) from error
+    return client.ApiClient(configuration)
+
+
+def _nodes(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the states of an Argo Workflow's steps, and what those that failed say."""
+    manifest = json.loads(found.get("pipeline_runtime", {}).get("workflow_manifest") or "{}")
+    nodes = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
+    tasks = {each["displayName"]: each.get("phase", "") for each in nodes}
+    return tasks, {
+        # Of one that is tried again the name is `trainer(0)`.
+        each["displayName"].partition("(")[0]: each.get("message", "")
+        for each in nodes
+        if each.get("phase") in ("Failed", "Error")
+    }
+
+
+def _details(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Likewise, of a run of Kubeflow Pipelines 2."""
+    details = found.get("run_details", {}).get("task_details", ())
+    tasks = {each["display_name"]: each.get("state", "") for each in details if not each.get("child_tasks")}
+    failures = {
+        each["display_name"]: each.get("error", {}).get("message", "")
+        for each in details
+        if each.get("state") == "FAILED" and not each.get("child_tasks")
+    }
+    return tasks, failures

@@ -1,0 +1,88 @@
+"""What is left on this machine of a job that was submitted: enough to follow it, and to cancel it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.targets import ALL_TARGETS, VERTEX
+from tfx_estimator.pipeline.writing import writing
+
+FILE = "submission.json"
+_OF_VERTEX = re.compile(r"projects/([^/\s]+)/locations/([^/\s]+)/pipelineJobs/[^/\s]+")
+
+
+@dataclass(frozen=True)
+class Note:
+    """A job that was submitted.
+
+    Args:
+        target: One of `targets.ALL_TARGETS`.
+        job: Its name, as the service knows it.
+        address: Where a person sees it.
+        project: Of Google Cloud.
+        region: Of Vertex AI.
+        context: Of the kubeconfig; None is its current one.
+        namespace: Of the TFJob, or of Kubeflow Pipelines.
+        endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
+    """
+
+    target: str
+    job: str
+    address: str = ""
+    project: Optional[str] = None
+    region: Optional[str] = None
+    context: Optional[str] = None
+    namespace: Optional[str] = None
+    endpoint: Optional[str] = None
+
+
+def write_note(folder: str, note: Note) -> str:
+    """Leaves a note; returns its file.
+
+    Args:
+        folder: Where to.
+        note: One that is there is replaced.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+    """
+    with writing(file := os.path.join(folder, FILE)):
+        write_json(file, {key: value for key, value in dataclasses.asdict(note).items() if value}, indent=2)
+    return file
+
+
+def find_note(named: str) -> Note:
+    """Finds a job that was submitted.
+
+    Args:
+        named: The folder of its note, the note itself, or the name of a pipeline job of Vertex AI.
+
+    Raises:
+        DeclarationError: It is none of these.
+    """
+    if match := _OF_VERTEX.fullmatch(named):
+        return Note(VERTEX, named, project=match[1], region=match[2])
+    path = os.path.expanduser(named)
+    file = os.path.join(path, FILE) if os.path.isdir(path) else path
+    reason = ""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            note = Note(**json.load(opened))
+        if note.target in ALL_TARGETS and isinstance(note.job, str):
+            return note
+    except OSError as error:
+        reason = f": {error.strerror}"
+    except (ValueError, TypeError):
+        pass
+    raise DeclarationError(
+        f"{named!r} is no job that was submitted{reason}",
+        expected=f"the folder that `submit` has left, its {FILE}, or projects/…/locations/…/pipelineJobs/…",
+        todo="see the line `follow it` that `submit` has printed",
+    )

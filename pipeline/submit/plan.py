@@ -1,0 +1,116 @@
+"""What a compiled pipeline will run on, as its file says it: steps, machines, accelerators, images."""
+
+from __future__ import annotations
+
+import graphlib
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import yaml
+
+from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
+from tfx_estimator.pipeline.runners.executing.job import read_spec
+from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
+
+_OWN = "the service's own"
+_CORES, _MEMORY = ("cpu", "memory")
+_PODS = ("Chief", "Worker", "PS", "Evaluator")
+
+
+class Row(NamedTuple):
+    """What one step, or several machines alike, will run on.
+
+    Args:
+        step: Its name; with a number of machines, if there may be several.
+        machine: Its type, or most CPUs and memory.
+        accelerator: Empty for none.
+        image: Of the container.
+    """
+
+    step: str
+    machine: str
+    accelerator: str
+    image: str
+
+
+def read_plan(text: str, target: str) -> list[Row]:
+    """Reads what was compiled.
+
+    Args:
+        text: Of the file.
+        target: One of `targets.ALL_TARGETS`.
+    """
+    first, *rest = yaml.safe_load_all(text) if target != VERTEX else [json.loads(text)]
+    if target == TFJOB:
+        return list(_of_pods(rest[0]))
+    if target == KUBEFLOW:
+        return list(_of_workflow(first))
+    return list(_of_spec(first["pipelineSpec"] if target == VERTEX else first))
+
+
+def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
+    """Returns a table, and what else is to be known before it is submitted.
+
+    Args:
+        rows: The steps.
+        more: Title and text.
+    """
+    titles = Row("step", "machine", "accelerator", "")
+    images = list(dict.fromkeys(row.image for row in rows))
+    cells = [titles, *rows]
+    widths = [max(len(row[place]) for row in cells) for place in range(3)]
+    told = ["  ".join(row[place].ljust(widths[place]) for place in range(3)).rstrip() for row in cells]
+    more = {"image": ", ".join(images), **more}
+    width = max(map(len, more))
+    return [*told, "", *(f"{title:<{width}}  {value}" for title, value in more.items())]
+
+
+def _of_spec(spec: dict[str, Any]) -> Iterator[Row]:
+    for task in read_spec(spec, {}).tasks:
+        if (container := task.container) is None:
+            continue  # a resolver runs nowhere
+        wanted = container.get("resources", {})
+        kind = wanted.get("accelerator", {})
+        memory = wanted.get("memoryLimit")
+        amounts = _amounts(wanted.get("cpuLimit"), f"{memory:g} GB" if memory else "")
+        yield Row(task.name, amounts, _accelerator(kind.get("type"), kind.get("count")), container["image"])
+        if told := task.given("parameters").get(PLAN_KEY):
+            for pool in Plan.from_json(told["runtimeValue"]["constant"]).pools:
+                accelerator = _accelerator(pool.accelerator, pool.accelerators)
+                yield Row(f"  {pool.count} {pool.role}", pool.machine_type, accelerator, container["image"])
+
+
+def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
+    templates = {template["name"]: template for template in workflow["spec"]["templates"]}
+    tasks = {task["name"]: task for task in templates[workflow["spec"]["entrypoint"]]["dag"]["tasks"]}
+    upstream = {name: sorted(tasks[name].get("dependencies", ())) for name in sorted(tasks)}
+    for name in graphlib.TopologicalSorter(upstream).static_order():
+        yield _row(name, templates[tasks[name]["template"]]["container"])
+
+
+def _of_pods(job: dict[str, Any]) -> Iterator[Row]:
+    replicas = job["spec"]["tfReplicaSpecs"]
+    for kind in filter(replicas.get, _PODS):
+        (container,) = replicas[kind]["template"]["spec"]["containers"]
+        yield _row(f"{replicas[kind]['replicas']} {kind.lower()}", container)
+
+
+def _row(name: str, container: dict[str, Any]) -> Row:
+    limits = dict(container.get("resources", {}).get("limits", {}))
+    cores, memory = (limits.pop(key, None) for key in (_CORES, _MEMORY))
+    # As this project writes them: thousandths of CPUs, and 10^6 bytes.
+    amounts = _amounts(
+        float(str(cores).removesuffix("m")) / 1000 if cores else None,
+        f"{float(str(memory).removesuffix('M')) / 1000:g} GB" if memory else "",
+    )
+    kinds = ", ".join(_accelerator(kind, count) for kind, count in limits.items())
+    return Row(name, amounts, kinds, container["image"])
+
+
+def _amounts(cores: Any, memory: str) -> str:
+    return ", ".join(filter(None, (f"{cores:g} CPUs" if cores else "", memory))) or _OWN
+
+
+def _accelerator(kind: Any, count: Any) -> str:
+    return f"{int(count or 1)} {kind}" if kind else ""

@@ -1,0 +1,171 @@
+"""A compiled TFJob: it is created in the cluster, with its ConfigMap, and its chief's log is shown."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Optional, TypeVar
+
+import yaml
+
+from tfx_estimator.components.trainer.tfjob import api
+from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
+from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of
+from tfx_estimator.components.trainer.tfjob.failures import error_of
+from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.submit.job import Look, LostError, Started, failed
+
+# Annotation of a TFJob: the digest of what was submitted.
+SUBMISSION = "tfx-estimator/submission"
+# For an earlier TFJob of this name to go, after its pods; for the logs to come to their ends.
+_DELETED_SECONDS, _LAST_WORDS_SECONDS = 600.0, 5.0
+_SUCCEEDED = "Succeeded"
+
+_Told = TypeVar("_Told")
+
+
+class TfJobs:
+    """See `job.Service`.
+
+    Args:
+        kube: The cluster.
+        folder: For the logs of the pods.
+        text: What was compiled; empty where a TFJob is only followed.
+        digest: Of it.
+    """
+
+    def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "") -> None:
+        self._kube, self._folder, self._text, self._digest = kube, folder, text, digest
+        self._pods: Optional[Pods] = None
+        self._failures: list[PodFailure] = []
+        # Of the chief's pods, as they came; of each file, how many bytes were shown.
+        self._chiefs: list[str] = []
+        self._shown: dict[str, int] = {}
+
+    def start(self, again: bool) -> Started:
+        """See `job.Service`. A TFJob has the pipeline's name, and there is one of it at a time."""
+        config_map, job = yaml.safe_load_all(self._text)
+        name = job["metadata"]["name"]
+        job["metadata"]["annotations"] = {SUBMISSION: self._digest}
+        began = time.monotonic()
+        while True:
+            there = self._ask(lambda: self._kube.read(name))
+            try:
+                if there is None:
+                    # Its name is of its contents.
+                    self._ask(lambda: self._kube.create_config_map(config_map))
+                    self._ask(lambda: self._kube.create(job))
+                    return Started(name, True)
+            except TakenError:
+                continue  # by somebody else just now, or by a try whose answer was lost
+            if self._goes_on(there, again):
+                return Started(name, False, end_of(there)[0] or "goes on")
+            if "deletionTimestamp" not in there["metadata"]:
+                self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
+            if time.monotonic() - began > _DELETED_SECONDS:
+                raise PipelineError(
+                    f"the TFJob {self._place(name)} of an earlier submission was deleted, and is still there",
+                    expected="its end, and that of its pods",
+                    todo=f"see what holds it: kubectl get tfjob,pods --namespace {self._kube.namespace}",
+                )
+            time.sleep(1.0)
+
+    def look(self, job: str) -> Look:
+        """See `job.Service`."""
+        there = self._ask(lambda: self._kube.read(job))
+        if there is None:
+            gone = failed(self._place(job), "DELETED", "it is not there", {}, "submit it again, if nobody wanted that")
+            return Look("deleted", True, gone)
+        if self._pods is None:
+            self._pods = Pods(self._kube, self._folder)
+        listed = self._ask(lambda: self._kube.pods(job))["items"]
+        self._failures += self._pods.take_all(listed)
+        chiefs = [each["metadata"]["uid"] for each in listed if each["metadata"]["name"] == f"{job}-chief-0"]
+        self._chiefs += [uid for uid in chiefs if uid not in self._chiefs]
+        conditions = [each for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
+        state = conditions[-1]["type"] if conditions else "Pending"
+        tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in listed}
+        ended, condition = end_of(there)
+        if ended:
+            self._pods.end(_LAST_WORDS_SECONDS)
+        lines = tuple(self._new_lines(job))
+        if not ended or ended == _SUCCEEDED:
+            return Look(state, bool(ended), tasks=tasks, lines=lines)
+        return Look(state, True, self._error(there, condition), tasks, lines)
+
+    def cancel(self, job: str) -> None:
+        """See `job.Service`."""
+        if (there := self._ask(lambda: self._kube.read(job))) is not None:
+            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
+
+    def address(self, job: str) -> str:
+        """See `job.Service`."""
+        return f"{self._kube.host}/apis/kubeflow.org/v1/namespaces/{self._kube.namespace}/tfjobs/{job}"
+
+    def close(self) -> None:
+        """See `job.Service`."""
+        if self._pods is not None:
+            self._pods.end(0.0)
+
+    def _goes_on(self, there: Object, again: bool) -> bool:
+        """Is a TFJob that is there this submission, done or under way; not one that failed, or is being deleted.
+
+        Raises:
+            PipelineError: It is another one, and goes on.
+        """
+        name = self._place(there["metadata"]["name"])
+        digest, ended = notes_of(there).get(SUBMISSION), end_of(there)[0]
+        if digest is None or (digest != self._digest and not ended and "deletionTimestamp" not in there["metadata"]):
+            what = "another submission of this pipeline goes on" if digest else "it was not made by `submit`"
+            raise PipelineError(
+                f"there is a TFJob {name} already: {what}",
+                expected="none of this name, or one that has ended",
+                todo="wait for its end, or delete it: "
+                f"kubectl delete tfjob {there['metadata']['name']} --namespace {self._kube.namespace}",
+            )
+        if digest != self._digest or "deletionTimestamp" in there["metadata"]:
+            return False
+        return ended == "" or (ended == _SUCCEEDED and not again)
+
+    def _error(self, there: Object, condition: Object) -> TfxEstimatorError:
+        name = there["metadata"]["name"]
+        policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
+        todo = f"kubectl describe tfjob {name} --namespace {self._kube.namespace}"
+        said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+        return error_of(self._failures, "Never" if policies == {"Never"} else "", self._place(name)) or failed(
+            self._place(name), "Failed", said, {}, todo
+        )
+
+    def _new_lines(self, job: str) -> list[str]:
+        """Returns the whole lines that the chief has printed since."""
+        found: list[str] = []
+        names = [os.path.join(glob.escape(self._folder), f"{job}-chief-0.{uid[:8]}*.log") for uid in self._chiefs]
+        for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
+            with open(path, "rb") as file:
+                # A log that was asked for anew begins again.
+                file.seek(seen := min(self._shown.get(path, 0), os.path.getsize(path)))
+                whole, mark, _ = file.read().rpartition(b"\n")
+            self._shown[path] = seen + len(whole) + len(mark)
+            found += whole.decode(errors="replace").splitlines()
+        return found
+
+    def _place(self, name: str) -> str:
+        return f"{self._kube.namespace}/{name}"
+
+    @staticmethod
+    def _ask(ask: Callable[[], _Told]) -> _Told:
+        try:
+            return ask()
+        except MissingError as error:
+            raise PipelineError(
+                f"the Kubernetes cluster does not have what the TFJob needs: {error}",
+                expected="the namespace of deploy.tfjob.namespace",
+                todo="correct it, or create it: see `kubectl get namespaces`",
+            ) from error
+        except api.LostError as error:
+            raise LostError(str(error)) from error

@@ -1,0 +1,197 @@
+"""Vertex AI Pipelines: a pipeline job, by Google's own client."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+from tfx_estimator.components.trainer.custom_job.service import is_permanent
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import PipelineServiceClient
+    from google.cloud.aiplatform_v1.types import PipelineJob
+
+# Label of a job: the digest of what was submitted.
+LABEL = "tfx_estimator_submission"
+_PREFIX = "PIPELINE_STATE_"
+_SUCCEEDED = "SUCCEEDED"
+# Those after which a job is not gone on with.
+_OVER = ("FAILED", "CANCELLED", "CANCELLING")
+_ENDED = (_SUCCEEDED, "FAILED", "CANCELLED")
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_SECONDS = 60.0
+
+_Told = TypeVar("_Told")
+
+
+class Vertex:
+    """See `job.Service`.
+
+    Args:
+        client: Of the region.
+        project: Of Google Cloud.
+        region: Of Vertex AI.
+        text: What was compiled; empty where a job is only followed, as the next two.
+        name: Of the pipeline.
+        digest: Of the text.
+        account: That the steps run as; None is the project's default.
+    """
+
+    def __init__(
+        self,
+        client: PipelineServiceClient,
+        project: str,
+        region: str,
+        text: str = "",
+        name: str = "",
+        digest: str = "",
+        account: Optional[str] = None,
+    ) -> None:
+        self._client, self._project, self._region = client, project, region
+        self._text, self._name, self._digest, self._account = text, name, digest, account
+        self._parent = f"projects/{project}/locations/{region}"
+
+    def start(self, again: bool) -> Started:
+        """See `job.Service`. That a job has a name of its contents keeps a second one from being created."""
+        listed = self._ask(self._list)
+        for number in itertools.count(1 + max((_number(job) for job in listed), default=0)):
+            for job in sorted(listed, key=_number, reverse=True):
+                state = _state(job)
+                if state not in _OVER and not (again and state == _SUCCEEDED):
+                    return Started(job.name, False, state)
+            created, name = self._ask(partial(self._create, number))
+            if created:
+                return Started(name, True)
+            # By somebody else just now, or by a try whose answer was lost.
+            listed = [self._ask(partial(self._get, name))]
+        raise AssertionError
+
+    def look(self, job: str) -> Look:
+        """See `job.Service`."""
+        found = self._ask(lambda: self._get(job))
+        state = _state(found)
+        details = found.job_detail.task_details
+        tasks = {each.task_name: each.state.name for each in details}
+        if state not in _ENDED or state == _SUCCEEDED:
+            return Look(state, state in _ENDED, tasks=tasks)
+        wrong = {each.task_name: each.error.message for each in details if each.state.name == "FAILED"}
+        todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
+        error = failed(_short(job), state, found.error.message if found.error else "", wrong, todo)
+        return Look(state, True, error, tasks)
+
+    def cancel(self, job: str) -> None:
+        """See `job.Service`."""
+        self._ask(lambda: self._client.cancel_pipeline_job(name=job, timeout=_SECONDS))
+
+    def address(self, job: str) -> str:
+        """See `job.Service`."""
+        runs = f"https://console.cloud.google.com/vertex-ai/locations/{self._region}/pipelines/runs"
+        return f"{runs}/{_short(job)}?project={self._project}"
+
+    def close(self) -> None:
+        """See `job.Service`."""
+        self._client.transport.close()
+
+    def _list(self) -> list[PipelineJob]:
+        request = {"parent": self._parent, "filter": f"labels.{LABEL}={self._digest}"}
+        return list(self._client.list_pipeline_jobs(request=request, timeout=_SECONDS))
+
+    def _get(self, job: str) -> PipelineJob:
+        return self._client.get_pipeline_job(name=job, timeout=_SECONDS)
+
+    def _create(self, number: int) -> tuple[bool, str]:
+        """Returns whether it was not there yet, and its name."""
+        from google.api_core.exceptions import AlreadyExists
+        from google.cloud.aiplatform_v1.types import PipelineJob
+        from google.protobuf import json_format
+
+        told: dict[str, Any] = json.loads(self._text)
+        told["labels"] = {**told.get("labels", {}), LABEL: self._digest}
+        if self._account:
+            told["serviceAccount"] = self._account
+        job = PipelineJob.wrap(json_format.ParseDict(told, PipelineJob.pb(PipelineJob())))
+        name = f"{self._name}-{self._digest}-{number}"
+        try:
+            created = self._client.create_pipeline_job(
+                parent=self._parent, pipeline_job=job, pipeline_job_id=name, timeout=_SECONDS
+            )
+        except AlreadyExists:
+            return False, f"{self._parent}/pipelineJobs/{name}"
+        return True, created.name
+
+    def _ask(self, ask: Callable[[], _Told]) -> _Told:
+        try:
+            return ask()
+        except Exception as error:  # the client has many of its own
+            if is_permanent(error):
+                raise PipelineError(
+                    f"Vertex AI refuses: {error}",
+                    expected="an account that may create, list, get and cancel pipeline jobs, and act as "
+                    f"{self._account or 'the account of the steps'}, in {self._parent}",
+                    todo="see deploy.project, deploy.region and deploy.service_account, and whether the project has "
+                    "Vertex AI enabled",
+                ) from error
+            raise LostError(_first_line(error)) from error
+
+
+def connect(region: str) -> PipelineServiceClient:
+    """Returns a client with this machine's credentials, which were tried.
+
+    Args:
+        region: Of Vertex AI.
+
+    Raises:
+        PipelineError: There are none, or they have ended.
+    """
+    with warnings.catch_warnings():
+        # Of its own future, in which nothing here is newer.
+        warnings.simplefilter("ignore", FutureWarning)
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.transport.requests import Request
+        from google.cloud.aiplatform_v1 import PipelineServiceClient
+
+    # The project is declared.
+    logging.getLogger("google.auth._default").setLevel(logging.ERROR)
+    try:
+        credentials, _ = google.auth.default(scopes=_SCOPES)
+        # The client would take its refusal for a service that does not answer.
+        credentials.refresh(Request())
+    except TransportError as error:
+        raise PipelineError(
+            f"Google's accounts cannot be asked: {_first_line(error)}",
+            expected="a network that reaches them",
+            todo="see whether this machine has one; then run the same again",
+        ) from error
+    except GoogleAuthError as error:
+        raise PipelineError(
+            f"there are no credentials of Google Cloud: {_first_line(error)}",
+            expected="an account that this machine knows, and that is valid",
+            todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS",
+        ) from error
+    endpoint = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
+    return PipelineServiceClient(credentials=credentials, client_options=endpoint)
+
+
+def _state(job: PipelineJob) -> str:
+    return job.state.name.removeprefix(_PREFIX)
+
+
+def _short(job: str) -> str:
+    return job.rpartition("/")[2]
+
+
+def _number(job: PipelineJob) -> int:
+    last = _short(job.name).rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,131 @@
+"""A compiled TFJob that is submitted: by the command line, through a real API server; the pods are shells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.components.trainer.tfjob.api_server import NAMESPACE
+from tests.components.trainer.tfjob.operator import Operator
+from tests.components.trainer.tfjob.proxy import Proxy
+from tests.pipeline.runners.deployed import IMAGE
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.tfjob.api import Kube
+from tfx_estimator.pipeline.submit import follow
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+SOURCE = ["digits", "--target", "tfjob"]
+DECLARED = (
+    f"deploy.image={IMAGE}",
+    "deploy.pipeline_root=/mnt/work/runs",
+    "deploy.volumes=[{claim: work, path: /mnt/work}]",
+    f"deploy.tfjob.namespace={NAMESPACE}",
+)
+SOURCE += [each for one in DECLARED for each in ("--set", one)]
+# A chief that works until it is let go.
+WORKS = """
+import os, sys, time
+print("Trainer at step 100", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch, tmp_path) -> None:
+    """Waits are short; what is left lies in a folder of the test's own."""
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(server, tmp_path, monkeypatch, capsys):
+    done = tmp_path / "done"
+    with (
+        Proxy(server.port) as proxy,
+        Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator,
+    ):
+        text = server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
+        (tmp_path / "kubeconfig").write_text(text)
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        assert main(["submit", *SOURCE, "--yes"]) == 0
+        out = capsys.readouterr().out
+        assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
+        config_maps = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
+        assert sum(each["metadata"]["name"].startswith("digits-") for each in config_maps) == 1
+        # Another declaration of this name is not started beside it.
+        assert main(["submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7"]) == 6
+        assert "another submission of this pipeline goes on" in capsys.readouterr().err
+
+        def interfere() -> None:
+            time.sleep(1.5)
+            proxy.cut()
+            time.sleep(1.0)
+            done.touch()
+
+        thread = threading.Thread(target=interfere)
+        thread.start()
+        assert main(["submit", *SOURCE, "--yes", "--follow"]) == 0
+        thread.join()
+        out, err = capsys.readouterr()
+        assert "the same was submitted before" in out
+        assert "    Trainer at step 100\n" in out
+        assert out.endswith("digits: Succeeded\n")
+        assert "Traceback" not in err
+        assert main(["submit", *SOURCE, "--yes"]) == 0
+        assert operator.started == ["digits-chief-0"]
+        assert main(["submit", *SOURCE, "--yes", "--again", "--follow"]) == 0
+        assert operator.started == ["digits-chief-0"] * 2
+
+
+def test_a_chief_that_fails_is_told_in_its_own_words_and_started_anew(server, tmp_path, capsys):
+    code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
+    with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", code]) as operator:
+        for tries in (1, 2):
+            assert main(["submit", *SOURCE, "--yes", "--follow"]) == 5
+            err = capsys.readouterr().err
+            assert "ended with exit code 5; its log ends with:" in err
+            assert "the loss is NaN from step 30 on" in err
+            assert "submitted/digits/logs/digits-chief-0." in err
+            assert len(operator.started) == tries
+
+
+def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys):
+    with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, "/nowhere"]):
+        timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        assert main(["submit", *SOURCE, "--yes", "--follow"]) == 130
+        timer.join()
+        assert "the job digits goes on" in capsys.readouterr().err
+        assert Kube().read("digits")
+        assert main(["submit", "--cancel", "submitted/digits"]) == 0
+        deadline = time.monotonic() + 60
+        while Kube().read("digits"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert main(["submit", "--attach", "submitted/digits"]) == 6
+        assert "it is not there" in capsys.readouterr().err
+
+
+def test_what_the_cluster_has_not_is_said(server, monkeypatch, capsys, tmp_path):
+    assert main(["submit", *SOURCE, "--yes", "--set", "deploy.tfjob.namespace=visoin"]) == 6
+    assert "visoin" in capsys.readouterr().err
+    (tmp_path / "config").write_text(server.kubeconfig.read_text().replace("a-token", "no-token"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert main(["submit", *SOURCE, "--yes"]) == 6
+    assert "does not know who asks" in capsys.readouterr().err
+    monkeypatch.setattr(follow, "START_SECONDS", 0.3)
+    (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(f":{server.port}", ":9"))
+    assert main(["submit", *SOURCE, "--yes"]) == 6
+    err = capsys.readouterr().err
+    assert "has not answered" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("KUBECONFIG", str(Path(tmp_path, "nowhere")))
+    assert main(["submit", *SOURCE, "--yes"]) == 6

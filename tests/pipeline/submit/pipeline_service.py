@@ -1,0 +1,125 @@
+"""The part of Vertex AI's own protocol that runs pipelines, on a port of this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+NOWHERE = "nowhere"
+
+
+class PipelineService:
+    """Keeps pipeline jobs as Vertex AI does; what they come to the test says.
+
+    Args:
+        states: What a job comes to, one an answer; the last stays. Of gRPC's codes, one is the answer's.
+        loses: How many answers to a creation do not arrive.
+        heard: Called with each question of how a job goes.
+    """
+
+    def __init__(
+        self, states: list[str], loses: int = 0, heard: Callable[[], None] = lambda: None, failing: str = "Trainer"
+    ) -> None:
+        self.states, self.loses, self.heard, self.failing = list(states), loses, heard, failing
+        self.jobs: dict[str, Any] = {}
+        self.created = 0
+        self.cancelled: list[str] = []
+
+    def __enter__(self) -> PipelineService:
+        import grpc
+        from google.cloud.aiplatform_v1.types import PipelineJob, pipeline_service
+        from google.protobuf import empty_pb2
+
+        def handler(function: Any, request: Any, serialize: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(function, request.deserialize, serialize)
+
+        methods = {
+            "CreatePipelineJob": handler(
+                self._create, pipeline_service.CreatePipelineJobRequest, PipelineJob.serialize
+            ),
+            "ListPipelineJobs": handler(
+                self._list,
+                pipeline_service.ListPipelineJobsRequest,
+                pipeline_service.ListPipelineJobsResponse.serialize,
+            ),
+            "GetPipelineJob": handler(self._get, pipeline_service.GetPipelineJobRequest, PipelineJob.serialize),
+            "CancelPipelineJob": handler(
+                self._cancel, pipeline_service.CancelPipelineJobRequest, empty_pb2.Empty.SerializeToString
+            ),
+        }
+        self._server = grpc.server(futures.ThreadPoolExecutor(2))
+        service = "google.cloud.aiplatform.v1.PipelineService"
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        self.port = self._server.add_insecure_port("localhost:0")
+        self._server.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(None).wait()
+
+    def client(self, region: str = NOWHERE) -> Any:
+        """Returns Google's own client of it."""
+        import grpc
+        from google.cloud.aiplatform_v1 import PipelineServiceClient
+        from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
+
+        channel = grpc.insecure_channel(f"localhost:{self.port}")
+        return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=channel))
+
+    def _create(self, request: Any, context: Any) -> Any:
+        import grpc
+
+        name = f"{request.parent}/pipelineJobs/{request.pipeline_job_id}"
+        if not re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "pipeline_job_id")
+        if name in self.jobs:
+            context.abort(grpc.StatusCode.ALREADY_EXISTS, name)
+        self.created += 1
+        job = request.pipeline_job
+        job.name = name
+        self.jobs[name] = job
+        if self.loses:
+            self.loses -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")
+        return job
+
+    def _list(self, request: Any, context: Any) -> Any:
+        from google.cloud.aiplatform_v1.types import pipeline_service
+
+        label, _, value = request.filter.removeprefix("labels.").partition("=")
+        found = [job for job in self.jobs.values() if job.labels.get(label) == value]
+        for job in found:
+            self._go_on(job, self.states[0])
+        return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=found)
+
+    def _get(self, request: Any, context: Any) -> Any:
+        import grpc
+
+        self.heard()
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if hasattr(grpc.StatusCode, state):
+            context.abort(grpc.StatusCode[state], f"the service says {state}")
+        if request.name not in self.jobs:
+            context.abort(grpc.StatusCode.NOT_FOUND, request.name)
+        return self._go_on(self.jobs[request.name], state)
+
+    def _cancel(self, request: Any, context: Any) -> Any:
+        from google.protobuf import empty_pb2
+
+        self.cancelled.append(request.name)
+        self.states = ["PIPELINE_STATE_CANCELLED"]
+        return empty_pb2.Empty()
+
+    def _go_on(self, job: Any, state: str) -> Any:
+        """Has a job come to a state, with its steps."""
+        job.state = state
+        failed = state == "PIPELINE_STATE_FAILED"
+        done = {"task_name": "StatisticsGen", "state": "SUCCEEDED"}
+        wrong = {"task_name": self.failing, "state": "FAILED", "error": {"code": 9, "message": "exit code 5: NaN loss"}}
+        goes_on = {"task_name": self.failing, "state": "SUCCEEDED" if state.endswith("SUCCEEDED") else "RUNNING"}
+        job.job_detail = {"task_details": [done, wrong if failed else goes_on]}
+        if failed:
+            job.error = {"code": 9, "message": "The DAG failed because some tasks failed."}
+        return job

@@ -1,0 +1,135 @@
+"""A pipeline that is submitted to Kubeflow Pipelines: over HTTP, to a server that keeps runs as it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.submit.kubeflow_service import TOKEN, KubeflowService
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TrainingError
+from tfx_estimator.pipeline.submit import follow
+from tfx_estimator.pipeline.submit.job import LostError
+from tfx_estimator.pipeline.submit.kubeflow import TOKEN_FILE, Kubeflow
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2
+
+pytestmark = pytest.mark.unit
+
+# Words of the two versions.
+RUNNING = {KUBEFLOW: "Running", KUBEFLOW_V2: "RUNNING"}
+SUCCEEDED = {KUBEFLOW: "Succeeded", KUBEFLOW_V2: "SUCCEEDED"}
+FAILED = {KUBEFLOW: "Failed", KUBEFLOW_V2: "FAILED"}
+both = pytest.mark.parametrize("target", [KUBEFLOW, KUBEFLOW_V2])
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch, tmp_path) -> None:
+    """Waits are short; the token is known."""
+    for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
+        monkeypatch.setattr(follow, name, 0.01)
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "token"))
+    monkeypatch.chdir(tmp_path)
+
+
+def compiled(target: str) -> str:
+    return (ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.yaml").read_text()
+
+
+def service_of(server: KubeflowService, target: str) -> Kubeflow:
+    return Kubeflow(target, server.address, text=compiled(target), name="digits-0123456789", account="trainer")
+
+
+@both
+def test_the_run_is_what_was_compiled_and_not_started_twice(target):
+    with KubeflowService([RUNNING[target]]) as server:
+        service = service_of(server, target)
+        assert service.start(False) == ("run-1", True, "")
+        run, documents = server.runs["run-1"], list(yaml.safe_load_all(compiled(target)))
+        assert run["service_account"] == "trainer"
+        if target == KUBEFLOW:
+            assert run["name"] == "digits-0123456789-1"
+            assert json.loads(run["pipeline_spec"]["workflow_manifest"]) == documents[0]
+        else:
+            assert run["display_name"] == "digits-0123456789-1"
+            assert run["pipeline_spec"] == {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+        assert service.start(False)[:2] == ("run-1", False)
+        server.states = [SUCCEEDED[target]]
+        assert service.start(False)[:2] == ("run-1", False)
+        assert service.start(True) == ("run-2", True, "")
+        server.states = [FAILED[target]]
+        assert service.start(False) == ("run-3", True, "")
+        assert service.address("run-3") == f"{server.address}/#/runs/details/run-3"
+
+
+@both
+def test_it_is_followed_to_its_end_and_cancelled(target):
+    said: list[tuple[str, bool]] = []
+    with KubeflowService([RUNNING[target], RUNNING[target], 503, SUCCEEDED[target]]) as server:
+        service = service_of(server, target)
+        run = service.start(False).job
+        assert follow.follow(service, run, lambda *each: said.append(each)).state == SUCCEEDED[target]
+        assert ("the service does not answer: 503 not now; trying again", True) in said
+        assert any(line.endswith(f": {SUCCEEDED[target]}") and "rainer" in line for line, _ in said)
+        server.states = [RUNNING[target]]
+        service.cancel(run)
+        assert server.terminated == [run]
+        assert service.look(run).ended
+        server.states = [FAILED[target]]
+        with pytest.raises(TrainingError, match=r"(?si)trainer: exit code 5"):
+            follow.follow(service, run, lambda *each: None)
+
+
+@both
+def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
+    monkeypatch.delenv(TOKEN_FILE)
+    prefix = "/api/v1/namespaces/mine/services/ml-pipeline:http/proxy"
+    with KubeflowService([RUNNING[target]], prefix) as server:
+        cluster = {"name": "a", "cluster": {"server": server.address}}
+        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+        user = {"name": "a", "user": {"token": TOKEN}}
+        config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "a"}
+        (tmp_path / "config").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        service = Kubeflow(target, namespace="mine", text=compiled(target), name="digits")
+        assert service.start(False).is_new
+        assert service.address("run-1").startswith("http://localhost:8080/#/")
+        with pytest.raises(PipelineError, match=r"the namespace kubeflow of .* refuses: 404"):
+            Kubeflow(target, text=compiled(target), name="digits").start(False)
+
+
+def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
+    with KubeflowService(["RUNNING"]) as server:
+        service = service_of(server, KUBEFLOW_V2)
+        with pytest.raises(PipelineError, match="refuses: 404 there is no run run-7"):
+            service.look("run-7")
+        (tmp_path / "token").write_text("another")
+        with pytest.raises(PipelineError, match="refuses: 401 who are you"):
+            service_of(server, KUBEFLOW_V2).start(False)
+    with pytest.raises(LostError):
+        service.look("run-1")
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "nowhere"))
+    with pytest.raises(PipelineError, match="nowhere cannot be read"):
+        service_of(server, KUBEFLOW_V2)
+    with pytest.raises(DeclarationError, match="is no address"):
+        Kubeflow(KUBEFLOW_V2, "kubeflow.example")
+
+
+def test_the_command_line_leaves_the_address(capsys, monkeypatch):
+    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+    from tfx_estimator.pipeline.runners import compiling
+
+    text = compiling.Compiled(compiled(KUBEFLOW_V2), (), "", "")
+    monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: text)
+    told = [each for one in (*COMMON, *OF_TARGET[KUBEFLOW_V2]) for each in ("--set", one)]
+    with KubeflowService(["RUNNING", "SUCCEEDED"]) as server:
+        endpoint = ["--endpoint", server.address]
+        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *endpoint, "--yes"]) == 0
+        out = capsys.readouterr().out
+        assert "Trainer           8 CPUs, 30 GB    2 nvidia.com/gpu" in out
+        assert json.loads(Path("submitted/digits/submission.json").read_text())["address"] in out
+        assert main(["submit", "--attach", "submitted/digits"]) == 0

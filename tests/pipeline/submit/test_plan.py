@@ -1,0 +1,78 @@
+"""What is shown before a pipeline is submitted: read from what was compiled, and from runs on this machine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.pipeline.runners.deployed import IMAGE
+from tests.root import ROOT
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.submit.hours import estimate_hours
+from tfx_estimator.pipeline.submit.plan import Row, read_plan
+from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("target", ALL_TARGETS)
+def test_every_step_is_told_with_its_machine(target):
+    path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
+    rows = read_plan(path.read_text(), target)
+    assert {row.image for row in rows} == {IMAGE}
+    told = {row.step.lower(): row for row in rows}
+    if target == TFJOB:
+        assert [(row.step, row.machine, row.accelerator) for row in rows] == [
+            ("1 chief", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
+            ("2 worker", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
+            ("2 ps", "8 CPUs, 16 GB", ""),
+            ("1 evaluator", "1.5 CPUs, 8 GB", "1 nvidia.com/gpu"),
+        ]
+        return
+    assert (rows[0].step.lower(), rows[-1].step.lower()) == ("tfdsexamplegen", "pusher")
+    assert told["trainer"].machine == "8 CPUs, 30 GB"
+    assert told["trainer"].accelerator == f"2 {'NVIDIA_TESLA_T4' if target == VERTEX else 'nvidia.com/gpu'}"
+    assert told["statisticsgen"].machine == "2 CPUs, 3.75 GB"
+    assert {"tfdsexamplegen", "transform", "evaluator", "pusher"} <= told.keys()
+
+
+def test_the_machines_of_a_custom_job_are_told():
+    from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, Pool
+
+    path = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
+    job = json.loads(path.read_text())
+    pools = (Pool("chief", 1, "n1-standard-8"), Pool("worker", 2, "n1-standard-16", "NVIDIA_TESLA_T4", 4))
+    plan = Plan("project", "region", "digits", IMAGE, pools, ("python",))
+    trainer = job["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
+    trainer["inputs"]["parameters"][PLAN_KEY] = {"runtimeValue": {"constant": plan.to_json()}}
+    rows = read_plan(json.dumps(job), VERTEX)
+    place = [row.step for row in rows].index("Trainer")
+    assert rows[place + 1 : place + 3] == [
+        Row("  1 chief", "n1-standard-8", "", IMAGE),
+        Row("  2 worker", "n1-standard-16", "4 NVIDIA_TESLA_T4", IMAGE),
+    ]
+
+
+def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
+    digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
+    assert estimate_hours(digits, str(tmp_path)).startswith("cannot be told: no finished run in ")
+    for time, model, pace in (("20260101-000000", digits.trainer.model, 10_000.0), ("20260102-000000", "other", 1.0)):
+        logs = tmp_path / "digits" / "logs" / time
+        logs.mkdir(parents=True)
+        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{model}"}}\n')
+        parts = [
+            {"node": "Trainer", "state": "ran", "seconds": 9.0},
+            {"node": "Pusher", "state": "ran", "seconds": 90.0},
+        ]
+        summary = {"training": {"examples_per_second": pace}, "examples": {"train": 1000}, "components": parts}
+        (logs / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
+    told = estimate_hours(digits, str(tmp_path))
+    assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
+    assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
+    epochs = load("digits", ["trainer.train_epochs=60", "trainer.train_steps=null"]).declaration
+    size = epochs.trainer.global_batch_size
+    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in estimate_hours(
+        epochs, str(tmp_path)
+    )
