@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     parser.add_argument("file", metavar="FILE", help="the compiled pipeline")
     parser.add_argument(
-        "--root", metavar="DIR", default="rehearsal", help="where the results go (default: %(default)s)"
+        "--root",
+        metavar="DIR",
+        default="rehearsal",
+        help="where the results go: a folder, or gs://BUCKET/FOLDER (default: %(default)s)",
     )
     parser.add_argument(
         "--parameter",
@@ -49,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.summary import Summary
 
     given = dict(map(_parse, args.parameters))
-    check_workdir(args.root, "--root")
+    check_workdir(args.root, "--root", stores=True)
     summary = Summary(args.file)
     try:
         return execute_file(

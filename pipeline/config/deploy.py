@@ -107,6 +107,18 @@ class DeploySection(Section):
     )
     tfjob: TfJob = Field(default=TfJob(), description="of the target tfjob, and of a training in a TFJob")
 
+    def step(self, node_id: str) -> Node:
+        """Returns what holds for a step: one that only waits for its custom job has no machine of nodes.default's.
+
+        Args:
+            node_id: As `Trainer`.
+        """
+        node = self.nodes.of(node_id)
+        if node_id != "Trainer" or self.vertex is None:
+            return node
+        own = self.nodes.Trainer or Node()
+        return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
+
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Tells whether a path lies in a declared volume.
 

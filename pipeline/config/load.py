@@ -84,7 +84,7 @@ class Loaded:
     @property
     def declared(self) -> tuple[str, ...]:
         """Dotted paths of what the user wrote down himself: no defaults, nothing of a preset."""
-        return _declared(self.origins)
+        return _declared(self.declaration, self.origins)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.
@@ -141,7 +141,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         raise to_error(draft.sorted_problems(), text.source, target)
     origins = _origins(declaration, draft, changed)
     warnings = _warnings(declaration, origins, draft.search_paths)
-    if target == VERTEX and (idle := find_idle(declaration.deploy, _declared(origins))):
+    if target == VERTEX and (idle := find_idle(declaration.deploy, _declared(declaration, origins))):
         warnings += (f"{origins[idle[0]]}  {word_idle(idle)}",)
     notes = (*names, *note_runtime(declaration), *note_tune(declaration))
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
@@ -285,12 +285,20 @@ def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dic
     return origins
 
 
-def _declared(origins: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(path for path, origin in origins.items() if not origin.startswith((DEFAULT, PRESET)))
+def _declared(declaration: Declaration, origins: Mapping[str, str]) -> tuple[str, ...]:
+    # A default that is written out, as in what `show` prints and a TFJob's pods are given, is nobody's wish.
+    least = {"name": declaration.name, "data": {"dataset": declaration.data.dataset}, "trainer": {"train_steps": 1}}
+    defaults = {".".join(path): value for path, value in render.leaves(Declaration.parse_obj(least).dict())}
+    values = {".".join(path): value for path, value in render.leaves(declaration.dict())}
+    return tuple(
+        path
+        for path, origin in origins.items()
+        if not origin.startswith((DEFAULT, PRESET)) and (path not in defaults or values[path] != defaults[path])
+    )
 
 
 def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths: Sequence[str]) -> tuple[str, ...]:
-    declared, found = _declared(origins), []
+    declared, found = _declared(declaration, origins), []
     if unread := list(find_unread(declaration, declared, search_paths)):
         found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
     if OF_KERAS in declared and declaration.trainer.path == "estimator":

@@ -38,7 +38,7 @@ def execute_file(
 
     Args:
         path: The compiled file.
-        root: Folder of all executions.
+        root: Folder of all executions, here or in a bucket.
         given: Values of runtime parameters.
         results: Takes what the execution comes to; it is filled even if that fails.
         caches: Whether what was made before may be taken.
@@ -50,7 +50,7 @@ def execute_file(
 
     Raises:
         DeclarationError: The file is no compiled pipeline.
-        PipelineError: A component failed.
+        PipelineError: A component failed, or there is no such bucket.
         NotBlessedError: The model was not blessed, and had to be.
     """
     job = read_job(path)
@@ -63,6 +63,10 @@ def execute_file(
             log, prints = os.path.join(logs, "pipeline.log"), terminal_fd != 1
             with _recorded(results, view, os.path.join(logs, FILE), prints), view.explaining(log):
                 title(console, folders, path)
+                if folders.is_stored:
+                    from tfx_estimator.pipeline.runners.buckets import check_buckets
+
+                    check_buckets([root])
                 parameters = rebased(job, folders, given)
                 bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
                 outputs = Execution(job, parameters, folders, logs, caches).run(view)

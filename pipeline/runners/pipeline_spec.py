@@ -56,7 +56,7 @@ def compile_spec(
             container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
         if deploy.env:
             container["env"] = [{"name": key, "value": value} for key, value in sorted(deploy.env.items())]
-        if retries := deploy.nodes.of(name).retries:
+        if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries}
     _set_defaults(job, pipeline)
     _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules})
@@ -120,7 +120,7 @@ def _tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: 
 
 
 def _resources(deploy: DeploySection, node_id: str) -> Any:
-    node = deploy.nodes.of(node_id)
+    node = deploy.step(node_id)
     if not (node.cpu or node.memory_gb or node.accelerator):
         return None
     accelerator = None

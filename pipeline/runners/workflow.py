@@ -52,9 +52,9 @@ def compile_workflow(
         metadata_ui_path=UI_METADATA,
         pipeline_operator_funcs=[*kubeflow_dag_runner.get_default_pipeline_operator_funcs(), equip],
     )
-    runner = kubeflow_dag_runner.KubeflowDagRunner(
-        config=config, output_dir=folder, output_filename=f"{pipeline.pipeline_info.pipeline_name}.yaml"
-    )
+    # A declaration is often called as its pipeline is: TFX's command line writes into the user's own folder.
+    name = f"{pipeline.pipeline_info.pipeline_name}.workflow.yaml"
+    runner = kubeflow_dag_runner.KubeflowDagRunner(config=config, output_dir=folder, output_filename=name)
     runner.run(pipeline)
     path = os.path.join(runner._output_dir, runner._output_filename)
     with open(path, encoding="utf-8") as file:

@@ -35,6 +35,13 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
     ("distribution", "replicas"),
     [
         pytest.param(TWO, ["workerpool0-0", "workerpool1-0"], id="2-workers"),
+        pytest.param("{}", ["workerpool0-0"], id="alone", marks=pytest.mark.long),
+        pytest.param(
+            "{train: {strategy: multi_worker_mirrored, workers: 3}}",
+            ["workerpool0-0", "workerpool1-0", "workerpool1-1"],
+            id="3-workers",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "{train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}",
             ["workerpool0-0", "workerpool1-0", "workerpool2-0"],
@@ -58,7 +65,9 @@ def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
     from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-    overrides = (f"trainer.distribution={distribution}", "trainer.train_steps=40", "deploy.vertex={}")
+    # A batch that three workers can share.
+    overrides = ("trainer.train_steps=40", "trainer.global_batch_size=96", "deploy.vertex={}")
+    overrides = (f"trainer.distribution={distribution}", *overrides)
     compiled = compile_declaration(load("digits", (*COMMON, *OF_TARGET[VERTEX], *overrides), VERTEX), VERTEX)
     step = read_steps(compiled.text, VERTEX)["Trainer"]
     assert step.executor == f"{Executor.__module__}.Executor"

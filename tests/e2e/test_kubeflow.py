@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import graphlib
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import yaml
 
 from tests.e2e.metadata_server import serve
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.targets import KUBEFLOW
 
@@ -95,41 +93,3 @@ def _accuracy(artifacts: Path) -> float:
     (evaluation,) = (artifacts / "Evaluator" / "evaluation").iterdir()
     metrics: dict[Any, Any] = dict(tfma.load_eval_result(str(evaluation)).slicing_metrics)
     return metrics[()][""][""]["sparse_categorical_accuracy"]["doubleValue"]
-
-
-HERA = """
-import sys
-import yaml
-from hera.workflows.models import Workflow
-workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
-print(len([each for each in workflow.spec.templates if each.container]))
-"""
-
-
-def test_a_typed_client_of_argo_takes_the_workflow_and_no_broken_one(workflow, tmp_path):
-    uv = next(filter(os.path.exists, (str(ROOT / ".uv" / "bin" / "uv"), *_on_path("uv"))), None)
-    if uv is None:
-        pytest.skip("needs uv, to make an environment with pydantic 2")
-    python = tmp_path / "environment" / "bin" / "python"
-    made = subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=False)
-    install = [uv, "pip", "install", "--quiet", "--python", str(python), "hera==7.1.0", "pyyaml"]
-    if made.returncode or subprocess.run(install, check=False, timeout=300).returncode:
-        pytest.skip("hera cannot be had from the package registry")
-
-    def parse(file: Path) -> subprocess.CompletedProcess:
-        return subprocess.run([str(python), "-c", HERA, str(file)], capture_output=True, text=True, check=False)
-
-    done = parse(workflow)
-    assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr
-    broken = tmp_path / "broken.yaml"
-    whole = yaml.safe_load(workflow.read_text())
-    template = next(each for each in whole["spec"]["templates"] if "container" in each)
-    template["container"]["env"] = {"EXAMPLE": "value"}
-    broken.write_text(json.dumps(whole))
-    refused = parse(broken)
-    assert refused.returncode
-    assert "env" in refused.stderr
-
-
-def _on_path(name: str) -> list[str]:
-    return [os.path.join(folder, name) for folder in os.environ["PATH"].split(os.pathsep)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(2400)]
 MOST_MEGABYTES = 2200
+# Of the time of `run digits` outside.
+MOST_TIMES = 1.3
 
 
 def test_what_is_in_it(image, work):
@@ -37,6 +40,17 @@ def test_a_whole_pipeline_in_it(image, work):
     # A second container finds what the first has left.
     written = image.run(work, "report", "runs/digits").removeprefix("wrote /work/").strip()
     assert "accuracy" in (work / written).read_text()
+
+
+def test_it_takes_hardly_longer_than_outside(image, work, tmp_path):
+    outside, inside = [], []
+    # In turn, and the quickest of each: this machine may be at something else meanwhile.
+    for number in ("1", "2", "3"):
+        here = (sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", str(tmp_path / number))
+        outside.append(_seconds(*here))
+        inside.append(_seconds(*image.command(work, "run", "digits", "--workdir", number)))
+    print(f"outside {outside}, inside {inside}: {min(inside) / min(outside):.2f} times")
+    assert min(inside) <= MOST_TIMES * min(outside), (outside, inside)
 
 
 def test_a_cluster_of_two_in_it(image, work):
@@ -68,6 +82,12 @@ def test_three_containers_as_compose_declares_them(image, work):
             each.kill()
     assert [each.returncode for each in running] == [0, 0, 0], said
     assert _pushed(work), said
+
+
+def _seconds(*command: str) -> float:
+    began = time.monotonic()
+    run(*command)
+    return round(time.monotonic() - began, 1)
 
 
 def _pushed(work: Path) -> list[Path]:

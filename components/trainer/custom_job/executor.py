@@ -13,6 +13,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.files import is_stored
 from tfx_estimator.components.trainer.custom_job import call
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, step_of
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
@@ -26,6 +27,7 @@ from tfx_estimator.components.trainer.custom_job.service import (
     is_permanent,
     is_rehearsed,
 )
+from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import TrainingError
@@ -90,7 +92,7 @@ def _service(plan: Plan, folder: str) -> Iterator[Service]:
     if not is_rehearsed():
         yield VertexService.of(plan.project, plan.region)
         return
-    with LocalService(os.path.join(folder, "logs")) as service:
+    with logs_folder(folder) as logs, LocalService(logs, secluded=not is_stored(folder)) as service:
         yield service
 
 

@@ -38,10 +38,11 @@ class LocalService:
 
     Args:
         folder: For the logs of the replicas.
+        secluded: Whether the replicas have a network of their own: nothing else can be reached from there.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, secluded: bool = True) -> None:
+        self._folder, self._secluded = folder, secluded
         self._processes: list[subprocess.Popen] = []
         self._logs: list[str] = []
         self._cancelled = False
@@ -95,6 +96,9 @@ class LocalService:
         self._end()
 
     def _network(self) -> tuple[int, ...]:
+        if not self._secluded:
+            logger.warning("the ports of the job's replicas are open to all who reach this machine: data lie elsewhere")
+            return ()
         try:
             return self._stack.enter_context(PrivateNetwork()).fds
         except NoPrivateNetworkError as error:

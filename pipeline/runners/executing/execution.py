@@ -18,10 +18,9 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.ending import signals, slate
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
-from tfx_estimator.pipeline.runners.executing import container, resolving
+from tfx_estimator.pipeline.runners.executing import container, places, resolving
 from tfx_estimator.pipeline.runners.executing.job import Job, Task
 from tfx_estimator.pipeline.runners.executing.placeholders import fill
 from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
@@ -91,8 +90,7 @@ def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
             continue
         wheel = os.path.join(beside, words[words.index("--modules") + 1])
         if os.path.isfile(wheel):
-            os.makedirs(place := os.path.join(folders.home, entry.FOLDER), exist_ok=True)
-            write_whole(os.path.join(place, os.path.basename(wheel)), Path(wheel).read_bytes())
+            places.write(os.path.join(folders.home, entry.FOLDER, os.path.basename(wheel)), Path(wheel).read_bytes())
 
 
 @dataclass
@@ -125,10 +123,10 @@ class Execution:
         Raises:
             PipelineError: A task failed as often as it may.
         """
-        self._records = Records(os.path.join(self.folders.home, "executions"))
+        self._records = Records(os.path.join(self.folders.local, "executions"))
         self._number = self._records.next_number
         # One that was ended before any of its tasks was done has left a folder, and no record.
-        while os.path.exists(self._folder()):
+        while places.exists(self._folder()):
             self._number += 1
         self._outputs: Outputs = {}
         listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
@@ -226,7 +224,7 @@ class Execution:
         """Starts the task's container; returns its output artifacts."""
         # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
         folder = os.path.join(self._folder(), f"{task.name}_1")
-        os.makedirs(folder, exist_ok=True)
+        places.make_folder(folder)
         file = os.path.join(folder, _OUTPUT_FILE)
         outputs = {
             key: {
@@ -257,10 +255,9 @@ def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _read_output(file: str) -> dict[str, dict[str, Any]]:
     """What the container says of the artifacts that it made."""
-    if not os.path.exists(file):
+    if (text := places.read(file)) is None:
         return {}
-    with open(file, encoding="utf-8") as output:
-        made: Optional[dict[str, Any]] = json.load(output).get("artifacts")
+    made: Optional[dict[str, Any]] = json.loads(text).get("artifacts")
     return {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
 
 

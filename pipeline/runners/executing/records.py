@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.runners.executing import places
 
 # As Vertex AI calls them; the last part is ours.
 _NAME = "projects/local/locations/local/metadataStores/default/artifacts/{}"
@@ -58,7 +59,7 @@ class Records:
     def cached(self, key: str) -> Optional[Record]:
         """Returns the latest execution of a key whose artifacts are still there; None if there is none."""
         for record in reversed(self._all):
-            if record.key == key and all(_is_there(artifact["uri"]) for artifact in record.outputs.values()):
+            if record.key == key and all(places.exists(artifact["uri"]) for artifact in record.outputs.values()):
                 return record
         return None
 
@@ -75,8 +76,3 @@ class Records:
 def artifact_name(number: int, task: str, output: str) -> str:
     """Returns the name that a service would give an artifact, of its own in each execution."""
     return _NAME.format(f"{number}.{task}.{output}")
-
-
-def _is_there(uri: str) -> bool:
-    # An address of an object store is taken at its word.
-    return "://" in uri or os.path.exists(uri)

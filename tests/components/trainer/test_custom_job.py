@@ -100,6 +100,15 @@ def test_another_jobs_cluster_is_refused():
         tf_config({"CLUSTER_SPEC": json.dumps(told)}, ["chief", "worker"])
 
 
+def test_the_step_that_only_waits_has_no_machine_of_the_default():
+    common = ("deploy.nodes.Trainer=null", "deploy.nodes.default={cpu: 16, accelerator: NVIDIA_TESLA_T4, retries: 3}")
+    trains, waits = (_load(*common, *more).deploy.step("Trainer") for more in ((), ("deploy.vertex={}",)))
+    assert (trains.cpu, trains.accelerator, trains.retries) == (16, "NVIDIA_TESLA_T4", 3)
+    assert (waits.cpu, waits.accelerator, waits.retries) == (None, None, 3)
+    assert _load(*common, "deploy.vertex={}").deploy.step("Transform").cpu == 16
+    assert _load(*common, "deploy.vertex={}", "deploy.nodes.Trainer={cpu: 1}").deploy.step("Trainer").cpu == 1
+
+
 @pytest.mark.parametrize(
     ("override", "target", "said"),
     [

@@ -83,3 +83,14 @@ def test_what_the_keras_paths_alone_take_is_told_on_another(write, good):
     )
     for path in ("keras", "keras_custom_loop"):
         assert load("mine.yaml", [f"trainer.path={path}"]).warnings == ()
+
+
+def test_a_default_that_is_written_out_is_nobodys_wish(declare, write, capsys):
+    declare(WHOLE, "  params: {units: 3}\n")
+    assert load("mine.yaml").warnings == ()
+    assert main(["show", "mine.yaml"]) == 0
+    write(capsys.readouterr().out, "whole.yaml")
+    assert load("whole.yaml").declaration == load("mine.yaml").declaration
+    assert load("whole.yaml").warnings == ()
+    (warning,) = load("whole.yaml", ["trainer.optimizer.clip_norm=2"]).warnings
+    assert warning.endswith("trainer.optimizer.clip_norm has no effect: mynet:net does not take it out of params")

@@ -63,6 +63,19 @@ OF_TFJOB = (
 )
 
 
+def as_sections(target: str) -> dict[str, Any]:
+    """Returns COMMON and OF_TARGET as a declaration's file has them."""
+    sections: dict[str, Any] = {}
+    for each in (*COMMON, *OF_TARGET.get(target, ())):
+        path, _, value = each.partition("=")
+        place = sections
+        *outer, last = path.split(".")
+        for name in outer:
+            place = place.setdefault(name, {})
+        place[last] = yaml.safe_load(value)
+    return sections
+
+
 @dataclass
 class Step:
     """A step of a compiled pipeline, whatever it was compiled for.

@@ -10,13 +10,16 @@ import socket
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, read_steps, same
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, Step, read_steps, same
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 
@@ -85,7 +88,41 @@ def local(project):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_step_is_the_local_one(compiled, local, target):
-    steps = read_steps(compiled[target], target)
+    _check_steps(read_steps(compiled[target], target), local, target)
+
+
+# What cannot be the same elsewhere: names of functions for files, an address for a folder.
+ELSEWHERE = {
+    ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
+    ("Trainer", "trainer_fn"): "train.trainer_fn",
+    ("Pusher", "push_destination"): "gs://example-bucket/pipelines/taxi/serving",
+}
+FILES_OF_TFX = {"module_file", "module_path"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_step_reads_the_local_properties(compiled, local, target):
+    _check_properties(read_steps(compiled[target], target), local, ELSEWHERE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("preset", presets.names())
+def test_each_preset_is_the_local_one(preset, target, tmp_path):
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.folders import PipelineFolders
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+    loaded = load(preset)
+    local = create_pipeline(loaded.declaration, PipelineFolders(str(tmp_path), loaded.declaration.name))
+    text = compile_declaration(load(preset, (*COMMON, *OF_TARGET[target]), target), target).text
+    place = {("Pusher", "push_destination"): f"gs://example-bucket/pipelines/{loaded.declaration.name}/serving"}
+    _check_properties(read_steps(text, target), local, place)
+    _check_steps(read_steps(text, target), local, target)
+
+
+def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
+    """Nodes, edges and executors."""
     there = [node for node in local.components if node.id != "BaselineResolver"]
     assert {*steps} - {"BaselineResolver"} == {node.id for node in there}
     for node in there:
@@ -104,18 +141,8 @@ def test_each_step_is_the_local_one(compiled, local, target):
         assert step.rest["beam"] in ([], local.beam_pipeline_args[:1])
 
 
-# What cannot be the same elsewhere: names of functions for files, an address for a folder.
-ELSEWHERE = {
-    ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
-    ("Trainer", "trainer_fn"): "train.trainer_fn",
-    ("Pusher", "push_destination"): "gs://example-bucket/pipelines/taxi/serving",
-}
-FILES_OF_TFX = {"module_file", "module_path"}
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_each_step_reads_the_local_properties(compiled, local, target):
-    steps = read_steps(compiled[target], target)
+def _check_properties(steps: dict[str, Step], local: Any, elsewhere: Mapping[tuple[str, str], str]) -> None:
+    """Execution properties, but for those that cannot be the same."""
     for node in local.components:
         if node.id == "BaselineResolver":
             continue
@@ -123,7 +150,7 @@ def test_each_step_reads_the_local_properties(compiled, local, target):
         wanted = {key: value for key, value in node.exec_properties.items() if value is not None}
         names = {*found, *wanted} - FILES_OF_TFX - {"tfx_estimator", "tfx_estimator_operation", "pipeline_home"}
         for name in names:
-            expected = ELSEWHERE.get((node.id, name), wanted.get(name))
+            expected = elsewhere.get((node.id, name), wanted.get(name))
             assert same(found[name]) == same(expected), (node.id, name)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.runners.deployed import as_sections
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.targets import KUBEFLOW, VERTEX
@@ -27,16 +23,8 @@ def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
     target = request.param
     monkeypatch.chdir(tmp_path)
     Path("networks.py").write_text("def small(num_classes):\n    raise AssertionError\n")
-    deploy: dict[str, object] = {}
-    for each in (*COMMON, *OF_TARGET[target]):
-        path, _, value = each.partition("=")
-        place = deploy
-        *outer, last = path.split(".")
-        for name in outer:
-            place = place.setdefault(name, {})
-        place[last] = yaml.safe_load(value)
     trainer = {"model": "networks:small", "train_steps": 10}
-    declaration = {"name": "digits", "data": DATA, "trainer": trainer, **deploy}
+    declaration = {"name": "digits", "data": DATA, "trainer": trainer, **as_sections(target)}
     Path("mine.yaml").write_text(yaml.safe_dump(declaration))
     assert load("mine.yaml", target=target)
     assert main(["copy", f"{target}_runner", "runner.py"]) == 0
@@ -53,7 +41,7 @@ def test_the_script_compiles_what_compile_does(script, capsys):
     target, wanted = script
     handler = {VERTEX: VertexHandler, KUBEFLOW: KubeflowHandler}[target]
     handler({labels.ENGINE_FLAG: target, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
-    assert Path("digits.json" if target == VERTEX else "digits.yaml").read_text() == wanted
+    assert Path("digits.json" if target == VERTEX else "digits.workflow.yaml").read_text() == wanted
     assert len(list(Path().glob("*.whl"))) == 1
     # And says as much.
     said = capsys.readouterr().out
@@ -79,34 +67,3 @@ def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
         service_runner.main("mine.yaml", target)
     assert ended.value.code == 2
     assert "deploy.image" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_tfx_s_own_command_takes_the_script(script, tmp_path):
-    target, wanted = script
-
-    def tfx(*words: str) -> str:
-        command = [
-            str(Path(sys.executable).with_name("tfx")),
-            *words,
-            "--engine",
-            target,
-            "--pipeline_path",
-            "runner.py",
-        ]
-        # It asks the first `pip` for packages: that of the environment, which has to be active.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "VERTEX_HOME": str(tmp_path / "vertex"), "PATH": path}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    assert "compiled successfully" in tfx("pipeline", "compile")
-    assert Path("digits.json" if target == VERTEX else "digits.yaml").read_text() == wanted
-    if target == VERTEX:  # the other asks for a server
-        assert "created successfully" in tfx("pipeline", "create")
-        kept = tmp_path / "vertex" / "digits" / "pipeline.json"
-        assert kept.read_text() == wanted
-        kept.write_text("")
-        assert "updated successfully" in tfx("pipeline", "update")
-        assert json.loads(kept.read_text())["displayName"] == "digits"

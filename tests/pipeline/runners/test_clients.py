@@ -1,0 +1,114 @@
+"""The services' own clients take what was compiled, and nothing broken: each in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TARGETS, VERTEX
+
+pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
+
+# Argo's typed client, which wants pydantic 2.
+HERA = """
+import sys
+import yaml
+from hera.workflows.models import Workflow
+workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
+print(len([each for each in workflow.spec.templates if each.container]))
+"""
+# Kubeflow Pipelines 2 reads so what is uploaded to it.
+KFP = """
+import sys
+from kfp import components
+loaded = components.load_component_from_file(sys.argv[1])
+executors = loaded.pipeline_spec.deployment_spec["executors"]
+told = loaded.platform_spec.platforms["kubernetes"]["deploymentSpec"]["executors"]
+print(len([each for each in executors.values() if "container" in each]), len(told), sorted(told["Trainer_executor"]))
+"""
+VERTEX_AI = """
+import sys
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform
+job = aiplatform.PipelineJob(
+    display_name="digits", template_path=sys.argv[1], project="example-project", location="europe-west4",
+    credentials=AnonymousCredentials(), parameter_values={"push_destination": "gs://other/serving"},
+)
+made = job._gca_resource
+print(len(made.pipeline_spec["root"]["dag"]["tasks"]), dict(made.runtime_config.parameter_values)["push_destination"])
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> dict[str, Path]:
+    """The preset digits, by target."""
+    folder, files = tmp_path_factory.mktemp("compiled"), {}
+    for target in TARGETS:
+        files[target] = folder / f"digits.{'json' if target == VERTEX else 'yaml'}"
+        overrides = [word for each in (*COMMON, *OF_TARGET[target]) for word in ("--set", each)]
+        assert main(["compile", "digits", "--target", target, "--output", str(files[target]), *overrides]) == 0
+    return files
+
+
+@pytest.fixture
+def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
+    """Runs a program with a file, in a fresh environment with the packages that are named."""
+    uv = next(filter(None, (shutil.which("uv", path=str(ROOT / ".uv" / "bin")), shutil.which("uv"))), None)
+    if uv is None:
+        pytest.skip("needs uv, to make an environment")
+    python = str(tmp_path / "environment" / "bin" / "python")
+
+    def run(program: str, file: Path, *packages: str) -> subprocess.CompletedProcess:
+        if not os.path.exists(python):
+            made = [uv, "venv", "--quiet", "--python", sys.executable, str(tmp_path / "environment")]
+            install = [uv, "pip", "install", "--quiet", "--python", python, *packages]
+            if any(subprocess.run(each, check=False, timeout=400).returncode for each in (made, install)):
+                pytest.skip(f"{' '.join(packages)} cannot be had from the package registry")
+        return subprocess.run([python, "-c", program, str(file)], capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_argo(compiled, client, tmp_path):
+    done = client(HERA, compiled[KUBEFLOW], "hera==7.1.0", "pyyaml")
+    assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr
+    whole = yaml.safe_load(compiled[KUBEFLOW].read_text())
+    template = next(each for each in whole["spec"]["templates"] if "container" in each)
+    template["container"]["env"] = {"EXAMPLE": "value"}
+    (broken := tmp_path / "broken.yaml").write_text(json.dumps(whole))
+    refused = client(HERA, broken)
+    assert refused.returncode
+    assert "env" in refused.stderr
+
+
+def test_kubeflow_pipelines_2(compiled, client, tmp_path):
+    done = client(KFP, compiled[KUBEFLOW_V2], "kfp==2.16.1")
+    assert (done.returncode, done.stdout) == (0, "8 8 ['podMetadata', 'pvcMount', 'secretAsVolume']\n"), done.stderr
+    spec, platform = yaml.safe_load_all(compiled[KUBEFLOW_V2].read_text())
+    spec["root"]["dag"]["taskz"] = spec["root"]["dag"].pop("tasks")
+    (broken := tmp_path / "broken.yaml").write_text(yaml.safe_dump_all([spec, platform]))
+    refused = client(KFP, broken)
+    assert refused.returncode
+    assert "taskz" in refused.stderr
+
+
+def test_vertex_ai(compiled, client, tmp_path):
+    done = client(VERTEX_AI, compiled[VERTEX], "google-cloud-aiplatform==1.165.1")
+    assert (done.returncode, done.stdout) == (0, "10 gs://other/serving\n"), done.stderr
+    whole = json.loads(compiled[VERTEX].read_text())
+    del whole["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]["push_destination"]
+    (broken := tmp_path / "broken.json").write_text(json.dumps(whole))
+    refused = client(VERTEX_AI, broken)
+    assert refused.returncode
+    assert "push_destination" in refused.stderr

@@ -1,0 +1,109 @@
+"""TFX's own command line takes the scripts that `copy` writes: from a wheel, in a folder of somebody else's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import as_sections
+from tests.wheel.pipelines_server import PipelinesServer
+from tfx_estimator.pipeline.targets import KUBEFLOW, VERTEX
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
+
+NETWORK = """\
+import tensorflow as tf
+
+def small(num_classes):
+    layers = tf.keras.layers
+    return tf.keras.Sequential([layers.Flatten(), layers.Dense({units}, "relu"), layers.Dense(num_classes)])
+"""
+DECLARATION = {
+    "name": "mine",
+    "data": {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}},
+    "trainer": {"model": "networks:small", "train_steps": 100},
+    "evaluator": {"min_accuracy": 0.2},
+}
+
+
+class Project:
+    """A user's folder, and TFX's command line in it.
+
+    Args:
+        folder: A fresh one.
+        environment: With the wheel.
+        engine: Of TFX's.
+    """
+
+    def __init__(self, folder: Path, environment, engine: str) -> None:
+        self.folder, self._environment, self.engine = folder, environment, engine
+        self.write(8)
+        sections = {} if engine == "local" else as_sections(engine)
+        (folder / "mine.yaml").write_text(yaml.safe_dump({**DECLARATION, **sections}))
+        self.ours("copy", f"{engine}_runner", "runner.py")
+        script = folder / "runner.py"
+        script.write_text(script.read_text().replace('DECLARATION = "digits"', 'DECLARATION = "mine.yaml"'))
+
+    def write(self, units: int) -> None:
+        """Writes the network."""
+        (self.folder / "networks.py").write_text(NETWORK.replace("{units}", str(units)))
+
+    def ours(self, *words: str) -> str:
+        """Runs tfx-estimator."""
+        return self._environment.run("tfx-estimator", *words, cwd=self.folder)
+
+    def tfx(self, *words: str, **environment: str) -> str:
+        """Runs `tfx` with the script."""
+        told = ("tfx", "pipeline", *words, "--engine", self.engine, "--pipeline_path", "runner.py")
+        return self._environment.run(*told, cwd=self.folder, **environment)
+
+    def compiled(self) -> str:
+        """What `tfx-estimator compile` makes of it."""
+        self.ours("compile", "mine.yaml", "--target", self.engine, "--output", "wanted", "--force")
+        return (self.folder / "wanted").read_text()
+
+
+def test_vertex(environment, tmp_path):
+    project = Project(tmp_path, environment, VERTEX)
+    assert "compiled successfully" in project.tfx("compile")
+    assert (tmp_path / "mine.json").read_text() == (first := project.compiled())
+    home = {"VERTEX_HOME": str(tmp_path / "vertex")}
+    assert "created successfully" in project.tfx("create", **home)
+    kept = tmp_path / "vertex" / "mine" / "pipeline.json"
+    assert kept.read_text() == first
+    project.write(9)
+    assert "updated successfully" in project.tfx("update", **home)
+    assert kept.read_text() == project.compiled() != first
+    assert json.loads(kept.read_text())["displayName"] == "mine"
+    assert len(list(tmp_path.glob("*.whl"))) == 2
+
+
+def test_kubeflow(environment, tmp_path):
+    project = Project(tmp_path, environment, KUBEFLOW)
+    assert "compiled successfully" in project.tfx("compile")
+    # Not to the file of the same name that it was compiled of.
+    assert (tmp_path / "mine.workflow.yaml").read_text() == (first := project.compiled())
+    with PipelinesServer() as server:
+        assert "created successfully" in project.tfx("create", "--endpoint", server.address)
+        project.write(9)
+        assert "updated successfully" in project.tfx("update", "--endpoint", server.address)
+        (name, one), (again, two) = server.uploads
+    assert (name, again[:5]) == ("mine", "mine_")
+    assert one == first
+    assert two == project.compiled() != first
+
+
+def test_local(environment, tmp_path):
+    project = Project(tmp_path, environment, "local")
+    home = {"LOCAL_HOME": str(tmp_path / "tfx")}
+    assert "compiled successfully" in project.tfx("compile", **home)
+    assert 'Pipeline "mine" created successfully' in project.tfx("create", **home)
+    project.write(9)
+    assert 'Pipeline "mine" updated successfully' in project.tfx("update", **home)
+    run = ("tfx", "run", "create", "--engine", "local", "--pipeline_name", "mine")
+    environment.run(*run, cwd=tmp_path, **home)
+    (pushed,) = (tmp_path / "runs" / "mine" / "serving").iterdir()
+    assert (pushed / "saved_model.pb").exists()
