@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import Finished
 from tests.e2e.test_execute import Rehearsal, _states
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
+from tfx_estimator.components.trainer.custom_job.plan import REPLICA
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.targets import VERTEX
 
@@ -59,28 +64,9 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
 def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
     digits_run, tmp_path, monkeypatch, distribution, replicas
 ):
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.components.trainer.custom_job.executor import Executor
-    from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
     # A batch that three workers can share.
-    overrides = ("trainer.train_steps=40", "trainer.global_batch_size=96", "deploy.vertex={}")
-    overrides = (f"trainer.distribution={distribution}", *overrides)
-    compiled = compile_declaration(load("digits", (*COMMON, *OF_TARGET[VERTEX], *overrides), VERTEX), VERTEX)
-    step = read_steps(compiled.text, VERTEX)["Trainer"]
-    assert step.executor == f"{Executor.__module__}.Executor"
-    outputs: dict[str, list[Any]] = {
-        "model": [standard_artifacts.Model()],
-        "model_run": [standard_artifacts.ModelRun()],
-    }
-    for key, (artifact,) in outputs.items():
-        artifact.uri = str(tmp_path / "step" / key)
-    monkeypatch.setenv(REHEARSAL, "1")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    Executor().Do(_artifacts(digits_run), outputs, {**step.properties, "pipeline_home": str(tmp_path / "home")})
-    (model,), (model_run,) = outputs["model"], outputs["model_run"]
+    overrides = ("trainer.train_steps=40", "trainer.global_batch_size=96", f"trainer.distribution={distribution}")
+    model, model_run = _train(digits_run, tmp_path, monkeypatch, *overrides)
     assert (Path(model.uri) / "Format-Serving" / "saved_model.pb").exists()
     assert '"dataset": "digits"' in model.get_string_custom_property("comparable")
     if "parameter_server" in distribution:
@@ -91,6 +77,62 @@ def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
     logs = tmp_path / "step" / "custom_job" / "logs"
     assert sorted(path.stem for path in logs.iterdir()) == replicas
     assert list(Path(model_run.uri).glob("model.ckpt-*.index"))
+    assert list((tmp_path / "home" / "training").iterdir()) == []
+
+
+def _train(digits_run: Finished, folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> tuple[Any, Any]:
+    """Executes the compiled step on this machine; returns the model and the model run."""
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.custom_job.executor import Executor
+    from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+    declared = (*COMMON, *OF_TARGET[VERTEX], *overrides, "deploy.vertex={}")
+    step = read_steps(compile_declaration(load("digits", declared, VERTEX), VERTEX).text, VERTEX)["Trainer"]
+    assert step.executor == f"{Executor.__module__}.Executor"
+    outputs: dict[str, list[Any]] = {
+        "model": [standard_artifacts.Model()],
+        "model_run": [standard_artifacts.ModelRun()],
+    }
+    for key, (artifact,) in outputs.items():
+        artifact.uri = str(folder / "step" / key)
+    monkeypatch.setenv(REHEARSAL, "1")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    Executor().Do(_artifacts(digits_run), outputs, {**step.properties, "pipeline_home": str(folder / "home")})
+    return outputs["model"][0], outputs["model_run"][0]
+
+
+def _kill(pool: int, training: Path, killed: threading.Event) -> None:
+    """Kills a replica once the training has come to a checkpoint."""
+    while not killed.wait(0.05):
+        if list(training.glob("*/model.ckpt-[1-9]*.index")):
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    place = json.loads(process.environ().get("CLUSTER_SPEC", "{}")).get("task", {}).get("type")
+                    if REPLICA in process.cmdline() and place == f"workerpool{pool}":
+                        process.kill()
+                        killed.set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pool", [0, 1], ids=["chief", "worker"])
+def test_a_killed_replica_costs_a_restart_and_no_step(digits_run, tmp_path, monkeypatch, pool):
+    killed = threading.Event()
+    killer = threading.Thread(target=_kill, args=(pool, tmp_path / "home" / "training", killed))
+    killer.start()
+    try:
+        overrides = (f"trainer.distribution={TWO}", "trainer.save_checkpoints_steps=100")
+        _, model_run = _train(digits_run, tmp_path, monkeypatch, *overrides)
+        assert killed.is_set()
+    finally:
+        killed.set()
+        killer.join()
+    assert model_run.get_float_custom_property("restarts") == 1
+    assert model_run.get_float_custom_property("first_step") >= 100
+    assert model_run.get_float_custom_property("last_step") == 600
+    (restart,) = json.loads(model_run.get_string_custom_property("history"))
+    assert f"the replica workerpool{pool}-0 ended with -9" in restart["cause"]
     assert list((tmp_path / "home" / "training").iterdir()) == []
 
 

@@ -175,6 +175,34 @@ def test_a_killed_trainer_is_tried_again_and_goes_on(tmp_path):
     assert (Path(results["pushed"]) / "saved_model.pb").exists()
 
 
+@pytest.mark.long
+def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
+    rehearsal = Rehearsal(tmp_path)
+    rehearsal.compile("digits", "trainer.save_checkpoints_steps=100")
+    started = rehearsal.start()
+    family: list[psutil.Process] = []
+    try:
+        training = rehearsal.root / "digits" / "training"
+        deadline = time.monotonic() + 400
+        while not list(training.glob("*/model.ckpt-[1-9]*.index")):
+            assert started.poll() is None, started.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        family += [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        started.communicate()
+    psutil.wait_procs(family, 20)
+    results = rehearsal.execute("--require-blessing")
+    # In another job's folders: the training folder does not hang on it.
+    assert Path(results["model_run"]).is_relative_to(rehearsal.root / "digits" / "artifacts" / "local" / "digits-2")
+    assert _ran(results) == {"Trainer", "Evaluator", "Pusher"}
+    assert results["training"]["first_step"] >= 100
+    assert results["training"]["last_step"] == 600
+
+
 MNIST = """\
 name: mnist
 data: {dataset: mnist}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from tfx import types
@@ -12,17 +13,23 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.files import write_whole
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 
 Artifacts = Mapping[str, list[types.Artifact]]
 # The files.
 _CALL, _MEASURED, _JOB = "call.json", "measured.json", "job.json"
+# A folder of them: what became of each replica that has begun, and has not done its part.
+_REPLICAS = "replicas"
 
 
 def write_call(folder: str, inputs: Artifacts, outputs: Artifacts, exec_properties: Mapping[str, Any]) -> None:
-    """Writes what the Trainer is to be executed with; what an earlier try measured is removed."""
+    """Writes what the Trainer is to be executed with; what an earlier try measured, or failed by, is removed."""
     fileio.makedirs(folder)
     if fileio.exists(measured := os.path.join(folder, _MEASURED)):
         fileio.remove(measured)
+    if fileio.exists(replicas := os.path.join(folder, _REPLICAS)):
+        fileio.rmtree(replicas)
     jsonify = artifact_utils.jsonify_artifact_dict
     call = {"inputs": jsonify(dict(inputs)), "outputs": jsonify(dict(outputs)), "properties": dict(exec_properties)}
     write_whole(os.path.join(folder, _CALL), json.dumps(call))
@@ -60,6 +67,43 @@ def read_job(folder: str) -> Optional[str]:
     """Returns the job that an earlier try of the step created, if there was one."""
     noted = _read(folder, _JOB)
     return str(noted["name"]) if noted else None
+
+
+@contextlib.contextmanager
+def told(folder: str, replica: str) -> Iterator[None]:
+    """Leaves a note of what the context fails by, and one of a replica that ends without a word.
+
+    Args:
+        folder: Of the step.
+        replica: For example `worker-0`.
+    """
+    path = os.path.join(folder, _REPLICAS, f"{replica}.json")
+    fileio.makedirs(os.path.dirname(path))
+    write_whole(path, json.dumps({"type": ""}))
+    try:
+        yield
+    except Exception as error:
+        said = error if isinstance(error, TfxEstimatorError) else TrainingError(f"{replica} failed: {error!r}")
+        kept = {key: getattr(said, key) for key in ("what", "expected", "todo", "retryable")}
+        write_whole(path, json.dumps({"type": type(said).__name__, **kept}))
+        raise
+    fileio.remove(path)
+
+
+def read_failures(folder: str) -> Optional[list[TfxEstimatorError]]:
+    """Returns what replicas have failed by for reasons of their own; None if none of them has begun.
+
+    One that was killed has said nothing; one that was ended, or has lost another, would go on.
+    """
+    if not fileio.exists(replicas := os.path.join(folder, _REPLICAS)):
+        return None
+    found = []
+    for name in sorted(fileio.listdir(replicas)):
+        said = _read(replicas, name)
+        if said and said["type"] not in ("", errors.StoppedError.__name__) and not said["retryable"]:
+            kind = getattr(errors, said["type"], TrainingError)
+            found.append(kind(said["what"], expected=said["expected"], todo=said["todo"]))
+    return found
 
 
 def _read(folder: str, name: str) -> Optional[dict[str, Any]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from tfx_estimator.components.trainer.custom_job.processes import LocalService
 from tfx_estimator.components.trainer.custom_job.service import (
     CANCELLING,
     ENDED,
+    FAILED,
     SUCCEEDED,
     Service,
     Status,
@@ -28,9 +31,10 @@ from tfx_estimator.components.trainer.custom_job.service import (
     is_rehearsed,
 )
 from tfx_estimator.components.trainer.jobs import logs_folder
-from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
+from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.log import get_logger
 
 _FOLDER = "custom_job"
@@ -43,7 +47,10 @@ logger = get_logger("trainer")
 
 
 class Executor(base_executor.BaseExecutor):
-    """Trains in the replicas of a custom job. A step that is tried again follows the job that it has created."""
+    """Trains in the replicas of a custom job; another one follows on one that lost a replica.
+
+    A step that is tried again follows the job that it has created.
+    """
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Trains.
@@ -54,37 +61,79 @@ class Executor(base_executor.BaseExecutor):
             exec_properties: Likewise, and the plan of the job.
 
         Raises:
-            TrainingError: The job failed, was cancelled or expired, or its chief measured nothing.
+            TfxEstimatorError: A replica's own error.
+            TrainingError: The job failed more often than it may be started again, or without a replica that has begun;
+                it was cancelled or expired; or its chief measured nothing.
         """
         plan = Plan.from_json(exec_properties[PLAN_KEY])
         rest = {key: value for key, value in exec_properties.items() if key != PLAN_KEY}
-        model_run = artifact_utils.get_single_uri(output_dict[standard_component_specs.MODEL_RUN_KEY])
-        folder = os.path.join(os.path.dirname(model_run), _FOLDER)
+        model_run = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_RUN_KEY])
+        folder = os.path.join(os.path.dirname(model_run.uri), _FOLDER)
+        restarts: list[Restart] = []
+        allowed = Settings.of(rest).distribution.max_restarts
         with signals.handled(), _service(plan, folder) as service:
-            name = None
-            try:
-                name = _earlier(service, folder)
-                if name is None:
-                    call.write_call(folder, input_dict, output_dict, rest)
-                    name = _create(service, plan.to_job(folder, str(rest.get(HOME_KEY) or "")), step_of(folder))
-                    call.write_job(folder, name)
-                    logger.info(f"created the custom job {name}: {_pools(plan)}")
-                status = _follow(service, name)
-            except signals.SignalledError:
-                _cancel(service, name, step_of(folder))
-                raise
-        if status.state != SUCCEEDED:
-            raise TrainingError(
-                f"the custom job {name} ended with {status.state}: {status.message or 'the service says no more'}",
-                expected=SUCCEEDED,
-                todo="see the logs of its replicas; the same training goes on from its last checkpoint",
-            )
+            while True:
+                name, status = _train(service, plan, folder, (input_dict, output_dict, rest))
+                if status.state == SUCCEEDED:
+                    break
+                error = _failed(name, status, folder)
+                if not error.retryable or len(restarts) >= allowed:
+                    raise error
+                cause = (status.message.splitlines() or ["a replica failed"])[0]
+                restarts.append(Restart(cause, "another custom job went on from there", -1))
+                logger.warning(f"the custom job {name} failed: {cause}; another one goes on from its last checkpoint")
         if not call.take_measured(folder, output_dict):
             raise TrainingError(
                 f"the custom job {name} succeeded, and its chief wrote nothing to {folder}",
                 expected="the chief's results there",
                 todo="see whether the image has this version of tfx-estimator",
             )
+        if restarts:
+            _count(model_run, restarts)
+
+
+def _train(
+    service: Service, plan: Plan, folder: str, told: tuple[call.Artifacts, call.Artifacts, dict[str, Any]]
+) -> tuple[str, Status]:
+    """Follows the job of an earlier try, or a new one, to its end; returns its name, and how it ended."""
+    name = None
+    try:
+        name = _earlier(service, folder)
+        if name is None:
+            call.write_call(folder, *told)
+            home = str(told[-1].get(HOME_KEY) or "")
+            name = _create(service, plan.to_job(folder, home), step_of(folder))
+            call.write_job(folder, name)
+            logger.info(f"created the custom job {name}: {_pools(plan)}")
+        return name, _follow(service, name)
+    except signals.SignalledError:
+        _cancel(service, name, step_of(folder))
+        raise
+
+
+def _failed(name: str, status: Status, folder: str) -> TfxEstimatorError:
+    """Returns what a job failed by: a replica's own error, or the service's words."""
+    failures = call.read_failures(folder) if status.state == FAILED else None
+    if failures:
+        failures[0].todo = f"{failures[0].todo or 'mend that'}; it is of a replica of the custom job {name}"
+        return failures[0]
+    error = TrainingError(
+        f"the custom job {name} ended with {status.state}: {status.message or 'the service says no more'}",
+        expected=SUCCEEDED,
+        todo="see the logs of its replicas; the same training goes on from its last checkpoint",
+    )
+    # None: it has not even begun, for want of a quota or the like.
+    error.retryable = failures is not None
+    return error
+
+
+def _count(model_run: types.Artifact, restarts: list[Restart]) -> None:
+    """Adds the restarts to what the last job's chief measured."""
+    step = int(model_run.get_float_custom_property("first_step"))
+    told = [dataclasses.asdict(dataclasses.replace(each, step=step)) for each in restarts]
+    history = json.loads(model_run.get_string_custom_property("history") or "[]")
+    model_run.set_string_custom_property("history", json.dumps([*told, *history]))
+    model_run.set_float_custom_property("restarts", len(restarts) + model_run.get_float_custom_property("restarts"))
 
 
 @contextlib.contextmanager

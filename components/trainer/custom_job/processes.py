@@ -65,13 +65,15 @@ class LocalService:
         for pool, _ in places:
             addresses[pool].append(f"localhost:{next(ports)}")
         os.makedirs(self._folder, exist_ok=True)
+        # After one that has failed, whose processes have ended.
+        self._processes, self._logs = [], []
         for pool, index in places:
             container = pools[pool]["container_spec"]
             log = os.path.join(self._folder, f"workerpool{pool}-{index}.log")
             self._logs.append(log)
             told = {each["name"]: each["value"] for each in container["env"]} | variables(addresses, pool, index)
             words = [*container["command"], *container["args"]]
-            with open(log, "wb") as file:
+            with open(log, "ab") as file:
                 self._processes.append(_start(words, {**os.environ, **told}, fds, file))
         return f"local/{os.getpid()}"
 

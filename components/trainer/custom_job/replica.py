@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE
+from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
@@ -30,11 +30,12 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if text := tf_config(os.environ, args.roles.split(",")):
         os.environ[VARIABLE] = text
-    from tfx_estimator.components.trainer.custom_job.call import read_call, write_measured
+    from tfx_estimator.components.trainer.custom_job.call import read_call, told, write_measured
     from tfx_estimator.components.trainer.executor import Executor
 
-    inputs, outputs, properties = read_call(args.call)
-    with signals.handled():
+    place = resolve(os.environ)
+    with told(args.call, place.task.name if place else f"{CHIEF}-0"), signals.handled():
+        inputs, outputs, properties = read_call(args.call)
         Executor().Do(dict(inputs), dict(outputs), properties)
     # Only who publishes has measured anything.
     if any(artifact.mlmd_artifact.custom_properties for artifact in outputs["model_run"]):

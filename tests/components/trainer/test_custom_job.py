@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL, Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TrainingError, UserCodeError
 from tfx_estimator.pipeline.runners.custom_job import make_plan
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
@@ -271,7 +272,6 @@ def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(la
 
 
 def test_a_job_that_failed_is_told_in_the_services_words(launch):
-    from tfx_estimator.pipeline.errors import TrainingError
 
     with _Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
         with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
@@ -284,9 +284,66 @@ def test_a_job_that_failed_is_told_in_the_services_words(launch):
         assert len(server.created) == 2
 
 
+def _hears(server: _Server, *then: Any) -> None:
+    """Has each creation of a job, in turn, do something; the last of them all others."""
+
+    def append(created: list[Any], request: Any) -> None:
+        list.append(created, request)
+        then[min(len(created), len(then)) - 1]()
+
+    server.created = type("Created", (list,), {"append": append})()
+
+
+def test_another_job_follows_on_one_that_lost_a_replica(launch, tmp_path):
+    from tfx_estimator.components.trainer.custom_job import call
+
+    folder = str(tmp_path / "custom_job")
+
+    def lose() -> None:
+        with contextlib.suppress(StoppedError), call.told(folder, "chief-0"):
+            raise StoppedError("it was ended, as a worker has gone")
+
+    def train() -> None:
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
+        (made := _measured()).set_float_custom_property("first_step", 300.0)
+        call.write_measured(folder, {"model_run": [made]})
+
+    with _Server(["JOB_STATE_FAILED"]) as server:
+        _hears(server, lose, lose, train)
+        made = launch(server)["model_run"][0]
+    assert len(server.created) == 3
+    assert made.get_float_custom_property("restarts") == 2
+    history = json.loads(made.get_string_custom_property("history"))
+    assert [(each["cause"], each["step"]) for each in history] == [("out of quota", 300)] * 2
+    with _Server(["JOB_STATE_FAILED"]) as server:
+        _hears(server, lose)
+        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+            launch(server)
+    assert len(server.created) == 1 + _load().trainer.distribution.max_restarts
+
+
+def test_a_replicas_own_error_is_the_steps(launch, tmp_path):
+    from tfx_estimator.components.trainer.custom_job import call
+
+    folder = str(tmp_path / "custom_job")
+
+    def fail() -> None:
+        lost = TrainingError("the chief has gone")
+        lost.retryable = True
+        for replica, error in (("evaluator-0", lost), ("worker-0", UserCodeError("no such layer", todo="mend it"))):
+            with contextlib.suppress(type(error)), call.told(folder, replica):
+                raise error
+
+    with _Server(["JOB_STATE_FAILED"]) as server:
+        _hears(server, fail)
+        with pytest.raises(UserCodeError, match="no such layer") as ended:
+            launch(server)
+    assert len(server.created) == 1
+    assert ended.value.todo.startswith("mend it; it is of a replica of the custom job projects/example-project")
+
+
 def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_path):
     from tfx_estimator.components.trainer.custom_job import call
-    from tfx_estimator.pipeline.errors import TrainingError
 
     (tmp_path / "custom_job").mkdir()
     call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
@@ -302,7 +359,6 @@ def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_pat
 @pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])
 def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, tmp_path, noted):
     from tfx_estimator.components.trainer.custom_job import call
-    from tfx_estimator.pipeline.errors import TrainingError
 
     (tmp_path / "custom_job").mkdir()
     call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
@@ -312,7 +368,6 @@ def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch,
 
 
 def test_a_service_that_refuses_is_not_asked_again(launch):
-    from tfx_estimator.pipeline.errors import TrainingError
 
     with _Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
         launch(server)
@@ -320,7 +375,6 @@ def test_a_service_that_refuses_is_not_asked_again(launch):
 
 def test_a_job_whose_creation_was_not_answered_is_found(launch, tmp_path):
     from tfx_estimator.components.trainer.custom_job import call
-    from tfx_estimator.pipeline.errors import TrainingError
 
     with _Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
