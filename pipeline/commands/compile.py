@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import ALL_TARGETS, VERTEX
 from tfx_estimator.pipeline.text import one_line
 
@@ -42,6 +44,13 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args.source, args.overrides, args.target)
     output = args.output or f"{loaded.declaration.name}.{'json' if args.target == VERTEX else 'yaml'}"
+    if os.path.exists(path := os.path.expanduser(output)) and os.path.samefile(path, loaded.file):
+        # Which is often called as its pipeline is.
+        raise DeclarationError(
+            f"{one_line(output)} is the declaration itself",
+            expected="a file of its own for what is compiled",
+            todo=f"name one: --output {loaded.declaration.name}-{args.target}.yaml",
+        )
     file = check_file(output, force=args.force)
     for line in _compile(loaded, args.target, file):
         say(one_line(line))

@@ -205,3 +205,15 @@ def test_a_lone_chief_has_no_evaluator_in_a_tfjob():
     cluster = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
     with pytest.raises(DeclarationError, match="an evaluator beside a lone chief"):
         load("digits", (*OF_TFJOB[:4], cluster), "tfjob")
+
+
+def test_the_declaration_is_not_written_over(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+    (tmp_path / "mine.yaml").write_text(text + "trainer: {model: mnist_cnn, train_steps: 5000}\n")
+    said = [argument for each in OF_TFJOB for argument in ("--set", each)]
+    assert main(["compile", "mine.yaml", "--target", "tfjob", "--force", *said]) == 2
+    told = capsys.readouterr().err
+    assert "mine.yaml is the declaration itself" in told
+    assert "--output mine-tfjob.yaml" in told
+    assert (tmp_path / "mine.yaml").read_text().startswith(text)
