@@ -87,9 +87,8 @@ class Supervisor:
         self._environment = self._settings.runtime.environment
         # A module file has batches and steps of its own.
         built_in = section if section and section.module_file is None else None
-        self._report = Report(
-            built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
-        )
+        self._steps = built_in.train_steps if built_in else None
+        self._report = Report(built_in.global_batch_size if built_in else None, self._steps)
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
@@ -97,6 +96,7 @@ class Supervisor:
         self._cause_at = -math.inf
         self._record_at = -math.inf
         self._network: tuple[int, ...] = ()
+        self._trained = False
 
     def run(self) -> Outcome:
         """Trains.
@@ -118,7 +118,8 @@ class Supervisor:
             # The others of somebody else's cluster use the same folder, and may be at work already.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._stop_file)
-            self._checkpoints.drop_damaged()
+            saved = self._checkpoints.drop_damaged()
+            self._trained = bool(self._steps and saved and saved >= self._steps) and self._traits.exporter != CHIEF
         with Signals() as signals:
             self._decide(place, signals)
             if leads:
@@ -179,14 +180,17 @@ class Supervisor:
             self._attempts(plan.exporter_task, signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
-        """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it."""
+        """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it.
+
+        A chief that is started again when all steps are done joins nobody: the others may be done, and gone.
+        """
         self._report.publishes = place.task.type == CHIEF
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
         self._attempts(
             lambda attempt: plan.own_place(place, self._distribution, attempt),
             signals,
             restarts=0,
-            over=self._is_over_early,
+            over=lambda: self._trained or self._is_over_early(),
         )
         if place.task.type != CHIEF or self._traits.exporter == CHIEF or self._has_export():
             return

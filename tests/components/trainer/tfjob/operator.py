@@ -120,6 +120,12 @@ class Operator:
             (job,) = (job for job in self._jobs.values() if not job.ended)
             _end(job.pods[kind, index].process, number)
 
+    def has_ended(self, kind: str, index: int) -> bool:
+        """Is a pod of the running TFJob done."""
+        with self._lock:
+            (job,) = (job for job in self._jobs.values() if not job.ended)
+            return job.pods[kind, index].process.poll() == 0
+
     def _work(self) -> None:
         while not self._over.wait(_TICK_SECONDS):
             # The server may be down: an operator waits for it.

@@ -183,6 +183,24 @@ def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
     assert results["training"]["last_step"] == STEPS
 
 
+def test_a_chief_that_is_killed_when_its_workers_are_done(server, tmp_path):
+    with Operator(server, tmp_path / "pods") as operator:
+        run = Run(tmp_path, server.kubeconfig)
+        try:
+            logs = f"{run.work}/digits-tfjob/artifacts/Trainer/training/*/logs/"
+            run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0))
+            operator.kill("chief", 0)
+            began = time.monotonic()
+            results = run.summary()
+        finally:
+            run.process.kill()
+            run.process.wait()
+    _check(results, run)
+    assert results["training"]["restarts"] == 1
+    # It does not wait for them.
+    assert time.monotonic() - began < 200
+
+
 def test_the_users_error_is_on_the_terminal(server, tmp_path):
     with Operator(server, tmp_path / "pods"):
         run = Run(tmp_path, server.kubeconfig, "networks_of_mine:broken")
