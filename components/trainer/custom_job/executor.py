@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, TypeVar
 
+from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
@@ -93,7 +94,7 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _train(
-    service: Service, plan: Plan, folder: str, told: tuple[call.Artifacts, call.Artifacts, dict[str, Any]]
+    service: Service, plan: Plan, folder: str, told: tuple[Artifacts, Artifacts, dict[str, Any]]
 ) -> tuple[str, Status]:
     """Follows the job of an earlier try, or a new one, to its end; returns its name, and how it ended."""
     name = None
