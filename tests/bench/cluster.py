@@ -40,7 +40,16 @@ SIDES = {
     "accumulated": Side(
         "multi_worker_mirrored", 2, trainer={"global_batch_size": _PARTS * _BATCH, "gradient_accumulation": _PARTS}
     ),
-    "averaged": Side("multi_worker_mirrored", 2, trainer={"global_batch_size": _BATCH, "sync_every": _PARTS}),
+    "averaged": Side(
+        "multi_worker_mirrored",
+        2,
+        # Refused with one device, though it is the side that decides.
+        trainer={
+            "global_batch_size": _BATCH,
+            "sync_every": _PARTS,
+            "distribution.train": "{strategy: multi_worker_mirrored, workers: 2}",
+        },
+    ),
 }
 
 
