@@ -128,6 +128,7 @@ def logs_folder(training_dir: str) -> Iterator[str]:
         os.makedirs(in_training_dir, exist_ok=True)
         yield in_training_dir
         return
+    was_there = fileio.exists(training_dir)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
         for path in paths_in(in_training_dir):
             # Attempts are counted by these names.
@@ -139,6 +140,8 @@ def logs_folder(training_dir: str) -> Iterator[str]:
             error.what, error.todo = (text.replace(local, in_training_dir) for text in (error.what, error.todo))
             raise
         finally:
-            fileio.makedirs(in_training_dir)
-            for path in filter(os.path.getsize, paths_in(local)):
-                fileio.copy(path, os.path.join(in_training_dir, os.path.basename(path)), overwrite=True)
+            # The chief of a cluster may have published the folder meanwhile, with the logs that there were.
+            if fileio.exists(training_dir) or not was_there:
+                fileio.makedirs(in_training_dir)
+                for path in filter(os.path.getsize, paths_in(local)):
+                    fileio.copy(path, os.path.join(in_training_dir, os.path.basename(path)), overwrite=True)

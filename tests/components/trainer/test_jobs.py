@@ -35,3 +35,13 @@ def test_attempts_are_counted_over_all_runs(bucket, tmp_path):
             Path(logs, f"chief-0.attempt-{attempt}.log").write_text(f"attempt {attempt}")
     kept = tmp_path / "bucket" / "training" / "logs"
     assert [path.read_text() for path in sorted(kept.iterdir())] == ["attempt 1", "attempt 2"]
+
+
+def test_a_training_that_was_published_meanwhile_gets_no_folder_anew(bucket, tmp_path):
+    folder = tmp_path / "bucket" / "training"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "training.json").touch()
+    with logs_folder("store://bucket/training") as logs:
+        Path(logs, "worker-0.attempt-1.log").write_text("what was said")
+        folder.rename(tmp_path / "bucket" / "model_run")
+    assert not folder.exists()
