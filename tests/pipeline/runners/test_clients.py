@@ -34,7 +34,7 @@ import sys
 from kfp import components
 loaded = components.load_component_from_file(sys.argv[1])
 executors = loaded.pipeline_spec.deployment_spec["executors"]
-told = loaded.platform_spec.platforms["kubernetes"]["deploymentSpec"]["executors"]
+told = loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors
 print(len([each for each in executors.values() if "container" in each]), len(told), sorted(told["Trainer_executor"]))
 """
 VERTEX_AI = """
@@ -55,7 +55,7 @@ def compiled(tmp_path_factory) -> dict[str, Path]:
     """The preset digits, by target."""
     folder, files = tmp_path_factory.mktemp("compiled"), {}
     for target in TARGETS:
-        files[target] = folder / f"digits.{'json' if target == VERTEX else 'yaml'}"
+        files[target] = folder / f"{target}.{'json' if target == VERTEX else 'yaml'}"
         overrides = [word for each in (*COMMON, *OF_TARGET[target]) for word in ("--set", each)]
         assert main(["compile", "digits", "--target", target, "--output", str(files[target]), *overrides]) == 0
     return files
@@ -104,7 +104,7 @@ def test_kubeflow_pipelines_2(compiled, client, tmp_path):
 
 
 def test_vertex_ai(compiled, client, tmp_path):
-    done = client(VERTEX_AI, compiled[VERTEX], "google-cloud-aiplatform==1.165.1")
+    done = client(VERTEX_AI, compiled[VERTEX], "google-cloud-aiplatform[pipelines]==1.165.1")
     assert (done.returncode, done.stdout) == (0, "10 gs://other/serving\n"), done.stderr
     whole = json.loads(compiled[VERTEX].read_text())
     del whole["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]["push_destination"]
