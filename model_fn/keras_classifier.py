@@ -125,11 +125,7 @@ class KerasClassifier(tf.keras.Model):
         if alone:
             self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
             return {LOSS: whole.loss, ACCURACY: accuracy * context.num_replicas_in_sync}
-        self.optimizer.apply_gradients(pairs)
-        # In one message.
-        reported = tf.stack([whole.loss, accuracy])
-        if context.num_replicas_in_sync > 1:
-            reported = context.all_reduce(tf.distribute.ReduceOp.SUM, reported)
+        reported = self.optimizer.apply_and_sum(pairs, tf.stack([whole.loss, accuracy]))
         values = {LOSS: reported[0], ACCURACY: reported[1]}
         if scale:
             values |= {LOSS_SCALE: tf.identity(scale.value), SKIPPED: tf.identity(scale.skipped)}
