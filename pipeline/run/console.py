@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.ending import signals, slate
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.run import dry_run, so_far
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
@@ -99,7 +100,7 @@ def _run(
         for warning in loaded.warnings:
             view.warn(warning)
         with dry_run.beside(loaded, folders, logs, tries) as wait:
-            with view.waiting("starting TensorFlow and TFX"):
+            with view.waiting("starting TensorFlow and TFX"), uncollected():
                 from tfx_estimator.pipeline.run.results import collect
                 from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 

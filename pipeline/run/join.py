@@ -10,6 +10,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
@@ -57,7 +58,11 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
     if job_path is None:
         return "the chief had nothing to train"
     from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.supervise import supervise
+    from tfx_estimator.components.trainer.task import light_imports
+
+    with uncollected():
+        light_imports.apply()
+        from tfx_estimator.components.trainer.supervise import supervise
 
     chief = _Chief(meeting)
     # Parameter servers do not end by themselves.

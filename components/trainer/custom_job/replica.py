@@ -16,6 +16,7 @@ from typing import Optional
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.importing import uncollected
 
 # As Vertex AI sets it; its TF_CONFIG takes the third pool for parameter servers, whatever it is.
 CLUSTER_SPEC = "CLUSTER_SPEC"
@@ -30,8 +31,12 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if text := tf_config(os.environ, args.roles.split(",")):
         os.environ[VARIABLE] = text
-    from tfx_estimator.components.trainer.custom_job.call import read_call, told, write_measured
-    from tfx_estimator.components.trainer.executor import Executor
+    from tfx_estimator.components.trainer.task import light_imports
+
+    with uncollected():
+        light_imports.apply()
+        from tfx_estimator.components.trainer.custom_job.call import read_call, told, write_measured
+        from tfx_estimator.components.trainer.executor import Executor
 
     place = resolve(os.environ)
     with told(args.call, place.task.name if place else f"{CHIEF}-0"), signals.handled():

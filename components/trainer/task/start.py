@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import Optional
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
@@ -18,8 +19,12 @@ from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_T
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
+
+if TYPE_CHECKING:
+    from tfx_estimator.components.trainer.task.context import TaskContext
 
 # What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
@@ -59,24 +64,9 @@ def main(argv: list[str]) -> int:
         os.environ["TF_CONFIG"] = task.tf_config
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
-        from tfx_estimator.components.trainer.task import light_imports
-
-        light_imports.apply()
-        from tfx_estimator.components.trainer.task import paths, runtime
-        from tfx_estimator.components.trainer.task.context import TaskContext
-
-        context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
-        runtime.apply(context.settings.runtime)
-        if task.type == DRY_RUN:
-            from tfx_estimator.components.trainer.dry_run import costs, trial
-
-            (costs if context.job.path == COSTS else trial).run(context)
-        elif task.type == SPEED_TRIAL:
-            from tfx_estimator.components.trainer.speed_trial import trial as speed_trial
-
-            speed_trial.run(context)
-        else:
-            paths.path_of(context.job).run(context)
+        with uncollected():
+            context, run = _load(job_path, task, files)
+        run(context)
     except StoppedByRequestError:
         ProgressWriter(files.progress).write(Event.STOPPED)
         return STOPPED
@@ -87,6 +77,27 @@ def main(argv: list[str]) -> int:
         # Not by the interpreter's own way out: TensorFlow's servers may wait there for tasks that have gone.
         os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
     return 0
+
+
+def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext, Callable[[TaskContext], None]]:
+    """Imports what the task needs; returns what it does, and the argument of that."""
+    from tfx_estimator.components.trainer.task import light_imports
+
+    light_imports.apply()
+    from tfx_estimator.components.trainer.task import paths, runtime
+    from tfx_estimator.components.trainer.task.context import TaskContext
+
+    context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
+    runtime.apply(context.settings.runtime)
+    if task.type == DRY_RUN:
+        from tfx_estimator.components.trainer.dry_run import costs, trial
+
+        return context, (costs if context.job.path == COSTS else trial).run
+    if task.type == SPEED_TRIAL:
+        from tfx_estimator.components.trainer.speed_trial import trial as speed_trial
+
+        return context, speed_trial.run
+    return context, paths.path_of(context.job).run
 
 
 def _enter_network(task: TaskSpec) -> None:

@@ -15,6 +15,7 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.tfjob import progress
 from tfx_estimator.pipeline.ending import scratch, signals
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, exit_code_of
+from tfx_estimator.pipeline.importing import uncollected
 
 MODULE = "tfx_estimator.components.trainer.tfjob.pod"
 # The user's own modules, in the training folder.
@@ -68,8 +69,12 @@ def _train(job_path: str) -> None:
     modules = os.path.join(job.training_dir, MODULES)
     if os.path.isdir(modules):
         sys.path.insert(0, modules)
-    # After the user's modules: what it starts inherits where to find them.
-    from tfx_estimator.components.trainer.supervise import supervise
+    from tfx_estimator.components.trainer.task import light_imports
+
+    with uncollected():
+        light_imports.apply()
+        # After the user's modules: what it starts inherits where to find them.
+        from tfx_estimator.components.trainer.supervise import supervise
 
     outcome = supervise(job, logs)
     if outcome.publishes:
