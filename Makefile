@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help install run test test-faults test-all check lock bench bench-accuracy clean
+.PHONY: help install run test test-faults test-all bytecode check lock bench bench-accuracy clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -34,14 +34,18 @@ install: $(STAMP)  ## build .venv from the developers' lock file: exact versions
 run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
 	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
 
-test: $(STAMP)  ## run the tests; PYTEST_ARGS="-m unit" chooses
+test: $(STAMP) bytecode  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-faults: $(STAMP)  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
+test-faults: $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest tests/faults $(PYTEST_ARGS)
 
-test-all: $(STAMP)  ## run the tests that take many minutes as well
+test-all: $(STAMP) bytecode  ## run the tests that take many minutes as well
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+# Tests start hundreds of processes, each of which would compile what it imports where PYTHONDONTWRITEBYTECODE is set.
+bytecode: $(STAMP)
+	@$(PYTHON) -m compileall -q pipeline components model_fn data
 
 check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(VENV)/bin/ruff check .

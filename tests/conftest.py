@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import sys
 import time
@@ -28,7 +29,8 @@ HARD_STOP_EXTRA_SECONDS = 60.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps a way to the real stderr for the hard stop below."""
+    """Keeps a way to the real stderr for the hard stop below; no garbage is looked for until all is imported."""
+    gc.disable()
     config.stash[_STDERR] = os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
 
 
@@ -45,6 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from tests.queues import in_order
 
         items[:] = in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """Looks for garbage from here on; none is in what was imported and collected."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

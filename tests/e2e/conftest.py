@@ -8,12 +8,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.file_operations import Forks
 from tests.root import ROOT
 
 
@@ -91,6 +92,30 @@ class Workdir:
         return counts
 
 
+class ForkedWorkdir(Workdir):
+    """A folder whose runs are forked from a process that has imported what they need: each is seconds shorter.
+
+    Nobody watches them, as happens to those that are started alone.
+
+    Args:
+        path: The folder.
+        forks: Of `tests.e2e.whole_run`.
+    """
+
+    def __init__(self, path: Path, forks: Forks) -> None:
+        super().__init__(path)
+        self._forks = forks
+
+    def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
+        """See Workdir; the current folder is this project's."""
+        assert cwd == ROOT
+        tries = [] if dry_run else ["--no-dry-run"]
+        ended = self._forks.call(["--no-report", *args, "--workdir", str(self.path), *tries])
+        assert ended == code, self._forks.said
+        assert "Traceback" not in self._forks.said
+        return self._forks.said
+
+
 @dataclasses.dataclass(frozen=True)
 class Finished:
     """What a run of a preset left, before anything else was run in its folder.
@@ -138,6 +163,20 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def workdir(tmp_path: Path) -> Workdir:
     """A fresh folder of runs."""
     return Workdir(tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Whole runs, forked."""
+    forks = Forks("tests.e2e.whole_run:run", tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
+
+
+@pytest.fixture
+def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
+    """A fresh folder of forked runs."""
+    return ForkedWorkdir(tmp_path / "runs", forks)
 
 
 @pytest.fixture

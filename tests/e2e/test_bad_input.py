@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import Workdir
+from tests.e2e.conftest import ForkedWorkdir, Workdir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> Workdir:
+def ingested(tmp_path_factory: pytest.TempPathFactory, forks) -> ForkedWorkdir:
     """A folder of runs that differ after ExampleValidator: what comes before is done once."""
-    return Workdir(tmp_path_factory.mktemp("bad") / "runs")
+    return ForkedWorkdir(tmp_path_factory.mktemp("bad") / "runs", forks)
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def test_a_wrong_declaration_ends_with_2_and_names_every_error(workdir, declare)
     assert not (workdir.path / "bad").exists()
 
 
-def test_an_unknown_data_set_ends_with_3(workdir, declare):
-    said = workdir.run(declare(data={"dataset": "mnits"}), code=3)
+def test_an_unknown_data_set_ends_with_3(forked, declare):
+    said = forked.run(declare(data={"dataset": "mnits"}), code=3)
     assert "mnits" in said
     assert "mnist" in said
 
 
-def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifact(workdir, declare, tmp_path):
+def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifact(forked, declare, tmp_path):
     folder = tmp_path / "cifar"
     folder.mkdir()
     records = np.zeros((40, 3073), np.uint8)
@@ -58,14 +58,14 @@ def test_a_file_that_turns_out_damaged_in_a_worker_is_named_and_leaves_no_artifa
     # In the second shard: the first is written by then. Neither length nor header tell.
     records[33, 0] = 99
     (folder / "data_batch_1.bin").write_bytes(records.tobytes())
-    said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    said = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
     assert "data_batch_1.bin: example 33 has the label 99" in said
     # The executor was reached, and nothing after it.
-    assert workdir.executions("bad") == {"TfdsExampleGen": {"FAILED": 1}}
-    assert not list((workdir.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
+    assert forked.executions("bad") == {"TfdsExampleGen": {"FAILED": 1}}
+    assert not list((forked.path / "bad" / "artifacts").glob("TfdsExampleGen/examples/*/Split-*/*"))
 
 
-def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, tmp_path):
+def test_a_truncated_idx_file_is_named_before_anything_starts(forked, declare, tmp_path):
     folder = tmp_path / "idx"
     folder.mkdir()
     for split in ("train", "t10k"):
@@ -73,10 +73,10 @@ def test_a_truncated_idx_file_is_named_before_anything_starts(workdir, declare, 
             struct.pack(">IIII", 0x803, 40, 28, 28) + bytes(40 * 784 - 9)
         )
         (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 40) + bytes(40))
-    said = workdir.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
+    said = forked.run(declare(data={"dataset": str(folder), "splits": {"train": "train", "eval": "test"}}), code=3)
     assert "train-images-idx3-ubyte" in said
-    assert not (workdir.path / "bad" / "artifacts").exists()
-    left = workdir.summary("bad")
+    assert not (forked.path / "bad" / "artifacts").exists()
+    left = forked.summary("bad")
     assert (left["state"], left["exit_code"], left["components"]) == ("failed", 3, [])
     assert left["error"]["type"] == "DamagedDataError"
 
@@ -138,7 +138,8 @@ def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_re
 )
 def test_a_preprocessing_fn_that_ends_the_process_or_returns_nothing_is_named(ingested, declare, tmp_path, lines, told):
     (tmp_path / "own.py").write_text(f"def preprocessing_fn(inputs):\n    {lines}\n")
-    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    # Somebody has to watch it.
+    said = Workdir(ingested.path).run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert told in said
     assert f'File "{tmp_path}/own.py", line {1 if "returned" in told else 2}' in said
     left = ingested.summary("bad")

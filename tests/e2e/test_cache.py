@@ -12,6 +12,12 @@ FIRST = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator"
 LAST = ("Evaluator", "Pusher")
 
 
+@pytest.fixture
+def workdir(forked):
+    """A fresh folder of runs."""
+    return forked
+
+
 def test_only_what_changed_runs_again(workdir, tmp_path):
     folder = copy_example("own-network", tmp_path)
     declaration = str(folder / "own-network.yaml")

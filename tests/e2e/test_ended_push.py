@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,11 @@ from tests.faults.file_operations import Forks, Operation, need_strace
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory) -> Iterator[Forks]:
-    """Whole runs."""
+@pytest.fixture
+def forks(forks: Forks) -> Forks:
+    """Whole runs, which can be traced."""
     need_strace()
-    forks = Forks("tests.e2e.whole_run:run", tmp_path_factory.mktemp("forks"))
-    yield forks
-    forks.close()
+    return forks
 
 
 class Pushes:
@@ -42,7 +39,8 @@ class Pushes:
         self._count += 1
         self.base = self._folder / str(self._count)
         self.base.mkdir()
-        return ["digits", "--set", f"pusher.destination={self.base}", "--workdir", str(self._workdir.path)]
+        place = ("--set", f"pusher.destination={self.base}", "--workdir", str(self._workdir.path))
+        return ["digits", "--no-report", *place]
 
     def check(self, *, pushed: bool) -> None:
         """Each version is the whole model; if it was pushed there is one, and nothing else."""

@@ -6,10 +6,14 @@ import os
 import threading
 
 # All that a run imports, once.
+import tensorflow_data_validation  # noqa: F401
+import tensorflow_model_analysis  # noqa: F401
+
 from tests.faults.file_operations import stop_here
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.pusher.executor import Executor
 from tfx_estimator.components.trainer import export
+from tfx_estimator.pipeline import build  # noqa: F401
 from tfx_estimator.pipeline.run import console, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
 

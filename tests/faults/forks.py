@@ -14,11 +14,14 @@ import os
 import sys
 import traceback
 
+from tfx_estimator.pipeline.importing import uncollected
+
 
 def main(target: str) -> None:
     """Serves until stdin ends."""
     module, _, name = target.partition(":")
-    function = getattr(importlib.import_module(module), name)
+    with uncollected():
+        function = getattr(importlib.import_module(module), name)
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)

@@ -5,6 +5,7 @@ Prints as JSON what each Trainer left.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -118,6 +119,8 @@ def main(folder: str, *models: str) -> None:
 
 
 if __name__ == "__main__":
+    # What is imported is no garbage: to look through it again and again takes long.
+    gc.freeze()
     # As the local_runner.py of TFX's templates does.
     logging.set_verbosity(logging.INFO)
     main(*sys.argv[1:])
