@@ -8,10 +8,14 @@ Source: https://www.tensorflow.org/tutorials/distribute/custom_training#define_t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
+
+# Of the error that TensorFlow raises where a tensor of no graph is asked for its operation.
+_EAGER = "undefined when eager execution is enabled"
 
 
 def global_loss(per_example: tf.Tensor, global_batch_size: int, penalties: Sequence[tf.Tensor] = ()) -> tf.Tensor:
@@ -49,8 +53,35 @@ def gradients_of(
         A gradient for each variable, computed where what it is the gradient of is; None where the loss does not depend
         on it.
     """
-    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
-    return tf.gradients(loss, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
+
+    def differentiate() -> list[Any]:
+        # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
+        return tf.gradients(loss, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
+
+    graph = tf.compat.v1.get_default_graph()
+    try:
+        return differentiate()
+    except AttributeError as error:
+        if _EAGER not in str(error) or not graph.building_function:
+            raise
+    # A custom gradient returns a tensor that was made outside of the step, as a tape lets it.
+    for each in graph.get_operations():
+        if each.type == "IdentityN" and not isinstance(each._gradient_function, _Captured):
+            each._gradient_function = _Captured(tf_ops.get_gradient_function(each))
+    # What the first attempt has left in the graph is not computed.
+    return differentiate()
+
+
+class _Captured:
+    """A gradient whose tensors are all of the graph, which can wait for each other."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, operation: tf.Operation, *gradients: Any) -> list[Any]:
+        found = self._function(operation, *gradients)
+        flat = found if isinstance(found, (list, tuple)) else [found]
+        return [tf.convert_to_tensor(each) if isinstance(each, tf.Tensor) else each for each in flat]
 
 
 def update(

@@ -42,3 +42,33 @@ def test_a_step_does_what_comes_before_it_and_counts():
     # Gradient 2w: 2.0 -> 1.6 -> 1.28; the average was taken before the second.
     assert found[0] == pytest.approx(1.28)
     assert found[1:] == [pytest.approx(1.6), 2]
+
+
+def test_a_custom_gradient_may_return_a_tensor_that_was_made_outside_of_the_step():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.update import gradients_of
+
+    outside = tf.constant([3.0, 4.0])
+    one, two = tf.Variable([1.0, 2.0]), tf.Variable([0.5, 0.25])
+
+    @tf.custom_gradient
+    def multiplied(values, factors):
+        return values * factors, lambda gradient: (outside, gradient * values)
+
+    def loss_of(first):
+        return tf.reduce_sum(multiplied(first, two) ** 2.0)
+
+    @tf.function
+    def found(inner):
+        # As it is, and as what is further differentiated; then in the next part of a batch.
+        gradients = gradients_of(loss_of(one * inner), [one, two])
+        with tf.control_dependencies(gradients):
+            return gradients, gradients_of(loss_of(one), [one, two])
+
+    inner, direct = found(tf.constant(2.0))
+    for gradients, factor in ((inner, 2.0), (direct, 1.0)):
+        with tf.GradientTape() as tape:
+            loss = loss_of(one * factor)
+        for each, expected in zip(gradients, tape.gradient(loss, [one, two])):
+            np.testing.assert_allclose(each, expected)
