@@ -15,6 +15,7 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils
 
+from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, with_counts, write_declaration
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.settings import Settings
@@ -29,6 +30,8 @@ from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserC
 from tfx_estimator.pipeline.log import get_logger
 
 _TRAINING, _HYPERPARAMETERS = "training", "hyperparameters"
+# Says that all that a trial goes on from is in its training's folder.
+_COPIED = "copied"
 # What is kept of the training of a trial: TensorBoard's curves, logs, and what was declared.
 _EVENTS, _LOGS, _KEPT = "events.out.tfevents", "logs", ("declaration.json", "evaluations.json")
 
@@ -115,14 +118,8 @@ class Trials:
         fileio.makedirs(place)
         Result(trial.number, trial.values, "", parent=trial.parent).save(place, BEGUN)
         training = os.path.join(place, _TRAINING)
-        if trial.parent is not None and not fileio.exists(training):
-            draft = f"{training}.tmp"
-            if fileio.exists(draft):
-                fileio.rmtree(draft)
-            io_utils.copy_dir(os.path.join(self.place(trial.parent), _TRAINING), draft)
-            if fileio.exists(logs := os.path.join(draft, _LOGS)):
-                fileio.rmtree(logs)
-            fileio.rename(draft, training)
+        if trial.parent is not None:
+            copy_training(os.path.join(self.place(trial.parent), _TRAINING), training)
         fileio.makedirs(training)
 
     def _train(self, trial: Trial, place: str) -> Outcome:
@@ -176,6 +173,23 @@ class Trials:
             reason,
             trial.parent,
         )
+
+
+def copy_training(source: str, target: str) -> None:
+    """Copies what a training goes on from, once: what a copy that was ended has left is not gone on from.
+
+    Args:
+        source: A training's folder.
+        target: The other one's.
+    """
+    copied = f"{target}.{_COPIED}"
+    if fileio.exists(copied):
+        return
+    # Not into a draft: an object store moves no folder in one step.
+    io_utils.copy_dir(source, target)
+    if fileio.exists(logs := os.path.join(target, _LOGS)):
+        fileio.rmtree(logs)
+    write_whole(copied, "")
 
 
 def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list[types.Artifact]) -> Optional[int]:

@@ -114,3 +114,26 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
         assert resumed["training"]["last_step"] == 1500
         assert resumed["blessed"]
         assert len(pushed(store)) == 1
+
+
+COPY = """
+import sys
+from tfx.dsl.io import fileio
+from tfx_estimator.components.tuner.training import copy_training
+
+root = sys.argv[1]
+for name in ("0001/training/eval/events", "0001/training/logs/log", "0001/training/model", "0002/training/old"):
+    with fileio.open(f"{root}/{name}", "w") as file:
+        file.write(name)
+copy_training(f"{root}/0001/training", f"{root}/0002/training")
+fileio.remove(f"{root}/0002/training/model")
+copy_training(f"{root}/0001/training", f"{root}/0002/training")
+"""
+
+
+def test_a_trial_goes_on_from_a_whole_copy_in_a_bucket(tmp_path, binary):
+    with serving(tmp_path, binary) as store:
+        store.run(sys.executable, "-c", COPY, f"gs://{BUCKET}/trials", seconds=120)
+        # `old` is of a copy that was ended, and `model` was removed by the trial itself.
+        names = {name for name in store.names("trials/0002/") if not name.endswith("/")}
+        assert names == {"trials/0002/training.copied", "trials/0002/training/eval/events"}

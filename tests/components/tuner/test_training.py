@@ -1,0 +1,37 @@
+"""What a trial goes on from."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+
+def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
+    from tfx.dsl.io import fileio
+
+    from tfx_estimator.components.tuner.training import copy_training
+
+    source, target = tmp_path / "0001" / "training", tmp_path / "0002" / "training"
+    for name in ("eval/events", "logs/chief-0.log", "model.ckpt-20.index"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    # A file that cannot be read ends the copy in the middle.
+    (source / "eval" / "z").symlink_to(tmp_path / "nowhere")
+    target.parent.mkdir()
+    with pytest.raises(fileio.NotFoundError):
+        copy_training(str(source), str(target))
+    assert target.exists()
+    (target / "model.ckpt-10.index").write_text("of half a copy")
+    (source / "eval" / "z").unlink()
+    copy_training(str(source), str(target))
+    assert sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()) == [
+        "eval/events",
+        "model.ckpt-20.index",
+    ]
+    # It has gone on since: nothing is copied over that.
+    (target / "model.ckpt-20.index").write_text("its own")
+    (source / "checkpoint").write_text("20")
+    copy_training(str(source), str(target))
+    assert (target / "model.ckpt-20.index").read_text() == "its own"
+    assert not (target / "checkpoint").exists()
