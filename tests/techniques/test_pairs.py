@@ -1,39 +1,25 @@
-"""Every pair of options that the declaration accepts together trains two steps."""
+"""Every pair of options that the declaration accepts together trains two steps on each path; many in one training."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import pytest
-import yaml
 
-from tests.techniques.options import OPTIONS, PATHS, together
-from tfx_estimator.pipeline.config.load import load
+from tests.techniques.covering import Row, accepted_pairs, cover, declared
+from tests.techniques.options import OPTIONS, PATHS
 from tfx_estimator.pipeline.errors import DeclarationError
 
-# Each pair on the first path that accepts it, beginning with each in turn, so that each option meets each path.
-PAIRS = [
-    pytest.param(one, other, (*PATHS[number % 3 :], *PATHS[: number % 3]), id=f"{one}-{other}")
-    for number, (one, other) in enumerate(itertools.combinations(OPTIONS, 2))
-    if together(one, other)
-]
+# As many rows as there may be.
+MOST = 60
 
 
-def _load(trainer, path, folder):
-    file = folder / "pair.yaml"
-    data = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
-    declared = {"name": "pair", "data": data, "trainer": {**trainer, "path": path}}
-    file.write_text(yaml.safe_dump(declared))
-    return load(str(file))
-
-
-def _accepted(trainer, paths, folder):
-    """Loads the declaration on the first path that it is accepted on."""
+def _accepted(name, folder):
+    """Loads an option's declaration on the first path that it is accepted on."""
     problems = []
-    for path in paths:
+    for path in PATHS:
         try:
-            return _load(trainer, path, folder)
+            return declared(Row(path, (name,)), folder)
         except DeclarationError as error:
             problems.append(str(error))
     raise DeclarationError("\n".join(problems))
@@ -42,20 +28,38 @@ def _accepted(trainer, paths, folder):
 @pytest.mark.unit
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_is_accepted_on_a_path(name, tmp_path):
-    _accepted(together(name), PATHS, tmp_path)
+    _accepted(name, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory):
+    return accepted_pairs(tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="module")
+def rows(accepted, tmp_path_factory):
+    return cover(accepted, tmp_path_factory.mktemp("rows"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_the_rows_have_every_pair_that_is_accepted(accepted, rows):
+    assert len(rows) <= MOST
+    for path, pairs in accepted.items():
+        assert len(pairs) > 300
+        assert set().union(*(row.pairs for row in rows if row.path == path)) == pairs
 
 
 @pytest.mark.long
 @pytest.mark.equivalence
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize(("one", "other", "paths"), PAIRS)
-def test_a_pair_trains_two_steps(one, other, paths, tmp_path, training, settings):
-    try:
-        declared = _accepted(together(one, other), paths, tmp_path).declaration
-    except DeclarationError as error:
-        pytest.skip(f"refused: {error}")
-    made = dataclasses.replace(settings(), declaration=declared.dict())
-    print(f"path: {declared.trainer.path}")
-    model, run = training.run(made, steps=2)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", range(MOST))
+def test_a_row_of_options_trains_two_steps(number, rows, tmp_path, training, settings):
+    if number >= len(rows):
+        pytest.skip("there are fewer rows")
+    row = rows[number]
+    print(f"{row.path}: {', '.join(row.options)}")
+    declaration = declared(row, tmp_path).dict()
+    model, run = training.run(dataclasses.replace(settings(), declaration=declaration), steps=2)
     assert run.get_float_custom_property("last_step") == 2
     assert (model / "Format-Serving" / "saved_model.pb").exists()

@@ -1,0 +1,100 @@
+"""Few declarations in which every two options that are accepted together stand side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.techniques.options import OPTIONS, PATHS, together
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.load import load
+from tfx_estimator.pipeline.errors import DeclarationError
+
+Pair = tuple[str, str]
+
+
+class Row(NamedTuple):
+    """A declaration that is tried.
+
+    Attributes:
+        path: Of the trainer.
+        options: Of OPTIONS, all of them.
+    """
+
+    path: str
+    options: tuple[str, ...]
+
+    @property
+    def pairs(self) -> set[Pair]:
+        """The pairs that it tries."""
+        return set(itertools.combinations(sorted(self.options), 2))
+
+
+def declared(row: Row, folder: Path) -> Declaration:
+    """Loads a row's declaration.
+
+    Raises:
+        DeclarationError: It is refused; or two of the options say the same entry differently.
+    """
+    values: dict[str, Any] | None = together(*row.options)
+    if values is None:
+        raise DeclarationError("two values for one entry")
+    data = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
+    file = folder / "row.yaml"
+    file.write_text(yaml.safe_dump({"name": "row", "data": data, "trainer": {**values, "path": row.path}}))
+    return load(str(file)).declaration
+
+
+def accepted_pairs(folder: Path) -> dict[str, set[Pair]]:
+    """Returns the pairs that are accepted, by path."""
+    names = list(itertools.combinations(sorted(OPTIONS), 2))
+    return {path: {pair for pair in names if _is_accepted(Row(path, pair), folder)} for path in PATHS}
+
+
+def cover(accepted: dict[str, set[Pair]], folder: Path) -> list[Row]:
+    """Puts pairs together into rows, so that each is in one of each path that takes it.
+
+    Args:
+        accepted: As `accepted_pairs` returns it.
+        folder: For files.
+    """
+
+    def fits(row: Row) -> bool:
+        return row.pairs <= accepted[row.path] and _is_accepted(row, folder)
+
+    rows: list[Row] = []
+    for path, pairs in accepted.items():
+        left = set(pairs)
+        while left:
+            rows.append(_filled(Row(path, min(left)), left, fits))
+            left -= rows[-1].pairs
+    return rows
+
+
+def _filled(row: Row, left: set[Pair], fits: Callable[[Row], bool]) -> Row:
+    """Adds options as long as they bring something new, each time the one that brings most."""
+    out = set(row.options)
+    while True:
+        gains = {
+            other: len((Row(row.path, (*row.options, other)).pairs - row.pairs) & left)
+            for other in sorted(set(OPTIONS) - out)
+        }
+        for other in sorted(gains, key=lambda each: -gains[each]):
+            out.add(other)
+            if gains[other] and fits(more := Row(row.path, (*row.options, other))):
+                row = more
+                break
+        else:
+            return row
+
+
+def _is_accepted(row: Row, folder: Path) -> bool:
+    try:
+        declared(row, folder)
+    except DeclarationError:
+        return False
+    return True
