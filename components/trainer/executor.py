@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tfx.dsl.components.base import base_executor
@@ -13,7 +13,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
@@ -21,7 +21,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import training as tfjob
-from tfx_estimator.components.trainer.training_claim import claimed
+from tfx_estimator.components.trainer.training_claim import claimed_on_a_service
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.pipeline.config.builtin import expand
@@ -29,9 +29,6 @@ from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
-
-# Kubeflow Pipelines 1 sets it.
-_KFP_POD = "KFP_POD_NAME"
 
 logger = get_logger("trainer")
 
@@ -69,7 +66,7 @@ class Executor(base_executor.BaseExecutor):
         root = os.path.join(home, training_folder.FOLDER) if home else ""
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
-        with _claimed(folder.uri, on_a_service=bool(home)) as check_claim:
+        with claimed_on_a_service(folder.uri, bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _worded(settings):
@@ -87,17 +84,6 @@ class Executor(base_executor.BaseExecutor):
             model_run.set_float_custom_property("train_epochs", float(declared.trainer.train_epochs))
         for name, text in outcome.texts().items():
             model_run.set_string_custom_property(name, text)
-
-
-@contextlib.contextmanager
-def _claimed(folder: str, on_a_service: bool) -> Iterator[Callable[[], None]]:
-    """Keeps other jobs of the pipeline out; on this machine there are none: see `only_run`."""
-    place = resolve(os.environ)
-    if (on_a_service or os.environ.get(_KFP_POD)) and (place is None or place.task.type == CHIEF):
-        with claimed(folder) as check:
-            yield check
-    else:
-        yield lambda: None
 
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tfx_estimator.components.trainer import training_claim
+from tfx_estimator.components.trainer import claim_file
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
@@ -84,7 +84,7 @@ def test_what_a_killed_job_left_is_taken_over_after_a_while(claim):
 def test_what_a_killed_process_of_this_machine_left_is_taken_over_at_once(claim):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    claim(**{**training_claim._process(), "pid": ended.pid})
+    claim(**{**claim_file.process(), "pid": ended.pid})
     started = time.monotonic()
     with claimed(str(claim.path)[: -len(".claim")], BEAT, patience=60):
         pass
@@ -139,7 +139,7 @@ def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(claim):
 
 
 def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
-    monkeypatch.setattr(training_claim, "_RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(claim_file, "RETRY_SECONDS", (0.01, 0.01))
     claim.path.write_text('{"owner": "oth')
     with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read"):
         _take(claim)
@@ -147,8 +147,8 @@ def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
 
 
 def test_a_claim_that_is_being_written_is_read_once_it_is(claim, monkeypatch):
-    monkeypatch.setattr(training_claim, "_RETRY_SECONDS", (0.1,) * 50)
+    monkeypatch.setattr(claim_file, "RETRY_SECONDS", (0.1,) * 50)
     claim.path.write_text('{"owner": "oth')
     (later := threading.Timer(0.3, claim, kwargs={"beat": 3})).start()
-    assert training_claim._read(str(claim.path))["beat"] == 3
+    assert claim_file.read_claim(str(claim.path))["beat"] == 3
     later.join()

@@ -145,9 +145,9 @@ def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():
         # As of a machine that lives: it writes it anew.
-        read, beats = training_claim._read, iter(range(1, 100))
+        read, beats = training_claim.read_claim, iter(range(1, 100))
         elsewhere = {"space": "elsewhere"}
-        monkeypatch.setattr(training_claim, "_read", lambda path: {**read(path), **elsewhere, "beat": next(beats)})
+        monkeypatch.setattr(training_claim, "read_claim", lambda path: {**read(path), **elsewhere, "beat": next(beats)})
         with pytest.raises(PipelineError, match="another machine is using"), StoredMetadata(other).used():
             pass
     monkeypatch.undo()
