@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--modules-there", action="store_true", help="your own modules are where the steps look for them already"
     )
-    parser.add_argument("--endpoint", metavar="URL", help="of Kubeflow Pipelines; null asks the Kubernetes API server")
+    parser.add_argument(
+        "--endpoint", metavar="URL", help="of Kubeflow Pipelines (default: by way of the Kubernetes API server)"
+    )
     parser.add_argument("--context", help="of the kubeconfig (default: its current one)")
     parser.add_argument("--namespace", help="of Kubeflow Pipelines (default: kubeflow), or of the TFJob")
     parser.epilog = EPILOG
