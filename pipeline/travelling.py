@@ -81,8 +81,10 @@ def user_targets(declaration: Declaration) -> dict[str, list[str]]:
     dataset = declaration.data.dataset
     # After a colon, TFDS's names have a version: `mnist:3.0.1`.
     builder = [dataset] if dataset.partition(":")[2].isidentifier() else []
+    trained = [declaration.trainer.module_file or declaration.trainer.target]
     return {
         "TfdsExampleGen": builder,
         "Transform": [declaration.transform.target],
-        "Trainer": [declaration.trainer.module_file or declaration.trainer.target],
+        **({"Tuner": trained} if declaration.tune else {}),
+        "Trainer": trained,
     }

@@ -24,6 +24,7 @@ from tfx_estimator.pipeline.log import get_logger
 # As TFX's Tuner calls it.
 FILE = "best_hyperparameters.txt"
 _STEPS = "trainer.train_steps"
+_SOME_DATA = {"dataset": "digits"}
 
 logger = get_logger("trainer")
 
@@ -50,7 +51,9 @@ def with_hyperparameters(
     if not values:
         return settings, exec_properties
     logger.info(f"tuned: {', '.join(f'{name} {inline(value)}' for name, value in values.items())}")
-    if problems := problems_with(Declaration.parse_obj({**settings.declaration, "tune": None}), values):
+    # On a service the Trainer is not told of the data, and no value of its own hangs on them.
+    whole = Declaration.parse_obj({"data": _SOME_DATA, **settings.declaration, "tune": None})
+    if problems := problems_with(whole, values):
         first = problems[0]
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise DeclarationError(

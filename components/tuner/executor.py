@@ -15,7 +15,8 @@ from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import read_settings
-from tfx_estimator.components.trainer.settings import OPERATION_KEY
+from tfx_estimator.components.trainer.settings import HOME_KEY, OPERATION_KEY
+from tfx_estimator.components.trainer.training_claim import claimed_on_a_service
 from tfx_estimator.components.trainer.tuned import write_config
 from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.components.tuner.proposals import Proposals
@@ -56,12 +57,15 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         if resolve(os.environ) is not None:
             raise refuse_others_cluster()
+        home = exec_properties.get(HOME_KEY)
+        exec_properties = {key: value for key, value in exec_properties.items() if key != HOME_KEY}
         node = self._context.pipeline_node if self._context else None
         settings = read_settings(self._context, exec_properties)
         section = of_properties(exec_properties[TUNE_KEY], unkeyed_property(node, exec_properties, TUNE_OPERATION_KEY))
         results_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.TUNER_RESULTS_KEY])
         best_uri = artifact_utils.get_single_uri(output_dict[standard_component_specs.BEST_HYPERPARAMETERS_KEY])
-        folder = _locate(results_uri, input_dict, exec_properties, section)
+        root = os.path.join(home or os.path.dirname(os.path.dirname(results_uri)), _FOLDER)
+        folder = os.path.join(root, _key(input_dict, exec_properties, section))
         steps = steps_of(settings, exec_properties, input_dict[standard_component_specs.EXAMPLES_KEY])
         if section.strategy == HYPERBAND and not (steps or section.hyperband.max_steps):
             raise DeclarationError(
@@ -81,7 +85,8 @@ class Executor(base_executor.BaseExecutor):
         search = Search(section, proposals, lambda trial: trials.run(trial), hear)
         trials = Trials(folder, input_dict, exec_properties, settings, section, search.enough)
         try:
-            found = search.search()
+            with claimed_on_a_service(folder, bool(home)):
+                found = search.search()
         except TrainingError:
             # Those that ended it; what others followed from stays as it is.
             for each in reversed(results):
@@ -101,8 +106,8 @@ class Executor(base_executor.BaseExecutor):
             trials.tidy(each.number)
 
 
-def _locate(uri: str, inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSection) -> str:
-    """The folder of this tuning: the same for a retry, for more trials, and for other deadlines."""
+def _key(inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSection) -> str:
+    """The name of this tuning's folder: the same for a retry, for more trials, and for other deadlines."""
     properties = {
         key: value for key, value in exec_properties.items() if key not in (OPERATION_KEY, TUNE_OPERATION_KEY)
     }
@@ -112,8 +117,7 @@ def _locate(uri: str, inputs: Artifacts, exec_properties: dict[str, Any], sectio
     properties[TUNE_KEY] = deciding
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
     text = json.dumps([artifacts, properties], sort_keys=True, default=str)
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return os.path.join(os.path.dirname(os.path.dirname(uri)), _FOLDER, key)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _say(section: TuneSection, trial: Trial, result: Optional[Result], results: list[Result]) -> None:

@@ -46,6 +46,7 @@ class Nodes(Section):
     StatisticsGen: Optional[Node] = None
     ExampleValidator: Optional[Node] = None
     Transform: Optional[Node] = None
+    Tuner: Optional[Node] = None
     Trainer: Optional[Node] = None
     Evaluator: Optional[Node] = None
     Pusher: Optional[Node] = None

@@ -85,12 +85,9 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     yield from _root(deploy, target)
     yield from _places(declaration, deploy, target)
     yield from check_deployed_beam(declaration.beam, deploy)
-    if declaration.tune is not None:
-        what, expected = (
-            "the Tuner's trials are not compiled in this version yet",
-            "the values that a tuning here chose",
-        )
-        yield Problem("tune", what, expected, "run it on this machine first, and write its best values down")
+    if declaration.tune is not None and target == TFJOB:
+        what, expected = "a TFJob's pods train one model, and no trials", "the values that a tuning chose"
+        yield Problem("tune", what, expected, "tune elsewhere first, and write its best values down")
     yield from _unfit(deploy, target)
 
 

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR, TRAINER = "{}_executor", "Trainer"
+_EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
 _HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
 
 
@@ -59,7 +59,7 @@ def compile_spec(
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries}
     _set_defaults(job, pipeline)
-    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules})
+    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
     # What TFX does not write itself must be right all the same.

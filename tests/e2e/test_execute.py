@@ -112,6 +112,26 @@ def test_what_was_done_is_cached(tmp_path, target):
         assert third["accuracy"] == first["accuracy"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW_V2])
+def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, target):
+    rehearsal = Rehearsal(tmp_path, target)
+    tune = "tune={max_trials: 2, train_steps: 60, ranges: {trainer.optimizer.learning_rate: [0.000001, 0.01]}}"
+    rehearsal.compile("digits", "trainer.train_steps=200", tune)
+    results = rehearsal.execute()
+    assert _states(results)["Tuner"] == "ran"
+    (best,) = [each for each in results["tuning"]["trials"] if each["number"] == results["tuning"]["best"]]
+    assert best["values"] == {"trainer.optimizer.learning_rate": 0.01}
+    declared = json.loads((Path(results["model_run"]) / "declaration.json").read_text())
+    assert declared["trainer"]["optimizer"]["learning_rate"] == 0.01
+    assert results["accuracy"] > 0.8
+    # What a retry goes on from lies beside the jobs, and nobody claims it any more.
+    (folder,) = (rehearsal.root / "digits" / "tuning").iterdir()
+    assert results["tuning"]["folder"] == str(folder)
+    again = _states(rehearsal.execute())
+    assert (again["Tuner"], again["Trainer"]) == ("cached", "cached")
+
+
 NETWORK = """\
 import tensorflow as tf
 

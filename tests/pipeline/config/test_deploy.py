@@ -82,11 +82,6 @@ def test_what_lies_in_a_volume_is_there():
         ("deploy.nodes.Trainer.cpu=0", "", "out of range"),
         ("deploy.nodes.Triner={cpu: 1}", "", "did you mean `Trainer`?"),
         ("deploy.imge=x", "", "did you mean `image`?"),
-        (
-            "tune={max_trials: 2, ranges: {trainer.optimizer.learning_rate: [0.1, 0.2]}}",
-            "vertex",
-            "not compiled in this",
-        ),
         ("deploy.pipeline_root=s3://bucket/x", "vertex", "Cloud Storage only"),
         ("deploy.pipeline_root=s3://bucket/x", "kubeflow_v2", "only Cloud Storage"),
         ("deploy.pipeline_root=gs://", "vertex", "Cloud Storage only"),

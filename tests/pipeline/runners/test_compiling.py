@@ -38,18 +38,22 @@ trainer:
   stall_timeout: 71
   threads: {intra_op: 2}
   distribution: {max_restarts: 8}
+tune: {objective: {metric: auc, mode: max}, max_trials: 4, ranges: {units: [16, 64]}, seed: 5, parallel_trials: 2}
 evaluator: {min_accuracy: 0.61, max_accuracy_drop: 0.2, slices: [label]}
 """
 FILES = {
     "mine.yaml": DECLARATION,
     "own/prepare.py": "def preprocessing_fn(inputs):\n    return inputs\n",
-    "own/train.py": "import layers\n\ndef trainer_fn(fn_args, schema):\n    return layers.make()\n",
+    "own/train.py": "import layers\n\ndef trainer_fn(fn_args, schema):\n"
+    '    fn_args and fn_args.hyperparameters["values"]["units"]\n    return layers.make()\n',
     "own/layers.py": "import shapes.round\n\ndef make():\n    return shapes.round.SIDES\n",
     "own/shapes/__init__.py": "",
     "own/shapes/round.py": "SIDES = 1\n",
     "own/unused.py": "",
 }
 MODULES = {"Transform": ["prepare"], "Trainer": ["layers", "shapes", "shapes.round", "train"]}
+# A trial is what the Trainer does.
+MODULES["Tuner"] = MODULES["Trainer"]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,7 @@ def test_each_step_is_the_local_one(compiled, local, target):
 ELSEWHERE = {
     ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
     ("Trainer", "trainer_fn"): "train.trainer_fn",
+    ("Tuner", "trainer_fn"): "train.trainer_fn",
     ("Pusher", "push_destination"): "gs://example-bucket/pipelines/taxi/serving",
 }
 FILES_OF_TFX = {"module_file", "module_path"}
@@ -154,20 +159,33 @@ def _check_properties(steps: dict[str, Step], local: Any, elsewhere: Mapping[tup
             assert same(found[name]) == same(expected), (node.id, name)
 
 
+@pytest.mark.parametrize("step", ["Trainer", "Tuner"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_trainer_reads_all_that_was_declared(compiled, local, target):
+def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
     from tfx_estimator.components.trainer.settings import Settings
 
-    found = Settings.of(read_steps(compiled[target], target)["Trainer"].properties)
-    here = Settings.of(next(node for node in local.components if node.id == "Trainer").exec_properties)
+    found = Settings.of(read_steps(compiled[target], target)[step].properties)
+    here = Settings.of(next(node for node in local.components if node.id == step).exec_properties)
     assert found.trainer == here.trainer.copy(update={"module_file": "train.py"})
     for name in ("source", "image_shape", "label_names", "start_timeout", "stall_timeout", "path"):
         assert getattr(found, name) == getattr(here, name), name
     assert found.stall_timeout == 71
     assert found.distribution.max_restarts == 8
     # Where a run has a folder of its own, the training folder must not lie in it.
-    home = read_steps(compiled[target], target)["Trainer"].properties.get("pipeline_home")
+    home = read_steps(compiled[target], target)[step].properties.get("pipeline_home")
     assert home == ("gs://example-bucket/pipelines/taxi" if target in SPEC_TARGETS else None)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_tuner_reads_what_is_to_be_tried_and_the_trainer_what_was_best(compiled, target):
+    from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
+
+    steps = read_steps(compiled[target], target)
+    told = steps["Tuner"].properties
+    section = of_properties(told[TUNE_KEY], told[TUNE_OPERATION_KEY])
+    assert (section.max_trials, section.seed, section.parallel_trials) == (4, 5, 2)
+    assert section.objective.metric == "auc"
+    assert steps["Trainer"].inputs["hyperparameters"] == ("Tuner", "best_hyperparameters")
 
 
 def test_where_all_properties_are_the_key_another_steps_values_are_not_the_trainers(compiled):
@@ -259,7 +277,7 @@ def _packed(wheel: Path) -> list[str]:
 
 def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetch_them(compiled, project):
     wheels = {wheel.name: _packed(wheel) for wheel in project.glob("*.whl")}
-    assert len(wheels) == len(MODULES)
+    assert len(wheels) == len(set(map(tuple, MODULES.values())))
     for target in TARGETS:
         for name, step in read_steps(compiled[target], target).items():
             words = [*step.container["command"], *step.container["args"]]

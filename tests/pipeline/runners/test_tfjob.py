@@ -146,6 +146,7 @@ def test_a_name_fits_with_what_the_operator_adds():
 
 
 REFUSED = {
+    "tune={max_trials: 2, ranges: {trainer.optimizer.learning_rate: [0.1, 0.2]}}": "train one model, and no trials",
     "deploy.tfjob.restart_policy=Always": "OnFailure",
     "deploy.tfjob.replicas={boss: {cpu: 1}}": "boss",
     "deploy.tfjob.clean_pod_policy=Sometimes": "Running",
