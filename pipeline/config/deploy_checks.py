@@ -8,7 +8,7 @@ from typing import Optional
 
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import check_vertex_job
@@ -28,6 +28,7 @@ _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/.*)?")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
 
 
 def check_deploy(declaration: Declaration) -> Iterator[Problem]:
@@ -91,25 +92,52 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     yield from _unfit(deploy, target)
 
 
-def find_idle(deploy: Optional[DeploySection], declared: Sequence[str]) -> list[str]:
-    """Finds the resources of a Trainer that only creates a custom job, and waits for it.
+def find_idle(declaration: Declaration, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
+    """Finds what is said of steps, and reaches none, or one that does nothing with it.
+
+    Args:
+        declaration: Typed values.
+        declared: Dotted paths of what was declared.
+        target: Where it is to be deployed; empty if it runs on this machine.
+
+    Yields:
+        A dotted path, and what to say of it.
+    """
+    deploy = declaration.deploy
+    if deploy is None or not target:
+        return
+    for name, node in deploy.nodes.declared():
+        paths = [path for key in _resources_of(node) if (path := f"deploy.nodes.{name}.{key}") in declared]
+        if not paths:
+            continue
+        what = ""
+        if target == VERTEX and deploy.vertex is not None and name == "Trainer":
+            what = "of the step, which only waits for the custom job; deploy.vertex names what trains"
+        elif target == TFJOB and name not in ("default", "Trainer"):
+            what = "no effect: a TFJob's chief runs every step, with the resources of deploy.tfjob.replicas.chief"
+        elif name == "Tuner" and declaration.tune is None:
+            what = "no effect: there is no section `tune`"
+        if what:
+            yield paths[0], f"{', '.join(paths)}: {what}"
+
+
+def note_default(deploy: Optional[DeploySection], target: str) -> Iterator[str]:
+    """Says where `nodes.default` has no effect: on a training with machines of its own.
 
     Args:
         deploy: The section, if there is one.
-        declared: Dotted paths of what was declared.
-
-    Returns:
-        Their dotted paths.
+        target: Where it is to be deployed.
     """
-    if deploy is None or deploy.vertex is None:
-        return []
-    paths = (f"deploy.nodes.Trainer.{key}" for key in ("cpu", "memory_gb", "accelerator", "accelerators"))
-    return [path for path in paths if path in declared]
+    if target == VERTEX and deploy and deploy.vertex is not None and (keys := _resources_of(deploy.nodes.default)):
+        paths = ", ".join(f"deploy.nodes.default.{key}" for key in keys)
+        yield (
+            f"{paths}: no effect on the training, whose machines deploy.vertex names, nor on the step Trainer, which "
+            "only waits for it"
+        )
 
 
-def word_idle(paths: Sequence[str]) -> str:
-    """Returns what to say of what `find_idle` found."""
-    return f"{', '.join(paths)}: of the step, which only waits for the custom job; deploy.vertex names what trains"
+def _resources_of(node: Node) -> list[str]:
+    return [key for key in _RESOURCES if getattr(node, key) is not None]
 
 
 def _mounts(deploy: DeploySection) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import find_idle, word_idle
+from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_default
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
@@ -32,7 +32,6 @@ from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, ref
 from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
 from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.config.yaml_text import Path
-from tfx_estimator.pipeline.targets import VERTEX
 
 DEFAULT = "default"
 PRESET = "preset "
@@ -141,9 +140,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         raise to_error(draft.sorted_problems(), text.source, target)
     origins = _origins(declaration, draft, changed)
     warnings = _warnings(declaration, origins, draft.search_paths)
-    if target == VERTEX and (idle := find_idle(declaration.deploy, _declared(declaration, origins))):
-        warnings += (f"{origins[idle[0]]}  {word_idle(idle)}",)
-    notes = (*names, *note_runtime(declaration), *note_tune(declaration))
+    found = _declared(declaration, origins)
+    warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, found, target))
+    notes = (*names, *note_runtime(declaration), *note_tune(declaration), *note_default(declaration.deploy, target))
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
 
 

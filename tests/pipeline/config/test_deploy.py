@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import SPEC_TARGETS, TARGETS
@@ -141,6 +141,19 @@ def test_whatever_an_engine_of_beam_lacks_there_is_named_once(beam, target, path
     problems = refused(target, *COMMON, *OF_TARGET[target], *mine, f"beam={{{beam}}}", source="mnist")
     assert [path for path in paths if not any(f" {path}" in problem for problem in problems)] == []
     assert len(problems) == len(paths)
+
+
+def test_resources_that_reach_nothing_are_told():
+    whole = (*COMMON, *OF_TARGET["vertex"], "deploy.nodes.Trainer=null", "deploy.vertex={}")
+    loaded = load("digits", whole, "vertex")
+    assert loaded.warnings == ()
+    (note,) = [note for note in loaded.notes if "deploy.nodes" in note]
+    assert note.startswith("deploy.nodes.default.cpu: no effect on the training, whose machines deploy.vertex names")
+    assert not [note for note in load("digits", whole[:-1], "vertex").notes if "deploy.nodes" in note]
+    (warning,) = load("digits", (*COMMON, *OF_TARGET["kubeflow"], "deploy.nodes.Tuner.cpu=4"), "kubeflow").warnings
+    assert "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`" in warning
+    (warning,) = load("digits", (*OF_TFJOB, "deploy.nodes.Pusher={cpu: 1}"), "tfjob").warnings
+    assert "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every step" in warning
 
 
 @pytest.mark.parametrize("target", SPEC_TARGETS)
