@@ -57,7 +57,12 @@ def run(context: TaskContext) -> None:
     with tempfile.TemporaryDirectory() as folder:
         left_out: dict[Way, str] = {}
         made: dict[Way, Candidate] = {}
+        once: dict[Way, float] = {}
+        by_cpu = not tf.config.list_logical_devices("GPU")
         for way in (ways := verdict.ways_of(declared)):
+            if reason := verdict.why_hopeless(way, ways[0], once):
+                left_out[way] = reason
+                continue
             context.progress.write(Event.TRYING, text=str(way))
             own = dataclasses.replace(context.job, training_dir=os.path.join(folder, str(way)))
             of_way = section.copy(update={"precision": way.precision, "xla": way.xla})
@@ -67,13 +72,13 @@ def run(context: TaskContext) -> None:
                 )
                 for steps in _WARM_UP:
                     made[way].run(steps)
+                once[way] = _slice(made[way], 1, section.global_batch_size).wall
             except Exception as error:
                 if way == ways[0]:
                     raise
                 made.pop(way, None)
                 left_out[way] = _said(error)
-        by_cpu = not tf.config.list_logical_devices("GPU")
-        found = _measure(made, left_out, section.global_batch_size, declared.undecided, by_cpu)
+        found = _measure(made, once, left_out, section.global_batch_size, declared.undecided, by_cpu)
         for each in made.values():
             each.close()
     verdict.write(context.job.training_dir, found)
@@ -109,6 +114,7 @@ def of_one_process(section: TrainerSection) -> TrainerSection:
 
 def _measure(
     made: dict[Way, Candidate],
+    once: dict[Way, float],
     left_out: dict[Way, str],
     batch: int,
     undecided: Sequence[str],
@@ -117,7 +123,6 @@ def _measure(
     """Has each way train for a moment, in turns."""
     began = time.monotonic()
     plain = next(iter(made))
-    once = {way: taken.wall for way, each in made.items() if (taken := _tried(way, each, 1, batch, plain, left_out))}
     for way, seconds in once.items():
         if seconds > max(_HOPELESS * once[plain], _SLICE_SECONDS):
             left_out[way] = f"a step takes {seconds / once[plain]:.1f} times as long"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -76,6 +77,23 @@ def ways_of(section: TrainerSection) -> list[Way]:
     precisions = _PRECISIONS if "precision" in undecided else (section.precision,)
     compiled = (False, True) if "xla" in undecided else (bool(section.xla),)
     return [Way(precision, xla) for xla in compiled for precision in precisions]
+
+
+def why_hopeless(way: Way, plain: Way, once: Mapping[Way, float]) -> str:
+    """Says why a way need not be tried, which may take minutes: XLA on CPU has no kernels for convolutions in 16 bits.
+
+    Args:
+        way: That would be next.
+        plain: The plain way.
+        once: Seconds of a step, of the ways that were tried so far.
+
+    Returns:
+        The reason; empty if it is to be tried.
+    """
+    compiled = Way(plain.precision, xla=True)
+    if plain.xla or not way.xla or way == compiled or once.get(compiled, math.inf) < once[plain]:
+        return ""
+    return f"{compiled} is no faster than {plain}"
 
 
 def decide(

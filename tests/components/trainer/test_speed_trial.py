@@ -63,6 +63,20 @@ def test_the_faster_way_is_taken_by_both_clocks(seconds, by_cpu, taken):
 
 
 @pytest.mark.unit
+def test_a_shorter_precision_is_compiled_where_compiling_gains():
+    both = Way("mixed_bfloat16", True)
+    assert verdict.why_hopeless(COMPILED, PLAIN, {PLAIN: 1.0, SHORT: 0.5}) == ""
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 0.9}) == ""
+    reason = "float32 with XLA is no faster than float32"
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 1.1}) == reason
+    # It failed.
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5}) == reason
+    # Nobody asked whether to compile, or for which precision.
+    assert verdict.why_hopeless(both, COMPILED, {COMPILED: 1.0}) == ""
+    assert verdict.why_hopeless(both, SHORT, {SHORT: 1.0}) == ""
+
+
+@pytest.mark.unit
 def test_a_disturbed_slice_decides_nothing():
     slow, fast = (1.0, 1.0), (0.5, 0.5)
     slices = {PLAIN: _slices(slow, fast, slow, slow, slow), COMPILED: _slices(fast, (9.0, 9.0), fast, fast, fast)}
