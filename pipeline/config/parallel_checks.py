@@ -11,6 +11,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
+# Of the built-in networks; another one is known when it is made.
+_NORMALISING = ("cifar_resnet", "cifar_resnet9")
 _DISTRIBUTION = "trainer.distribution"
 
 
@@ -34,6 +36,14 @@ def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Ite
     if pipeline is not None:
         yield from _common(trainer, _PIPELINE, search_paths)
         yield from _pipeline(trainer, pipeline)
+        if trainer.model in _NORMALISING:
+            yield Problem(
+                _PIPELINE,
+                f"{trainer.model} normalises by the statistics of a batch, which would be those of a part of it",
+                "a network without batch normalisation",
+                "remove it, or choose another network; trainer.model_parallel takes any",
+                depends=("trainer.model",),
+            )
     if model is not None and pipeline is not None:
         yield Problem(
             _MODEL,

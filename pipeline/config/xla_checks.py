@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
@@ -45,6 +46,15 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             f"remove one of them: trainer.xla or {divided}",
             value=value,
             depends=(divided,),
+        )
+    if trainer.xla is True and trainer.deterministic and trainer.model in SHORT_NAMES["trainer.model"]:
+        yield Problem(
+            "trainer.xla",
+            f"XLA has no deterministic gradient of max-pooling, and {trainer.model} pools so",
+            "false with trainer.deterministic",
+            "remove one of them: trainer.xla or trainer.deterministic",
+            value=value,
+            depends=("trainer.deterministic", "trainer.model"),
         )
     why = ""
     if train.asynchronous:

@@ -26,7 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "gradient_accumulation": {"gradient_accumulation": 4},
-    "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"dense*": 1, "res*": 1}}},
+    "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}},
     "pipeline_parallel": {"pipeline_parallel": {"stages": 2, "microbatches": 2}},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},

@@ -77,6 +77,11 @@ def test_what_cannot_be_divided_so_is_refused(problems, good, lines, where, reas
     assert reason in problem
 
 
+def test_a_built_in_network_that_normalises_is_not_cut_into_stages(problems, good):
+    (problem,) = problems(f"{good.replace('model: mnist_cnn', 'model: cifar_resnet9')}{STAGES}")
+    assert "cifar_resnet9 normalises by the statistics of a batch" in problem
+
+
 @pytest.mark.parametrize("lines", [LAYERS, STAGES])
 def test_code_that_makes_its_network_by_itself_is_refused(write, good, problems, lines):
     write("def model_fn(features, labels, mode):\n    pass\n", "own.py")

@@ -59,6 +59,11 @@ def test_what_a_clock_decides_is_not_deterministic(good, refuse):
     assert "trainer.precision and trainer.xla declared" in said
 
 
+def test_a_built_in_network_that_pools_is_not_deterministic_with_it(good, refuse):
+    said = refuse(f"{good}  deterministic: true\n  xla: true\n")
+    assert "XLA has no deterministic gradient of max-pooling, and mnist_cnn pools so" in said
+
+
 def test_a_tpu_is_refused(good, refuse):
     tpu = "  distribution: {train: {strategy: tpu, tpu: local}}\n"
     assert "compiled with XLA anyway" in refuse(f"{good}{tpu}  xla: true\n")
