@@ -60,7 +60,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compile(loaded: Loaded, target: str, file: Path) -> list[str]:
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-    from tfx_estimator.pipeline.runners.delivery import deliver
+    from tfx_estimator.pipeline.run.terminal import quiet
 
-    return deliver(compile_declaration(loaded, target), loaded, target, file, file.parent)
+    with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
+        from tfx_estimator.pipeline.runners.compiling import compile_declaration
+        from tfx_estimator.pipeline.runners.delivery import deliver
+
+        compiled = compile_declaration(loaded, target)
+    return deliver(compiled, loaded, target, file, file.parent)

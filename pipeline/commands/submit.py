@@ -98,13 +98,16 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+    from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.note import write_note
 
     loaded = load(args.source, args.overrides, args.target)
-    compiled = compile_declaration(loaded, args.target)
+    with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
+        from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+        compiled = compile_declaration(loaded, args.target)
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
     for line in _plan(loaded, compiled, args.target, args.runs):
         say(one_line(line))
