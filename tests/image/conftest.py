@@ -130,8 +130,11 @@ def _make_base(folder: Path) -> None:
     shutil.copytree(home / "include", local / "include", dirs_exist_ok=True)
     shutil.copy2(home / "bin" / "python3.10", local / "bin")
     for library in (home / "lib").glob("libpython3*"):
-        shutil.copy2(library, local / "lib")
+        shutil.copy2(library, local / "lib", follow_symlinks=False)
     run("chroot", folder, "ldconfig")
+    # As in images that are published: what apt has fetched is no part of them.
+    run("chroot", folder, "apt-get", "clean")
+    shutil.rmtree(folder / "var" / "lib" / "apt" / "lists")
     archive = folder.with_suffix(".tar")
     run("tar", "-C", folder, "-cf", archive, ".")
     shutil.rmtree(folder)
