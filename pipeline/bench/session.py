@@ -18,6 +18,7 @@ from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.installed import version_of
 from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
@@ -110,7 +111,7 @@ class _Session:
         return f"It was ended in round {self._round} of {self._plan.rounds}, before all was measured{left}."
 
     def _measure(self) -> None:
-        with self._view.waiting("starting TensorFlow and TFX"):
+        with self._view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.bench.inputs import prepare_inputs
             from tfx_estimator.pipeline.bench.measure import measure
         self._facts = self._find_facts()
