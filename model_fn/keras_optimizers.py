@@ -100,7 +100,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
         Args:
             grads_and_vars: As of `apply_gradients`.
-            beside: Numbers of this replica, of the dtype of the gradients.
+            beside: Numbers of this replica; in another dtype than the gradients they are sent by themselves.
 
         Returns:
             Their sum over the replicas.
@@ -118,12 +118,17 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     def _aggregate_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
         sent = [(compress(gradient, self.compression), variable) for gradient, variable in grads_and_vars]
         numbers = getattr(self._beside, "numbers", None)
-        if numbers is not None:
+        # A message is of one dtype.
+        together = numbers is not None and {each.dtype for each, _ in sent if each is not None} == {numbers.dtype}
+        if together:
             # To where they come from.
             sent.append((numbers, numbers))
         summed = super()._aggregate_gradients(sent)
-        if numbers is not None:
+        if together:
             self._beside.numbers, _ = summed.pop()
+        elif numbers is not None:
+            add_up = tf.distribute.get_replica_context().all_reduce
+            self._beside.numbers = add_up(tf.distribute.ReduceOp.SUM, numbers)
         return [
             (restore(gradient, self.compression, variable.dtype.base_dtype), variable) for gradient, variable in summed
         ]
