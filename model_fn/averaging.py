@@ -1,8 +1,8 @@
 """Local SGD: replicas that have trained by themselves get the mean of their weights.
 
 Before a checkpoint the optimizer's slots are averaged as well: all that it holds is then the same in each process, and
-training goes on from it as if it had not stopped. Elsewhere each process keeps its own: with Adam they are twice as
-many bytes as the weights.
+training goes on from it as if it had not stopped. Elsewhere each process keeps its own: with Adam they are twice as many
+bytes as the weights.
 
 Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://arxiv.org/abs/1805.09767.
 """

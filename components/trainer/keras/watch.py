@@ -31,9 +31,6 @@ class Averages(Protocol):
     def run(self, is_due: bool = True) -> None:
         """Averages, in turn or, for a checkpoint, before it is due."""
 
-    def run_slots(self) -> None:
-        """Averages the optimizer's slots, for a checkpoint."""
-
 
 class Agrees(Protocol):
     """What the tasks of a cluster agree by: see `agreement.Agreement`."""
