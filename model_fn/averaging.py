@@ -1,8 +1,7 @@
 """Local SGD: replicas that have trained by themselves get the mean of their weights.
 
-Before a checkpoint the optimizer's slots are averaged as well: all that it holds is then the same in each process, and
-training goes on from it as if it had not stopped. Elsewhere each process keeps its own: with Adam they are twice as many
-bytes as the weights.
+The optimizer's slots are averaged as well: all that a checkpoint holds is then the same in each process, and training
+goes on from it as if it had not stopped.
 
 Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://arxiv.org/abs/1805.09767.
 """
@@ -18,9 +17,6 @@ from tfx_estimator.model_fn.precision import stored
 
 # Slots of the outer momentum: the weights of the last averaging, and how they move from one to the next.
 _ANCHOR, _VELOCITY = "anchor", "velocity"
-
-_Variables = Sequence[tf.Variable]
-_Slots = Sequence[tuple[tf.Variable, tf.Variable]]
 
 
 class Averaging:
@@ -39,7 +35,7 @@ class Averaging:
         self._momentum = outer_momentum
         self._weights = stored(model.trainable_variables)
         self._slots = [each for each in model.optimizer.weights if each.dtype.is_floating]
-        self._outer: _Slots = []
+        self._outer: list[tuple[tf.Variable, tf.Variable]] = []
         if outer_momentum:
             add = model.optimizer.add_slot
             self._outer = [
@@ -47,12 +43,8 @@ class Averaging:
                 for each in self._weights
             ]
         self._average = {
-            kind: tf.function(functools.partial(strategy.run, functools.partial(self._send, variables, outer)))
-            for kind, variables, outer in (
-                ("due", self._weights, self._outer),
-                ("early", self._weights, []),
-                ("slots", self._slots, []),
-            )
+            is_due: tf.function(functools.partial(strategy.run, functools.partial(self._send, is_due)))
+            for is_due in (True, False)
         }
 
     def begin(self) -> None:
@@ -61,28 +53,26 @@ class Averaging:
             anchor.assign(tf.identity(weight))
 
     def run(self, is_due: bool = True) -> None:
-        """Averages the weights; each process must call this between the same two steps.
+        """Averages; each process must call this between the same two steps.
 
         Args:
             is_due: Have all steps between two averagings been done? If not, as at a checkpoint, the outer momentum
                 does not move the weights: its step comes when it is due, whether training was stopped or not.
         """
-        self._average["due" if is_due else "early"]()
+        self._average[is_due]()
 
-    def run_slots(self) -> None:
-        """Averages the optimizer's slots, before a checkpoint; as for `run`."""
-        if self._slots:
-            self._average["slots"]()
-
-    def _send(self, variables: _Variables, outer: _Slots) -> None:
-        own = [tf.identity(each) for each in variables]
-        receive = functools.partial(self._receive, variables=variables, outer=outer)
+    def _send(self, is_due: bool) -> None:
+        own = [tf.identity(each) for each in (*self._weights, *self._slots)]
+        receive = functools.partial(self._receive, outer=self._outer if is_due else ())
         tf.distribute.get_replica_context().merge_call(receive, args=(own,))
 
     def _receive(
-        self, strategy: tf.distribute.Strategy, own: Sequence[tf.Tensor], variables: _Variables, outer: _Slots
+        self,
+        strategy: tf.distribute.Strategy,
+        own: Sequence[tf.Tensor],
+        outer: Sequence[tuple[tf.Variable, tf.Variable]],
     ) -> None:
-        extended = strategy.extended
+        variables, extended = [*self._weights, *self._slots], strategy.extended
         means = extended.batch_reduce_to(tf.distribute.ReduceOp.MEAN, list(zip(own, variables)))
         for variable, mean, slots in zip(variables, means, outer):
             extended.update(variable, self._move, args=(mean, *slots), group=False)

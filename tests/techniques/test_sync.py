@@ -22,9 +22,9 @@ def test_workers_differ_between_two_averagings_and_are_equal_after_each(two_work
     assert first["differed"]
     assert second["differed"]
     assert first["weights"] == second["weights"]
-    # Weights once in four steps, in place of gradients in each; no momentum.
+    # Weights and momentum once in four steps, in place of gradients in each.
     sent = first["bytes"] / wire.STEPS / first["parameters"] / 2
-    assert sent < 4 / 4 * 1.3
+    assert sent < 4 * 2 / 4 * 1.3
 
 
 @pytest.mark.cluster

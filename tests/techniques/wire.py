@@ -129,8 +129,6 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     model, averaging = make()
     execute = executor(model)
     go(model, averaging, execute, WARM)
-    if averaging:
-        averaging.run_slots()
     if restart:
         if index == 0:
             path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(os.path.join(folder, "chief"))

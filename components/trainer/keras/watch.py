@@ -184,10 +184,8 @@ class Watch:
         if self._agree_at <= self.step < self.total or (saves and self._averaging is not None):
             self._agree()
         if self.ended or saves:
-            if self._averaging is not None:
-                if not averages:
-                    self._averaging.run(is_due=False)
-                self._averaging.run_slots()
+            if self._averaging is not None and not averages:
+                self._averaging.run(is_due=False)
             self._saver.save(self.step)
             if self._curves is not None:
                 self._curves.saved(self.step)
