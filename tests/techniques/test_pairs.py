@@ -52,7 +52,7 @@ def test_the_rows_have_every_pair_that_is_accepted(accepted, rows):
 
 @pytest.mark.long
 @pytest.mark.equivalence
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", range(MOST))
 def test_a_row_of_options_trains_two_steps(number, rows, tmp_path, training, settings):
     if number >= len(rows):

@@ -203,11 +203,14 @@ def test_ctrl_c_ends_with_130(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["s3", "hdfs", "file"])
-def test_a_run_takes_no_store_but_googles(tmp_path, monkeypatch, capsys, scheme):
+@pytest.mark.parametrize("arguments", [["run", "digits", "--workdir"], ["execute", "mine.json", "--root"]])
+def test_only_googles_store_is_taken(tmp_path, monkeypatch, capsys, arguments, scheme):
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "digits", "--workdir", f"{scheme}://bucket/runs"]) == 2
+    assert main([*arguments, f"{scheme}://bucket/runs"]) == 2
     said = capsys.readouterr().err
-    assert f"--workdir {scheme}://bucket/runs: of all object stores, TensorFlow 2.15 reads and writes only" in said
+    assert (
+        f"{arguments[-1]} {scheme}://bucket/runs: of all object stores, TensorFlow 2.15 reads and writes only" in said
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -215,7 +218,6 @@ def test_a_run_takes_no_store_but_googles(tmp_path, monkeypatch, capsys, scheme)
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
-        (["execute", "mine.json", "--root"], "--root"),
         (["bench", "strategies", "digits", "--workdir"], "--workdir"),
         (["bench", "strategies", "digits", "--output"], "--output"),
         (["copy", "digits"], "FILE"),
