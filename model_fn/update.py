@@ -14,9 +14,6 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 from tensorflow.python.framework import ops as tf_ops
 
-# Of the error that TensorFlow raises where a tensor of no graph is asked for its operation.
-_EAGER = "undefined when eager execution is enabled"
-
 
 def global_loss(per_example: tf.Tensor, global_batch_size: int, penalties: Sequence[tf.Tensor] = ()) -> tf.Tensor:
     """Scales a replica's loss so that the sum over all replicas is the loss on one device.
@@ -53,23 +50,13 @@ def gradients_of(
         A gradient for each variable, computed where what it is the gradient of is; None where the loss does not depend
         on it.
     """
-
-    def differentiate() -> list[Any]:
-        # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
-        return tf.gradients(loss, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
-
     graph = tf.compat.v1.get_default_graph()
-    try:
-        return differentiate()
-    except AttributeError as error:
-        if _EAGER not in str(error) or not graph.building_function:
-            raise
-    # A custom gradient returns a tensor that was made outside of the step, as a tape lets it.
-    for each in graph.get_operations():
+    # A custom gradient may return a tensor that was made outside of the step, as a tape lets it.
+    for each in graph.get_operations() if graph.building_function else ():
         if each.type == "IdentityN" and not isinstance(each._gradient_function, _Captured):
             each._gradient_function = _Captured(tf_ops.get_gradient_function(each))
-    # What the first attempt has left in the graph is not computed.
-    return differentiate()
+    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
+    return tf.gradients(loss, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
 
 
 class _Captured:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _STRATEGY = "trainer.distribution.train.strategy"
+# Networks of ours.
+_MAX_POOLING = ("mnist_cnn", "cifar_cnn", "cifar_resnet9")
 
 
 def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -47,7 +48,7 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             value=value,
             depends=(divided,),
         )
-    if trainer.xla is True and trainer.deterministic and trainer.model in SHORT_NAMES["trainer.model"]:
+    if trainer.xla is True and trainer.deterministic and trainer.model in _MAX_POOLING:
         yield Problem(
             "trainer.xla",
             f"XLA has no deterministic gradient of max-pooling, and {trainer.model} pools so",

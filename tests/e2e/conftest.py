@@ -6,8 +6,10 @@ import collections
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,11 @@ class ForkedWorkdir(Workdir):
         """See Workdir; the current folder is this project's."""
         assert cwd == ROOT
         tries = [] if dry_run else ["--no-dry-run"]
-        ended = self._forks.call(["--no-report", *args, "--workdir", str(self.path), *tries])
+        pid = self._forks.start(["--no-report", *args, "--workdir", str(self.path), *tries])
+        late = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
+        late.start()
+        ended = self._forks.wait(pid)
+        late.cancel()
         assert ended == code, self._forks.said
         assert "Traceback" not in self._forks.said
         return self._forks.said

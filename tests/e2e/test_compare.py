@@ -22,7 +22,7 @@ data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, 
 trainer:
   model: mnist_cnn
   path: {path}
-  train_steps: 400
+  train_steps: 800
   global_batch_size: 64
   optimizer: {{name: sgd, learning_rate: 0.001}}
 """
@@ -60,7 +60,7 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, tmp_path: Path) 
     assert {each["parameters"] for each in (run, *trained)} == {run["parameters"]}
     for each in trained:
         assert each["accuracy"]["value"] < run["accuracy"]["value"]
-        assert each["training"]["last_step"] == 400
+        assert each["training"]["last_step"] == 800
         assert 1 < each["training"]["cpu_micros_per_example"] < 1e6
         assert each["training"]["peak_rss"] > 100 << 20
     # Both paths take the same steps.

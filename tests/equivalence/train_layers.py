@@ -27,7 +27,7 @@ SECTIONS = {
 }
 TWO, THREE = ("one_device", "mirrored"), tuple(SECTIONS)
 SMALL, LARGE = (12, 12, 1), (32, 32, 3)
-BATCH, STEPS = 16, 24
+BATCH, STEPS = 16, 50
 # Network, strategies, shape of the images.
 CASES: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[int, int, int]]] = {
     "cifar_cnn": ({"network": "cifar_cnn"}, THREE, LARGE),

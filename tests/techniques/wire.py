@@ -28,8 +28,8 @@ def run(trainers: list[dict[str, Any]], folder: Path) -> list[list[dict[str, Any
 
     Returns:
         Of each section, of each worker: `bytes` that the network carried in STEPS steps, `weights` after the last, as
-        hexadecimal text, `loss` of it, the number of `parameters`, and whether the workers' weights `differed` before
-        they were averaged.
+        hexadecimal text, `loss` of it, the number of `parameters`, whether the workers' weights `differed` before
+        they were averaged, and how many `messages` a step adds up.
     """
     with PrivateNetwork() as network:
         # Nobody else has a port there.
@@ -137,6 +137,8 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
         execute = executor(model)
         path = os.path.join(folder, "chief")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(path).assert_consumed()
+    step = execute.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
+    nodes = [node.op for part in (step.node, *(each.node_def for each in step.library.function)) for node in part]
     before = carried()
     loss, differed = go(model, averaging, execute, STEPS)
     return {
@@ -145,6 +147,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
         "loss": loss,
         "parameters": sum(each.shape.num_elements() for each in model.trainable_variables),
         "differed": differed,
+        "messages": sum(node.startswith("CollectiveReduce") for node in nodes),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -18,6 +17,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 FILE = "speed_trial.json"
 # A way that gains less than this part is not worth another rounding.
 _LEAST_GAIN = 1.05
+# A step alone that takes less than so many times as long may as well be as fast.
+_SLOWER = 1.1
 _PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -85,15 +86,18 @@ def why_hopeless(way: Way, plain: Way, once: Mapping[Way, float]) -> str:
     Args:
         way: That would be next.
         plain: The plain way.
-        once: Seconds of a step, of the ways that were tried so far.
+        once: Seconds of a step alone, of the ways that were tried so far.
 
     Returns:
         The reason; empty if it is to be tried.
     """
     compiled = Way(plain.precision, xla=True)
-    if plain.xla or not way.xla or way == compiled or once.get(compiled, math.inf) < once[plain]:
+    if plain.xla or not way.xla or way == compiled:
         return ""
-    return f"{compiled} is no faster than {plain}"
+    if compiled not in once:
+        return f"{compiled} was left out"
+    slower = once[compiled] / once[plain]
+    return f"a step of {compiled} takes {slower:.1f} times as long as of {plain}" if slower > _SLOWER else ""
 
 
 def decide(

@@ -67,10 +67,12 @@ def test_a_shorter_precision_is_compiled_where_compiling_gains():
     both = Way("mixed_bfloat16", True)
     assert verdict.why_hopeless(COMPILED, PLAIN, {PLAIN: 1.0, SHORT: 0.5}) == ""
     assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 0.9}) == ""
-    reason = "float32 with XLA is no faster than float32"
-    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 1.1}) == reason
+    # That may be noise.
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 1.05}) == ""
+    reason = "a step of float32 with XLA takes 1.3 times as long as of float32"
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5, COMPILED: 1.3}) == reason
     # It failed.
-    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5}) == reason
+    assert verdict.why_hopeless(both, PLAIN, {PLAIN: 1.0, SHORT: 0.5}) == "float32 with XLA was left out"
     # Nobody asked whether to compile, or for which precision.
     assert verdict.why_hopeless(both, COMPILED, {COMPILED: 1.0}) == ""
     assert verdict.why_hopeless(both, SHORT, {SHORT: 1.0}) == ""

@@ -59,7 +59,9 @@ def test_what_a_clock_decides_is_not_deterministic(good, refuse):
     assert "trainer.precision and trainer.xla declared" in said
 
 
-def test_a_built_in_network_that_pools_is_not_deterministic_with_it(good, refuse):
+def test_a_built_in_network_that_pools_is_not_deterministic_with_it(write, good, refuse):
+    resnet = good.replace("mnist_cnn", "cifar_resnet")
+    assert load(write(f"{resnet}  deterministic: true\n  xla: true\n")).declaration.trainer.xla is True
     said = refuse(f"{good}  deterministic: true\n  xla: true\n")
     assert "XLA has no deterministic gradient of max-pooling, and mnist_cnn pools so" in said
 
