@@ -233,7 +233,8 @@ def _tidy(folder: str) -> None:
         if fileio.isdir(path):
             if os.path.basename(path) != _LOGS:
                 _tidy(path)
-                if not fileio.listdir(path):
+                # In a store a folder goes with the last of what is in it.
+                if fileio.exists(path) and not fileio.listdir(path):
                     fileio.rmtree(path)
         elif not name.startswith(_EVENTS) and name not in _KEPT:
             fileio.remove(path)

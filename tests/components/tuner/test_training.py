@@ -35,3 +35,28 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     copy_training(str(source), str(target))
     assert (target / "model.ckpt-20.index").read_text() == "its own"
     assert not (target / "checkpoint").exists()
+
+
+def test_what_is_tidied_in_a_store_may_go_with_its_last_file(bucket, tmp_path, monkeypatch):
+    import os
+
+    from tfx_estimator.components.tuner.training import _tidy
+
+    remove = bucket.remove
+
+    def prunes(path: str) -> None:
+        remove(path)
+        folder = tmp_path / path.removeprefix("store://")
+        while not any((folder := folder.parent).iterdir()):
+            folder.rmdir()
+
+    monkeypatch.setattr(bucket, "remove", prunes)
+    monkeypatch.setattr(bucket, "isdir", lambda path: os.path.isdir(tmp_path / path.removeprefix("store://")))
+    training = tmp_path / "trials" / "0001"
+    kept = ("declaration.json", "eval/events.out.tfevents.1", "logs/chief-0.log")
+    for name in (*kept, "export/1/saved_model.pb", "model.ckpt-20.index"):
+        (training / name).parent.mkdir(parents=True, exist_ok=True)
+        (training / name).write_text(name)
+    _tidy("store://trials/0001")
+    assert sorted(str(path.relative_to(training)) for path in training.rglob("*") if path.is_file()) == [*kept]
+    assert not (training / "export").exists()
