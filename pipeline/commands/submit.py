@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.errors import DeclarationError
 
     if args.attach or args.cancel:
-        if args.source or args.target or args.dry_run:
+        if args.source or args.target or args.dry_run or args.endpoint or args.context or args.namespace:
             raise DeclarationError(
-                "--attach and --cancel are of a job that was submitted",
-                expected="no SOURCE, --target or --dry-run beside them",
+                "--attach and --cancel are of a job that was submitted, which knows where it is",
+                expected="no SOURCE, --target, --dry-run, --endpoint, --context or --namespace beside them",
                 todo="see tfx-estimator submit --help",
             )
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
@@ -84,6 +85,12 @@ def run(args: argparse.Namespace) -> int:
     if args.endpoint and args.target not in (KUBEFLOW, KUBEFLOW_V2):
         raise DeclarationError(
             f"the target {args.target} has no --endpoint", expected="it with kubeflow and kubeflow_v2", todo="remove it"
+        )
+    if (args.context or args.namespace) and (args.target == VERTEX or args.endpoint):
+        raise DeclarationError(
+            f"the target {args.target}{', with --endpoint,' if args.endpoint else ''} has no --context or --namespace",
+            expected="them where a Kubernetes cluster is asked",
+            todo="remove them",
         )
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise DeclarationError(
@@ -101,15 +108,16 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
-    from tfx_estimator.pipeline.submit.note import write_note
+    from tfx_estimator.pipeline.submit.note import keep_former, write_note
 
-    loaded = load(args.source, args.overrides, args.target)
+    loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
     with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
         compiled = compile_declaration(loaded, args.target)
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    for line in _plan(loaded, compiled, args.target, args.runs):
+    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint)
+    for line in _plan(loaded, compiled, note, args.runs):
         say(one_line(line))
     for warning in loaded.warnings:
         say(f"warning: {one_line(warning)}", to_stderr=True)
@@ -120,8 +128,9 @@ def _submit(args: argparse.Namespace) -> int:
         say("nothing was submitted")
         return 0
     folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, args.target)
-    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint)
-    digest = hashlib.sha256(compiled.text.encode()).hexdigest()[:_DIGITS]
+    # Not every file says whom the steps run as.
+    contents = f"{compiled.text}{deploy.service_account or ''}"
+    digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
     service = patiently(lambda: connect(note, folder, *about), _show, START_SECONDS)
     try:
@@ -132,12 +141,15 @@ def _submit(args: argparse.Namespace) -> int:
                 say(f"copied your own modules to {one_line(place)}")
         started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
         note = with_job(note, service, started.job)
+        former = keep_former(folder, note)
         write_note(folder, note)
         if started.is_new:
             say(f"submitted {one_line(started.job)}")
         else:
             say(f"the same was submitted before, and is not started again: {one_line(started.job)}: {started.state}")
         say(f"    address: {one_line(note.address)}")
+        if former:
+            say(f"    if {one_line(former[0])}, of before, still goes on, end it: {_command('--cancel', former[1])}")
         if not args.follow:
             say(f"    follow it: {_command('--attach', folder)}")
             say(f"    cancel it: {_command('--cancel', folder)}")
@@ -147,6 +159,14 @@ def _submit(args: argparse.Namespace) -> int:
         service.close()
 
 
+def _as_overrides(args: argparse.Namespace) -> list[str]:
+    """Returns what is declared of a TFJob's cluster by options, which the compiled file has to say as well."""
+    if args.target != TFJOB:
+        return []
+    told = {"context": args.context, "namespace": args.namespace}
+    return [f"deploy.tfjob.{name}={json.dumps(value)}" for name, value in told.items() if value]
+
+
 def _agrees(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
@@ -154,22 +174,29 @@ def _agrees(question: str) -> bool:
         return False
 
 
-def _plan(loaded: Loaded, compiled: Compiled, target: str, runs: str) -> list[str]:
+def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str]:
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.submit.hours import estimate_hours
     from tfx_estimator.pipeline.submit.plan import lines, read_plan
 
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    where = f", project {deploy.project}, region {deploy.region}" if target == VERTEX else ""
     more = {
-        "service": f"{target}{where}",
+        "service": f"{note.target}, {_where(note)}",
         "workdir": deploy.pipeline_root or "",
         "account": deploy.service_account or "the service's default",
         "time": estimate_hours(declaration, runs),
     }
     if compiled.modules:
         more["modules"] = f"{', '.join(packed.name for packed in compiled.modules)}, to {compiled.modules_uri}"
-    return [f"{declaration.name}:", *lines(read_plan(compiled.text, target), more), ""]
+    return [f"{declaration.name}:", *lines(read_plan(compiled.text, note.target), more), ""]
+
+
+def _where(note: Note) -> str:
+    if note.target == VERTEX:
+        return f"project {note.project}, region {note.region}"
+    if note.endpoint:
+        return note.endpoint
+    return f"context {note.context or '(none)'}, namespace {note.namespace or '(of the context)'}"
 
 
 def _write(folder: str, compiled: Compiled, target: str) -> str:
@@ -187,9 +214,9 @@ def _write(folder: str, compiled: Compiled, target: str) -> str:
 
 
 def _attach(named: str) -> int:
-    service, note, folder = _of(named)
+    service, note = _of(named)
     try:
-        return _follow(service, note, folder)
+        return _follow(service, note, named)
     finally:
         service.close()
 
@@ -199,9 +226,11 @@ def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.job import GOES_ON
 
-    service, note, _ = _of(named)
+    service, note = _of(named)
     try:
         look = patiently(lambda: service.look(note.job), _show, START_SECONDS)
+        if look.is_gone and look.error:
+            raise look.error
         if look.ended:
             say(f"{one_line(note.job)} has ended already: {one_line(look.state)}")
             return 0
@@ -213,8 +242,8 @@ def _cancel(named: str) -> int:
     return 0
 
 
-def _of(named: str) -> tuple[Service, Note, str]:
-    """Returns the service of a job that was submitted, its note, and a folder for logs."""
+def _of(named: str) -> tuple[Service, Note]:
+    """Returns the service of a job that was submitted, and its note."""
     from tfx_estimator.pipeline.submit.connect import connect
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.note import find_note
@@ -222,16 +251,16 @@ def _of(named: str) -> tuple[Service, Note, str]:
     note = find_note(named)
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    return patiently(lambda: connect(note, folder), _show, START_SECONDS), note, folder
+    return patiently(lambda: connect(note, folder), _show, START_SECONDS), note
 
 
-def _follow(service: Service, note: Note, folder: str) -> int:
+def _follow(service: Service, note: Note, named: str) -> int:
+    """Follows a job, which was named by the folder of its note, or as `find_note` takes it."""
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.ending.signals import SignalledError
     from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.submit.follow import follow
 
-    named = folder if os.path.isdir(folder) else note.job
     try:
         look = follow(service, note.job, _show)
     except SignalledError:

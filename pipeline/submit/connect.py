@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from typing import Optional
 
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import LostError, Service
 from tfx_estimator.pipeline.submit.note import Note
 from tfx_estimator.pipeline.targets import TFJOB, VERTEX
@@ -21,20 +23,31 @@ def place_of(
     namespace: Optional[str] = None,
     endpoint: Optional[str] = None,
 ) -> Note:
-    """Returns a note of where a declaration is submitted to, without a job yet.
+    """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked.
 
     Args:
         deploy: Its section.
         target: One of `targets.ALL_TARGETS`.
-        context: Of the kubeconfig, for Kubeflow Pipelines.
-        namespace: Likewise.
-        endpoint: Likewise.
+        context: Of the kubeconfig, for Kubeflow Pipelines; None is its current one.
+        namespace: Likewise; None is that of Kubeflow Pipelines.
+        endpoint: Likewise; None is by way of the Kubernetes API server.
     """
     if target == VERTEX:
         return Note(target, "", project=deploy.project, region=deploy.region)
+    if endpoint:
+        return Note(target, "", endpoint=endpoint)
+    from tfx_estimator.components.trainer.tfjob import api
+    from tfx_estimator.pipeline.submit import kubeflow
+
     if target == TFJOB:
-        return Note(target, "", context=context or deploy.tfjob.context, namespace=namespace or deploy.tfjob.namespace)
-    return Note(target, "", context=context, namespace=namespace, endpoint=endpoint)
+        context, namespace = deploy.tfjob.context, deploy.tfjob.namespace
+    found = ""
+    # What was shown is what is used, whatever is current later. That there is no cluster says who connects.
+    with contextlib.suppress(PipelineError):
+        context, found = api.find_context(context)
+        found = found or api.NAMESPACE
+    namespace = namespace or (found if target == TFJOB else kubeflow.NAMESPACE) or None
+    return Note(target, "", context=context, namespace=namespace)
 
 
 def connect(
@@ -51,7 +64,7 @@ def connect(
         account: That the steps run as; None is the service's default.
 
     Raises:
-        PipelineError: There is no such service, or no account for it.
+        PipelineError: There is no such service, or no account for it; or the job of the note is in another cluster.
         LostError: It does not answer.
     """
     if note.target == VERTEX:
@@ -64,15 +77,18 @@ def connect(
         from tfx_estimator.pipeline.submit.tfjobs import TfJobs
 
         kube = api.Kube(note.context, note.namespace)
+        _check_host(note, kube.host)
         try:
             kube.jobs()
         except api.LostError as error:
             raise LostError(f"{kube.host}: {error}") from error
-        return TfJobs(kube, os.path.join(folder, _LOGS), text, digest)
+        return TfJobs(kube, os.path.join(folder, _LOGS), text, digest, note.uid)
     from tfx_estimator.pipeline.submit.kubeflow import Kubeflow
 
     run = f"{name}-{digest}"
-    return Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account)
+    service = Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account)
+    _check_host(note, service.host)
+    return service
 
 
 def with_job(note: Note, service: Service, job: str) -> Note:
@@ -83,4 +99,14 @@ def with_job(note: Note, service: Service, job: str) -> Note:
         service: Which runs it.
         job: Its name.
     """
-    return dataclasses.replace(note, job=job, address=service.address(job))
+    return dataclasses.replace(note, job=job, address=service.address(job), **service.place())
+
+
+def _check_host(note: Note, host: str) -> None:
+    if note.host not in (None, host):
+        context = f"the context {note.context}" if note.context else "the cluster that is known here"
+        raise PipelineError(
+            f"the job {note.job} was submitted to the cluster {note.host}, and {context} is of {host} now",
+            expected="a kubeconfig by which that cluster is reached",
+            todo="name it in KUBECONFIG; or, if it is the same cluster, correct `host` in the job's note",
+        )

@@ -64,12 +64,15 @@ def patiently(ask: Callable[[], _Told], say: Say, seconds: float) -> _Told:
     Raises:
         PipelineError: It took longer, or the service refuses.
     """
-    began, wait, is_lost = time.monotonic(), _FIRST_WAIT, False
+    lost_at, wait, is_lost = 0.0, _FIRST_WAIT, False
     while True:
         try:
             told = ask()
         except LostError as error:
-            waited = time.monotonic() - began
+            # Since the first answer that did not come: the question itself may take as long as it likes.
+            if not is_lost:
+                lost_at = time.monotonic()
+            waited = time.monotonic() - lost_at
             if waited > seconds:
                 raise PipelineError(
                     f"the service has not answered for {waited:.0f} s: {error}",

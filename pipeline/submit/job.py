@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, TrainingError
 
@@ -40,6 +40,7 @@ class Look:
         error: Why it did not succeed; None while it goes on, and if it did.
         tasks: The states of its steps, or pods, by name.
         lines: What it has printed since the last look.
+        is_gone: Whether it is not there, and nobody knows how it has ended.
     """
 
     state: str
@@ -47,6 +48,7 @@ class Look:
     error: Optional[TfxEstimatorError] = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
+    is_gone: bool = False
 
 
 class Service(Protocol):
@@ -64,6 +66,9 @@ class Service(Protocol):
     def address(self, job: str) -> str:
         """Returns where a person sees it."""
 
+    def place(self) -> Mapping[str, Any]:
+        """Returns what a note keeps, by its fields, so that the same job is found again."""
+
     def close(self) -> None:
         """Ends what is in use."""
 
@@ -78,7 +83,7 @@ def failed(job: str, state: str, message: str, steps: Mapping[str, str], todo: s
         steps: What the steps that failed say, by name.
         todo: What to do next.
     """
-    said = [f"{step}: {text}" if text else step for step, text in steps.items()]
+    said = [f"{step}: {text}" if text else f"{step} failed" for step, text in steps.items()]
     what = f"the job {job} ended with {state}: {message or 'the service says no more'}"
     kind = TrainingError if any(step.lower() == TRAINER for step in steps) else PipelineError
     return kind("\n".join([what, *said]), expected="a pipeline that runs to its end", todo=todo)

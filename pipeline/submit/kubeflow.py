@@ -5,9 +5,9 @@ Source: https://www.kubeflow.org/docs/components/pipelines/reference/api/kubeflo
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -24,8 +24,11 @@ _PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
 # A file with a token for an endpoint; likewise its own name for it.
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 _TIMEOUT = (5.0, 60.0)
+_PAGE = "100"
 _SUCCEEDED = ("succeeded", "skipped")
-_FAILED = ("failed", "error", "terminated", "canceled", "canceling")
+# Those that end, and are not gone on with.
+_ENDING = ("canceling", "terminating")
+_FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
 _UNAUTHORIZED = 401
 _PERMANENT = (400, 401, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
@@ -59,7 +62,8 @@ class Kubeflow:
     ) -> None:
         self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
-        self._context = context
+        # By its name: which one is current may change.
+        self._context = None if endpoint else api.find_context(context)[0]
         self._client = self._connect()
         prefix = "" if endpoint else _PROXY.format(self._namespace)
         self._runs = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}/runs"
@@ -67,24 +71,23 @@ class Kubeflow:
 
     def start(self, again: bool) -> Started:
         """See `job.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
-        for number in itertools.count(1):
-            name = f"{self._name}-{number}"
-            if (found := self._find(name)) is None:
-                return Started(self._id(self._ask("POST", self._runs, body=self._body(name))), True)
-            state = self._state(found).lower()
+        runs = self._list()
+        for number in sorted(runs, reverse=True):
+            state = self._state(runs[number]).lower()
             if state not in _FAILED and not (again and state in _SUCCEEDED):
-                return Started(self._id(found), False, state)
-        raise AssertionError
+                return Started(self._id(runs[number]), False, state)
+        name = f"{self._name}-{1 + max(runs, default=0)}"
+        return Started(self._id(self._ask("POST", self._runs, body=self._body(name))), True)
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
         found = self._ask("GET", f"{self._runs}/{job}")
         run = found.get("run", {}) if self._is_first else found
         state = self._state(run) or "PENDING"
-        tasks, wrong = _nodes(found) if self._is_first else _details(found)
+        tasks, wrong = _nodes(found) if self._is_first else _details(found, self._task_names(found))
         if state.lower() in _SUCCEEDED:
             return Look(state, True, tasks=tasks)
-        if state.lower() not in _FAILED or state.lower() == "canceling":
+        if state.lower() not in _FAILED or state.lower() in _ENDING:
             return Look(state, tasks=tasks)
         message = run.get("error") or ""
         todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
@@ -99,19 +102,34 @@ class Kubeflow:
         """See `job.Service`."""
         return f"{self._endpoint or _LOCAL_UI}/#/runs/details/{job}"
 
+    def place(self) -> Mapping[str, Any]:
+        """See `job.Service`."""
+        if self._endpoint:
+            return {}
+        return {"context": self._context, "namespace": self._namespace, "host": self.host}
+
     def close(self) -> None:
         """See `job.Service`."""
         self._client.rest_client.pool_manager.clear()
 
     def _connect(self) -> Any:
-        return _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)[0]
+        return _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)
 
-    def _find(self, name: str) -> Optional[dict[str, Any]]:
-        operation = {"op" if self._is_first else "operation": "EQUALS"}
+    def _list(self) -> dict[int, dict[str, Any]]:
+        """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
+        operation = {"op" if self._is_first else "operation": "IS_SUBSTRING"}
         key, value = ("name", "string_value") if self._is_first else ("display_name", "stringValue")
-        wanted = json.dumps({"predicates": [{**operation, "key": key, value: name}]})
-        runs = self._ask("GET", self._runs, [("filter", wanted), ("page_size", "10")]).get("runs", ())
-        return next((run for run in runs if run.get("name" if self._is_first else "display_name") == name), None)
+        wanted = json.dumps({"predicates": [{**operation, "key": key, value: f"{self._name}-"}]})
+        name = re.compile(rf"{re.escape(self._name)}-(\d+)")
+        found, page = {}, ""
+        while True:
+            query = [("filter", wanted), ("page_size", _PAGE), *([("page_token", page)] if page else [])]
+            told = self._ask("GET", self._runs, query)
+            for run in told.get("runs") or ():
+                if match := name.fullmatch(run.get(key) or ""):
+                    found[int(match[1])] = run
+            if not (page := told.get("next_page_token") or ""):
+                return found
 
     def _body(self, name: str) -> dict[str, Any]:
         first, *rest = yaml.safe_load_all(self._text)
@@ -120,6 +138,12 @@ class Kubeflow:
             return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **account}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
         return {"display_name": name, "pipeline_spec": spec, "runtime_config": {}, **account}
+
+    def _task_names(self, run: Mapping[str, Any]) -> set[str]:
+        """Returns the steps of a run, or of what was compiled; nothing if neither is known."""
+        whole = run.get("pipeline_spec") or next(yaml.safe_load_all(self._text), None) or {}
+        spec = whole.get("pipeline_spec", whole)
+        return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
 
     def _id(self, run: Mapping[str, Any]) -> str:
         return run.get("run", run)["id"] if self._is_first else run["run_id"]
@@ -199,23 +223,34 @@ def _of_endpoint(endpoint: str) -> Any:
 def _nodes(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the states of an Argo Workflow's steps, and what those that failed say."""
     manifest = json.loads(found.get("pipeline_runtime", {}).get("workflow_manifest") or "{}")
-    nodes = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
-    tasks = {each["displayName"]: each.get("phase", "") for each in nodes}
-    return tasks, {
-        # Of one that is tried again the name is `trainer(0)`.
-        each["displayName"].partition("(")[0]: each.get("message", "")
-        for each in nodes
-        if each.get("phase") in ("Failed", "Error")
+    pods = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
+    # Of one that is tried again the name is `trainer(0)`; the last try decides.
+    nodes = [(*each["displayName"].rstrip(")").partition("("), each) for each in pods]
+    nodes.sort(key=lambda each: int(each[2]) if each[2].isdecimal() else 0)
+    done = {name for name, _, _, each in nodes if each.get("phase") == "Succeeded"}
+    return {each["displayName"]: each.get("phase", "") for each in pods}, {
+        name: each.get("message", "")
+        for name, _, _, each in nodes
+        if each.get("phase") in ("Failed", "Error") and name not in done
     }
 
 
-def _details(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Likewise, of a run of Kubeflow Pipelines 2."""
-    details = found.get("run_details", {}).get("task_details", ())
-    tasks = {each["display_name"]: each.get("state", "") for each in details if not each.get("child_tasks")}
-    failures = {
-        each["display_name"]: each.get("error", {}).get("message", "")
-        for each in details
-        if each.get("state") == "FAILED" and not each.get("child_tasks")
+def _details(found: Mapping[str, Any], names: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Likewise, of a run of Kubeflow Pipelines 2.
+
+    A step there is a DAG of its name, whose only child is the pod `executor`; beside it is the pod `NAME-driver`. What
+    could not be read has no name.
+
+    Source: https://github.com/kubeflow/pipelines/tree/2.0.5/backend/src/v2/compiler/argocompiler.
+    """
+    told = [(each.get("display_name") or "", each) for each in found.get("run_details", {}).get("task_details") or ()]
+    steps = {name: each for name, each in told if (name in names if names else _is_step(name))}
+    return {name: each.get("state") or "" for name, each in steps.items()}, {
+        name: (each.get("error") or {}).get("message", "")
+        for name, each in steps.items()
+        if each.get("state") == "FAILED"
     }
-    return tasks, failures
+
+
+def _is_step(name: str) -> bool:
+    return name not in ("", "root", "executor") and not name.endswith("-driver")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -28,9 +29,11 @@ class Note:
         address: Where a person sees it.
         project: Of Google Cloud.
         region: Of Vertex AI.
-        context: Of the kubeconfig; None is its current one.
+        context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
         namespace: Of the TFJob, or of Kubeflow Pipelines.
         endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
+        host: Of that; a context may be of another cluster later.
+        uid: Of the TFJob, whose name another one may have later.
     """
 
     target: str
@@ -41,6 +44,8 @@ class Note:
     context: Optional[str] = None
     namespace: Optional[str] = None
     endpoint: Optional[str] = None
+    host: Optional[str] = None
+    uid: Optional[str] = None
 
 
 def write_note(folder: str, note: Note) -> str:
@@ -56,6 +61,34 @@ def write_note(folder: str, note: Note) -> str:
     with writing(file := os.path.join(folder, FILE)):
         write_json(file, {key: value for key, value in dataclasses.asdict(note).items() if value}, indent=2)
     return file
+
+
+def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
+    """Puts the note of another job aside, which may go on.
+
+    Args:
+        folder: In which the new note will be.
+        note: The new one.
+
+    Returns:
+        The former job, and the file that its note is in now; None if there is none, or it was of the same job.
+
+    Raises:
+        TfxEstimatorError: It cannot be put aside.
+    """
+    try:
+        former = find_note(file := os.path.join(folder, FILE))
+    except DeclarationError:
+        return None
+    # Of a TFJob's name there is one at a time in its namespace: it was replaced.
+    if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
+        return None
+    stem, ending = os.path.splitext(file)
+    names = (f"{stem}-{number}{ending}" for number in itertools.count(1))
+    kept = next(name for name in names if not os.path.exists(name))
+    with writing(kept):
+        os.replace(file, kept)
+    return former.job, kept
 
 
 def find_note(named: str) -> Note:

@@ -6,19 +6,19 @@ import glob
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Optional, TypeVar
+from typing import Any, Optional, TypeVar
 
 import yaml
 
 from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of
-from tfx_estimator.components.trainer.tfjob.failures import error_of
+from tfx_estimator.components.trainer.tfjob.failures import error_of, said_of
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
-from tfx_estimator.pipeline.submit.job import Look, LostError, Started, failed
+from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 
 # Annotation of a TFJob: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
@@ -37,10 +37,12 @@ class TfJobs:
         folder: For the logs of the pods.
         text: What was compiled; empty where a TFJob is only followed.
         digest: Of it.
+        uid: Of the TFJob that is followed, which another one may have replaced; None is whichever is there.
     """
 
-    def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "") -> None:
-        self._kube, self._folder, self._text, self._digest = kube, folder, text, digest
+    def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "", uid: Optional[str] = None) -> None:
+        self._kube, self._folder, self._text, self._digest, self._uid = kube, folder, text, digest, uid
+        self._seen: Optional[Object] = None
         self._pods: Optional[Pods] = None
         self._failures: list[PodFailure] = []
         # Of the chief's pods, as they came; of each file, how many bytes were shown.
@@ -59,11 +61,12 @@ class TfJobs:
                 if there is None:
                     # Its name is of its contents.
                     self._ask(lambda: self._kube.create_config_map(config_map))
-                    self._ask(lambda: self._kube.create(job))
+                    self._uid = self._ask(lambda: self._kube.create(job))["metadata"]["uid"]
                     return Started(name, True)
             except TakenError:
                 continue  # by somebody else just now, or by a try whose answer was lost
             if self._goes_on(there, again):
+                self._uid = there["metadata"]["uid"]
                 return Started(name, False, end_of(there)[0] or "goes on")
             if "deletionTimestamp" not in there["metadata"]:
                 self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
@@ -78,9 +81,9 @@ class TfJobs:
     def look(self, job: str) -> Look:
         """See `job.Service`."""
         there = self._ask(lambda: self._kube.read(job))
-        if there is None:
-            gone = failed(self._place(job), "DELETED", "it is not there", {}, "submit it again, if nobody wanted that")
-            return Look("deleted", True, gone)
+        if there is None or not self._is_mine(there):
+            return Look("deleted", True, self._gone(job, there), is_gone=True)
+        self._seen, self._uid = there, there["metadata"]["uid"]
         if self._pods is None:
             self._pods = Pods(self._kube, self._folder)
         listed = self._ask(lambda: self._kube.pods(job))["items"]
@@ -100,12 +103,18 @@ class TfJobs:
 
     def cancel(self, job: str) -> None:
         """See `job.Service`."""
-        if (there := self._ask(lambda: self._kube.read(job))) is not None:
+        there = self._ask(lambda: self._kube.read(job))
+        if there is not None and self._is_mine(there):
             self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
 
     def address(self, job: str) -> str:
         """See `job.Service`."""
         return f"{self._kube.host}/apis/kubeflow.org/v1/namespaces/{self._kube.namespace}/tfjobs/{job}"
+
+    def place(self) -> Mapping[str, Any]:
+        """See `job.Service`."""
+        kube = self._kube
+        return {"context": kube.context, "namespace": kube.namespace, "host": kube.host, "uid": self._uid}
 
     def close(self) -> None:
         """See `job.Service`."""
@@ -120,7 +129,8 @@ class TfJobs:
         """
         name = self._place(there["metadata"]["name"])
         digest, ended = notes_of(there).get(SUBMISSION), end_of(there)[0]
-        if digest is None or (digest != self._digest and not ended and "deletionTimestamp" not in there["metadata"]):
+        deleting = "deletionTimestamp" in there["metadata"]
+        if digest != self._digest and not ended and not deleting:
             what = "another submission of this pipeline goes on" if digest else "it was not made by `submit`"
             raise PipelineError(
                 f"there is a TFJob {name} already: {what}",
@@ -128,17 +138,35 @@ class TfJobs:
                 todo="wait for its end, or delete it: "
                 f"kubectl delete tfjob {there['metadata']['name']} --namespace {self._kube.namespace}",
             )
-        if digest != self._digest or "deletionTimestamp" in there["metadata"]:
+        if digest != self._digest or deleting:
             return False
         return ended == "" or (ended == _SUCCEEDED and not again)
+
+    def _is_mine(self, there: Object) -> bool:
+        return self._uid in (None, there["metadata"]["uid"])
+
+    def _gone(self, job: str, there: Optional[Object]) -> TfxEstimatorError:
+        if there is not None:
+            what = "it is not there: another submission of this name has replaced it"
+            return failed(self._place(job), "DELETED", what, {}, "follow that one, from where it was submitted")
+        # Of one that was never seen nobody knows.
+        ttl = self._seen["spec"].get("runPolicy", {}).get("ttlSecondsAfterFinished") if self._seen else ""
+        if ttl is None:
+            todo = "submit it again, if nobody wanted that"
+            return failed(self._place(job), "DELETED", "it is not there: somebody has deleted it", {}, todo)
+        return PipelineError(
+            f"the TFJob {self._place(job)} was removed, and its end is not known: it is not there",
+            expected="a TFJob that is there until its end was seen; deploy.tfjob.ttl_seconds_after_finished removes it",
+            todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
+        )
 
     def _error(self, there: Object, condition: Object) -> TfxEstimatorError:
         name = there["metadata"]["name"]
         policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
         todo = f"kubectl describe tfjob {name} --namespace {self._kube.namespace}"
-        said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-        return error_of(self._failures, "Never" if policies == {"Never"} else "", self._place(name)) or failed(
-            self._place(name), "Failed", said, {}, todo
+        policy = "Never" if policies == {"Never"} else ""
+        return error_of(self._failures, policy, self._place(name), condition, runs_pipeline=True) or failed(
+            self._place(name), "Failed", said_of(condition), {}, todo
         )
 
     def _new_lines(self, job: str) -> list[str]:

@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
@@ -94,6 +94,10 @@ class Vertex:
         """See `job.Service`."""
         runs = f"https://console.cloud.google.com/vertex-ai/locations/{self._region}/pipelines/runs"
         return f"{runs}/{_short(job)}?project={self._project}"
+
+    def place(self) -> Mapping[str, Any]:
+        """See `job.Service`. A job's name says it."""
+        return {}
 
     def close(self) -> None:
         """See `job.Service`."""

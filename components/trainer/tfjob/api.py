@@ -15,6 +15,8 @@ from tfx_estimator.pipeline.errors import PipelineError
 _TIMEOUT = (5.0, 30.0)
 # A watch that has nothing to tell is asked for anew: a dead connection is found out.
 WATCH_SECONDS = 10
+# Where nothing says which.
+NAMESPACE = "default"
 _OF_JOB = "training.kubeflow.org/job-name"
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _UNAUTHORIZED, _INVALID, _BAD = 410, 409, 404, 403, 401, 422, 400
@@ -58,9 +60,10 @@ class Kube:
                 expected="the package kubernetes, which TFX brings",
                 todo="pip install 'kubernetes>=12,<13'",
             ) from error
-        self._context = context
-        connection, found = connect(context)
-        self.namespace = namespace or found or "default"
+        # By its name: which one is current may change.
+        self.context, found = find_context(context)
+        connection = connect(self.context)
+        self.namespace = namespace or found or NAMESPACE
         self.host = connection.configuration.host
         self._core, self._custom = client.CoreV1Api(connection), client.CustomObjectsApi(connection)
         self._place = (GROUP, VERSION, self.namespace, PLURAL)
@@ -195,7 +198,7 @@ class Kube:
                 if error.status != _UNAUTHORIZED:
                     raise
                 # Credentials end; the library asks for them only when it connects.
-                self._core.api_client = self._custom.api_client = connect(self._context)[0]
+                self._core.api_client = self._custom.api_client = connect(self.context)
                 response = function(*arguments, **options)
             return response if _stream else json.loads(response.data)
         except ApiException as error:
@@ -239,37 +242,69 @@ class Kube:
         return LostError(f"{error.status} {said}")
 
 
-def connect(context: Optional[str]) -> tuple[Any, str]:
-    """Connects to a cluster.
+def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
+    """Reads which cluster is meant; nobody is asked.
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
 
     Returns:
-        A client, and the namespace that the kubeconfig, or the pod, says.
+        The context's name, None in a pod; and the namespace that the kubeconfig, or the pod, says.
+
+    Raises:
+        PipelineError: No cluster is known here.
+    """
+    import yaml
+    from kubernetes import config
+
+    if _in_pod(context):
+        return None, _read(_NAMESPACE_FILE)
+    try:
+        contexts, active = config.list_kube_config_contexts(_config_file())
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        raise _unknown(error) from error
+    chosen = next((each for each in contexts if each["name"] == context), None) if context else active
+    if chosen is None:
+        raise _unknown(f"the kubeconfig has no context {context}")
+    return chosen["name"], chosen["context"].get("namespace", "")
+
+
+def connect(context: Optional[str]) -> Any:
+    """Connects to a cluster; returns a client.
+
+    Args:
+        context: As of `find_context`.
 
     Raises:
         PipelineError: No cluster is known here.
     """
     from kubernetes import client, config
 
-    # The library reads the variable only when it is imported.
-    file = os.environ.get("KUBECONFIG") or None
-    configured = context or file or os.path.exists(os.path.expanduser("~/.kube/config"))
     try:
-        if not configured and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if _in_pod(context):
             config.load_incluster_config()
-            return client.ApiClient(), _read(_NAMESPACE_FILE)
-        connection = config.new_client_from_config(file, context)
-        contexts, active = config.list_kube_config_contexts(file)
-        chosen = next((each for each in contexts if each["name"] == context), active)
-        return connection, chosen["context"].get("namespace", "")
+            return client.ApiClient()
+        return config.new_client_from_config(_config_file(), context)
     except config.ConfigException as error:
-        raise PipelineError(
-            f"no Kubernetes cluster is known here: {error}",
-            expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-            todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
-        ) from error
+        raise _unknown(error) from error
+
+
+def _config_file() -> Optional[str]:
+    # The library reads the variable only when it is imported.
+    return os.environ.get("KUBECONFIG") or None
+
+
+def _in_pod(context: Optional[str]) -> bool:
+    configured = context or _config_file() or os.path.exists(os.path.expanduser("~/.kube/config"))
+    return not configured and "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def _unknown(error: object) -> PipelineError:
+    return PipelineError(
+        f"no Kubernetes cluster is known here: {error}",
+        expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
+        todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+    )
 
 
 def _streamed(response: Any) -> Iterator[bytes]:

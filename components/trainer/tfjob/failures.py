@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
 from tfx_estimator.components.trainer.tfjob.progress import Progress
@@ -73,22 +73,44 @@ class Failures:
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
 
 
-def error_of(failures: Sequence[PodFailure], policy: str, name: str) -> Optional[TfxEstimatorError]:
+def error_of(
+    failures: Sequence[PodFailure],
+    policy: str,
+    name: str,
+    condition: Optional[Mapping[str, Any]] = None,
+    runs_pipeline: bool = False,
+) -> Optional[TfxEstimatorError]:
     """Returns what a TFJob failed by; None if no pod has failed.
 
     Args:
         failures: Of its pods, as they came.
         policy: The pods' `restartPolicy`.
         name: Of the TFJob.
+        condition: By which the operator has ended it; None if it was not the operator.
+        runs_pipeline: As of `PodFailure.error`.
     """
     final = [each for each in failures if _is_final(each)]
     causes = final or [each for each in failures if not each.from_peer] or failures
     if not causes:
         return None
-    error = causes[-1].error()
+    error = causes[-1].error(runs_pipeline)
     if not final and policy != "Never":
-        error.what = f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit): {error.what}"
+        error.what = f"{_why(name, condition)}: {error.what}"
     return error
+
+
+def _why(name: str, condition: Optional[Mapping[str, Any]]) -> str:
+    """Says why a TFJob has ended whose pods would have been started again."""
+    if condition is None:
+        return f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit)"
+    said = said_of(condition)
+    limit = " (deploy.tfjob.backoff_limit)" if "backoff limit" in said else ""
+    return f"the TFJob {name} failed: {said}{limit}; the last pod that had failed before"
+
+
+def said_of(condition: Mapping[str, Any]) -> str:
+    """Returns the operator's words of a condition."""
+    return f"{condition.get('reason', '')}: {condition.get('message', '')}"
 
 
 def _is_final(failure: PodFailure) -> bool:

@@ -25,7 +25,7 @@ from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.tfjob import endings, pod, progress
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short
-from tfx_estimator.components.trainer.tfjob.failures import Failures
+from tfx_estimator.components.trainer.tfjob.failures import Failures, said_of
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
@@ -364,7 +364,7 @@ class Launcher:
 
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
-        said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+        said = said_of(condition)
         # The operator's words, of which no name can be part; the reason is the same for all failures.
         if "specified deadline" in condition.get("message", ""):
             return errors.TaskStalledError(

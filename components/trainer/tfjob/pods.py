@@ -20,6 +20,15 @@ _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/rep
 _LOG_LINES = 15
 _LOG_WAIT, _LOG_TRIES = 1.0, 10
 _SIGNALLED = 128
+# Of the codes that `tfx-estimator run` ends with, those that say more than that a task has failed.
+_KINDS = (
+    errors.DeclarationError,
+    errors.DataError,
+    errors.UserCodeError,
+    errors.PipelineError,
+    errors.NotBlessedError,
+)
+_BY_CODE: dict[Optional[int], type[errors.TfxEstimatorError]] = {kind.exit_code: kind for kind in _KINDS}
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,12 @@ class PodFailure:
         known = number in {each.value for each in signal.Signals}
         return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
 
-    def error(self) -> errors.TfxEstimatorError:
-        """Returns the pod's own error."""
+    def error(self, runs_pipeline: bool = False) -> errors.TfxEstimatorError:
+        """Returns the pod's own error.
+
+        Args:
+            runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
+        """
         where = f"the log of the pod {self.pod}: {self.log}"
         if said := self._said():
             kind = getattr(errors, said["type"], None)
@@ -75,7 +88,8 @@ class PodFailure:
         todo = f"see {where}"
         if self.reason == "OOMKilled":
             todo = f"raise deploy.tfjob.replicas.{self.task.partition('-')[0]}.memory_gb; {where}"
-        return errors.TaskFailedError(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
+        kind = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
+        return kind(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
 
     def _said(self) -> Optional[dict[str, Any]]:
         try:

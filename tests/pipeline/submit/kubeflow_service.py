@@ -19,10 +19,15 @@ class KubeflowService:
     Args:
         states: What a run comes to, one an answer; the last stays. A number is a code of HTTP in place of an answer.
         prefix: Of every path.
+        explains: Whether a step that failed says why, as version 2's API allows, and no version yet does.
+        failing: The step that fails.
     """
 
-    def __init__(self, states: list[Any], prefix: str = "") -> None:
-        self.states, self.prefix = list(states), prefix
+    def __init__(self, states: list[Any], prefix: str = "", explains: bool = False, failing: str = "Trainer") -> None:
+        self.states, self.prefix, self.explains, self.failing = list(states), prefix, explains, failing
+        # Of a Workflow of version 1, in place of its own; how many runs are told at once.
+        self.nodes: dict[str, Any] = {}
+        self.page = 2
         self.runs: dict[str, dict[str, Any]] = {}
         self.terminated: list[str] = []
 
@@ -75,20 +80,26 @@ class KubeflowService:
             self.states = ["Failed" if first else "CANCELED"]
             return 200, {}
         if name is None:
-            (predicate,) = json.loads(urllib.parse.parse_qs(query)["filter"][0])["predicates"]
+            asked = urllib.parse.parse_qs(query)
+            (predicate,) = json.loads(asked["filter"][0])["predicates"]
             key, value = ("name", "string_value") if first else ("display_name", "stringValue")
-            assert predicate == {"op" if first else "operation": "EQUALS", "key": key, value: predicate[value]}
-            found = [run for run in self.runs.values() if run[key] == predicate[value]]
-            return 200, {"runs": [{**run, "status" if first else "state": self.states[0]} for run in found]}
+            assert predicate == {"op" if first else "operation": "IS_SUBSTRING", "key": key, value: predicate[value]}
+            found = [run for run in self.runs.values() if predicate[value] in run[key]]
+            begin = int(asked.get("page_token", ["0"])[0])
+            more = {"next_page_token": str(begin + self.page)} if len(found) > begin + self.page else {}
+            told = [{**run, "status" if first else "state": self.states[0]} for run in found[begin:][: self.page]]
+            return 200, {"runs": told, **more} if told else {}
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, int):
             return state, {"message": "not now"}
         if name not in self.runs:
             return 404, {"message": f"there is no run {name}"}
-        return 200, (_first if first else _second)(self.runs[name], state)
+        if first:
+            return 200, _first(self.runs[name], state, self.nodes)
+        return 200, _second(self.runs[name], state, self.failing, self.explains)
 
 
-def _first(run: dict[str, Any], state: str) -> dict[str, Any]:
+def _first(run: dict[str, Any], state: str, others: dict[str, Any]) -> dict[str, Any]:
     """As Kubeflow Pipelines 1 tells of a run: with the Workflow, as Argo has changed it."""
     failed = state == "Failed"
     nodes = {
@@ -96,15 +107,32 @@ def _first(run: dict[str, Any], state: str) -> dict[str, Any]:
         "a": {"type": "Pod", "displayName": "statisticsgen", "phase": "Succeeded"},
         "b": {"type": "Pod", "displayName": "trainer(0)", "phase": state, "message": "exit code 5" if failed else ""},
     }
-    workflow = {**json.loads(run["pipeline_spec"]["workflow_manifest"]), "status": {"nodes": nodes}}
+    workflow = {**json.loads(run["pipeline_spec"]["workflow_manifest"]), "status": {"nodes": others or nodes}}
     return {"run": {**run, "status": state}, "pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}
 
 
-def _second(run: dict[str, Any], state: str) -> dict[str, Any]:
-    error = {"error": {"code": 9, "message": "exit code 5"}} if state == "FAILED" else {}
+def _second(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict[str, Any]:
+    """As Kubeflow Pipelines 2 does: a step is a DAG with one pod in it, beside its driver.
+
+    Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/v2/compiler/argocompiler/dag.go.
+    """
+    error = {"error": {"code": 9, "message": "exit code 5"}} if state == "FAILED" and explains else {}
+
+    def detail(name: str, state: str, *children: str, **more: Any) -> dict[str, Any]:
+        told = {"run_id": run["run_id"], "task_id": f"id-of-{name}", "display_name": name, "state": state, **more}
+        return {**told, "child_tasks": [{"pod_name": f"pod-{child}"} for child in children]} if children else told
+
     details = [
-        {"display_name": "root", "state": state, "child_tasks": [{"task_id": "1"}]},
-        {"display_name": "StatisticsGen", "state": "SUCCEEDED"},
-        {"display_name": "Trainer", "state": state, **error},
+        detail("digits-4kx2p", state, "root-driver", "root"),
+        detail("root-driver", "SUCCEEDED"),
+        detail("root", state, "StatisticsGen-driver", "StatisticsGen", f"{failing}-driver", failing),
+        detail("StatisticsGen-driver", "SUCCEEDED"),
+        detail("StatisticsGen", "SUCCEEDED", "executor"),
+        detail("executor", "SUCCEEDED"),
+        detail(f"{failing}-driver", "SUCCEEDED"),
+        detail(failing, state, "executor", **error),
+        detail("executor", state),
+        # What could not be converted.
+        {"run_id": run["run_id"], "task_id": "7", "error": {"code": 13, "message": "Failed to convert a task"}},
     ]
     return {**run, "state": state, "run_details": {"task_details": details}, **error}

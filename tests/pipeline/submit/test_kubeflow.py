@@ -13,8 +13,10 @@ from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TrainingError
 from tfx_estimator.pipeline.submit import follow
+from tfx_estimator.pipeline.submit.connect import connect, with_job
 from tfx_estimator.pipeline.submit.job import LostError
 from tfx_estimator.pipeline.submit.kubeflow import TOKEN_FILE, Kubeflow
+from tfx_estimator.pipeline.submit.note import Note
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2
 
 pytestmark = pytest.mark.unit
@@ -69,7 +71,7 @@ def test_the_run_is_what_was_compiled_and_not_started_twice(target):
 @both
 def test_it_is_followed_to_its_end_and_cancelled(target):
     said: list[tuple[str, bool]] = []
-    with KubeflowService([RUNNING[target], RUNNING[target], 503, SUCCEEDED[target]]) as server:
+    with KubeflowService([RUNNING[target], RUNNING[target], 503, SUCCEEDED[target]], explains=True) as server:
         service = service_of(server, target)
         run = service.start(False).job
         assert follow.follow(service, run, lambda *each: said.append(each)).state == SUCCEEDED[target]
@@ -82,6 +84,55 @@ def test_it_is_followed_to_its_end_and_cancelled(target):
         server.states = [FAILED[target]]
         with pytest.raises(TrainingError, match=r"(?si)trainer: exit code 5"):
             follow.follow(service, run, lambda *each: None)
+
+
+@both
+def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen(target):
+    with KubeflowService([RUNNING[target]]) as server:
+        service = service_of(server, target)
+        assert service.start(False).is_new
+        for state in ("Terminating" if target == KUBEFLOW else "CANCELING", FAILED[target]):
+            server.states = [state]
+            assert service.start(False).is_new
+        assert server.runs["run-3"]["name" if target == KUBEFLOW else "display_name"] == "digits-0123456789-3"
+        # Somebody has deleted the first ones; there is one of another pipeline, too.
+        del server.runs["run-1"], server.runs["run-2"]
+        server.states = [RUNNING[target]]
+        Kubeflow(target, server.address, text=compiled(target), name="my-digits-0123456789").start(False)
+        assert service.start(False)[:2] == ("run-3", False)
+        server.states = ["Terminating" if target == KUBEFLOW else "CANCELING"]
+        assert not service.look("run-3").ended
+
+
+@pytest.mark.parametrize(("failing", "kind"), [("Trainer", TrainingError), ("Evaluator", PipelineError)])
+def test_the_steps_of_version_2_are_told_by_their_names(failing, kind):
+    with KubeflowService(["RUNNING"], failing=failing) as server:
+        run = service_of(server, KUBEFLOW_V2).start(False).job
+        for service in (service_of(server, KUBEFLOW_V2), Kubeflow(KUBEFLOW_V2, server.address)):
+            assert service.look(run).tasks == {"StatisticsGen": "SUCCEEDED", failing: "RUNNING"}
+        server.states = ["FAILED"]
+        with pytest.raises(kind, match=rf"the service says no more\s+{failing} failed\n") as caught:
+            follow.follow(service, run, lambda *each: None)
+    assert type(caught.value) is kind
+
+
+def test_a_try_that_failed_does_not_count_where_another_succeeded():
+    def tries(name: str, *phases: str) -> dict[str, dict[str, str]]:
+        told = [{"type": "Pod", "displayName": f"{name}({number})"} for number in range(len(phases))]
+        return {
+            f"{name}-{number}": {**each, "phase": phase, "message": f"of try {number}"}
+            for number, (each, phase) in enumerate(zip(told, phases))
+        }
+
+    with KubeflowService(["Failed"]) as server:
+        # A map of Argo's has no order.
+        pushed = dict(reversed(tries("pusher", "Failed", "Error").items()))
+        server.nodes = {**tries("trainer", "Failed", "Succeeded"), **pushed}
+        service = service_of(server, KUBEFLOW)
+        look = service.look(service.start(False).job)
+    assert type(look.error) is PipelineError
+    assert look.error.what.endswith("\npusher: of try 1")
+    assert look.tasks["trainer(0)"] == "Failed"
 
 
 @both
@@ -100,6 +151,17 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
         assert service.address("run-1").startswith("http://localhost:8080/#/")
         with pytest.raises(PipelineError, match=r"the namespace kubeflow of .* refuses: 404"):
             Kubeflow(target, text=compiled(target), name="digits").start(False)
+        # Its note holds when another context has become the current one; not when the name is of another cluster.
+        note = with_job(Note(target, ""), service, "run-1")
+        assert (note.context, note.namespace, note.host) == ("a", "mine", server.address)
+        config["clusters"].append({"name": "b", "cluster": {"server": "http://localhost:9"}})
+        config["contexts"].append({"name": "b", "context": {"cluster": "b", "user": "a"}})
+        (tmp_path / "config").write_text(yaml.safe_dump({**config, "current-context": "b"}))
+        assert connect(note, "").look("run-1").state == RUNNING[target]
+        context["context"]["cluster"] = "b"
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        with pytest.raises(PipelineError, match=r"was submitted to the cluster .*, and the context a is of .*:9 now"):
+            connect(note, "")
 
 
 def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):

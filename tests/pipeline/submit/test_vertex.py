@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,43 @@ def test_it_is_cancelled(submit):
         assert (code, "ended with CANCELLED" in err) == (6, True)
 
 
+def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(submit):
+    with PipelineService([RUNNING]) as server:
+        assert submit(server, "--yes")[0] == 0
+        first = json.loads(Path("submitted/digits/submission.json").read_text())["job"]
+        code, out, _ = submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")
+        assert (code, server.created) == (0, 2)
+        assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel submitted/digits/" in out
+        assert submit(server, "--cancel", "submitted/digits/submission-1.json", whole=False)[0] == 0
+        assert server.cancelled == [first]
+        # The same once more is no former one.
+        server.states = [RUNNING]
+        for _ in range(2):
+            assert (
+                "of before"
+                not in submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")[1]
+            )
+        assert sorted(path.name for path in Path("submitted/digits").glob("*.json")) == [
+            "pipeline.json",
+            "submission-1.json",
+            "submission.json",
+        ]
+
+
+def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
+    said: list[str] = []
+
+    def ask() -> str:
+        if not said:
+            time.sleep(0.2)
+            raise LostError("cut")
+        return "there"
+
+    # The first question alone has taken longer.
+    assert follow.patiently(ask, lambda line, warns: said.append(line), 0.1) == "there"
+    assert said == ["the service does not answer: cut; trying again", "the service answers again"]
+
+
 def test_a_training_that_fails_is_the_exit_code(submit):
     with PipelineService([FAILED]) as server:
         code, _, err = submit(server, "--yes", "--follow")
@@ -233,6 +271,9 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
+        (["digits", "--target", "vertex", "--context", "a"], "has no --context or --namespace"),
+        (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--namespace", "b"], "has no --context or"),
+        (["--cancel", "a", "--namespace", "b"], "which knows where it is"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):

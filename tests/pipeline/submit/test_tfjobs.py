@@ -1,0 +1,228 @@
+"""A TFJob that was submitted, as a cluster has been seen to tell of it; without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import OF_TFJOB
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.tfjob import api
+from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.submit import connect, tfjobs
+from tfx_estimator.pipeline.submit.note import Note
+from tfx_estimator.pipeline.submit.tfjobs import SUBMISSION, TfJobs
+from tfx_estimator.pipeline.targets import TFJOB
+
+pytestmark = pytest.mark.unit
+
+COMPILED = (ROOT / "tests" / "golden" / "compiled" / "digits.tfjob.yaml").read_text()
+DEADLINE = "Job digits has failed because it was active longer than specified deadline"
+BACKOFF = "Job digits has failed because it has reached the specified backoff limit"
+
+
+class Cluster:
+    """A cluster with at most one TFJob."""
+
+    context, namespace, host = "a", "vision", "https://cluster.example"
+
+    def __init__(self) -> None:
+        self.there: Any = None
+        self.of_pods: list[Any] = []
+        self.deleted: list[str] = []
+        self.made = 0
+
+    def read(self, name: str) -> Any:
+        return self.there
+
+    def create_config_map(self, manifest: Any) -> None:
+        pass
+
+    def create(self, manifest: Any) -> Any:
+        self.made += 1
+        self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{self.made}"}}
+        return self.there
+
+    def delete(self, name: str, uid: str) -> None:
+        assert uid == self.there["metadata"]["uid"]
+        self.deleted.append(uid)
+        self.there = None
+
+    def jobs(self) -> Any:
+        return {"items": [self.there] if self.there else []}
+
+    def pods(self, name: str) -> Any:
+        return {"items": self.of_pods}
+
+    def log(self, name: str) -> Iterator[bytes]:
+        raise api.MissingError(name)
+
+    def end(self, kind: str, message: str = "") -> None:
+        """Has the operator end the TFJob."""
+        condition = {"type": kind, "status": "True", "reason": f"TFJob{kind}", "message": message}
+        self.there["status"] = {"conditions": [condition]}
+
+    def fail(self, code: int, task: str = "chief", uid: str = "1") -> None:
+        """Has a pod end."""
+        labels = {"training.kubeflow.org/replica-type": task, "training.kubeflow.org/replica-index": "0"}
+        state = {"terminated": {"exitCode": code, "reason": "Error", "message": "the end of its log"}}
+        status = {"phase": "Failed", "containerStatuses": [{"name": "tensorflow", "state": state}]}
+        metadata = {"name": f"digits-{task}-0", "uid": uid, "labels": labels}
+        self.of_pods.append({"metadata": metadata, "status": status})
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Cluster:
+    monkeypatch.setattr(tfjobs, "_LAST_WORDS_SECONDS", 1.0)
+    return Cluster()
+
+
+def service(cluster: Cluster, folder: Path, digest: str = "0123456789", **more: Any) -> TfJobs:
+    return TfJobs(cluster, str(folder), COMPILED, digest, **more)  # type: ignore[arg-type]
+
+
+def test_one_that_was_replaced_is_left_alone(cluster, tmp_path):
+    first = service(cluster, tmp_path)
+    assert first.start(False) == ("digits", True, "")
+    assert first.place() == {"context": "a", "namespace": "vision", "host": cluster.host, "uid": "uid-1"}
+    assert service(cluster, tmp_path).start(False)[:2] == ("digits", False)
+    cluster.end("Failed")
+    assert service(cluster, tmp_path).start(False).is_new
+    assert cluster.deleted == ["uid-1"]
+    for each in (first, service(cluster, tmp_path, uid="uid-1")):
+        look = each.look("digits")
+        assert (look.ended, look.is_gone, type(look.error)) == (True, True, errors.PipelineError)
+        assert "another submission of this name has replaced it" in str(look.error)
+        each.cancel("digits")
+    assert cluster.there["metadata"]["uid"] == "uid-2"
+    assert not service(cluster, tmp_path, uid="uid-2").look("digits").ended
+    service(cluster, tmp_path, uid="uid-2").cancel("digits")
+    assert cluster.deleted == ["uid-1", "uid-2"]
+
+
+def test_one_that_was_removed_after_its_end_is_not_said_to_have_failed(cluster, tmp_path):
+    follows = service(cluster, tmp_path)
+    follows.start(False)
+    follows.look("digits")
+    before, cluster.there = cluster.there, None
+    for each in (follows, service(cluster, tmp_path, uid="uid-1")):
+        look = each.look("digits")
+        assert look.is_gone
+        assert "was removed, and its end is not known" in str(look.error)
+    # Nothing but somebody removes one without a time to live.
+    del before["spec"]["runPolicy"]["ttlSecondsAfterFinished"]
+    cluster.there = before
+    follows.look("digits")
+    cluster.there = None
+    assert "ended with DELETED: it is not there: somebody has deleted it" in str(follows.look("digits").error)
+
+
+def test_an_ended_one_is_replaced_whoever_made_it(cluster, tmp_path):
+    service(cluster, tmp_path).start(False)
+    del cluster.there["metadata"]["annotations"][SUBMISSION]
+    with pytest.raises(errors.PipelineError, match="not made by `submit`"):
+        service(cluster, tmp_path).start(False)
+    cluster.end("Succeeded")
+    assert service(cluster, tmp_path).start(False).is_new
+    assert cluster.deleted == ["uid-1"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "ends_with"),
+    [
+        (2, errors.DeclarationError, 2),
+        (3, errors.DataError, 3),
+        (4, errors.UserCodeError, 4),
+        (5, errors.TaskFailedError, 5),
+        (6, errors.PipelineError, 6),
+        (7, errors.NotBlessedError, 7),
+        (1, errors.TaskFailedError, 5),
+    ],
+)
+def test_the_chiefs_exit_code_is_the_error(cluster, tmp_path, code, kind, ends_with):
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    cluster.fail(code)
+    cluster.end("Failed", "TFJob vision/digits has failed because 1 Chief replica(s) failed.")
+    error = jobs.look("digits").error
+    assert (type(error), errors.exit_code_of(error)) == (kind, ends_with)
+    assert f"ended with exit code {code}; its log ends with:\n    the end of its log" in error.what
+
+
+@pytest.mark.parametrize(("message", "limit"), [(DEADLINE, False), (BACKOFF, True)])
+def test_a_pod_that_had_recovered_is_not_the_reason(cluster, tmp_path, message, limit):
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    cluster.fail(137, "worker")
+    assert not jobs.look("digits").ended
+    cluster.end("Failed", message)
+    error = jobs.look("digits").error
+    assert error.what.startswith(f"the TFJob vision/digits failed: TFJobFailed: {message}")
+    assert ("backoff_limit" in str(error)) == limit
+    assert "before: the pod digits-worker-0 was killed by SIGKILL" in error.what
+
+
+def kubeconfig(path: Path, current: str, **hosts: str) -> None:
+    clusters = [{"name": name, "cluster": {"server": host}} for name, host in hosts.items()]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "me", "namespace": f"of-{name}"}} for name in hosts]
+    users = [{"name": "me", "user": {"token": "t"}}]
+    told = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": current}
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **told}))
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    kubeconfig(tmp_path / "config", "a", a="http://localhost:9", b="http://localhost:10")
+    return tmp_path / "config"
+
+
+def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch, capsys):
+    monkeypatch.setattr(api.Kube, "jobs", lambda self, *_, **__: {"items": []})
+    made = connect.connect(Note(TFJOB, ""), "")
+    note = connect.with_job(Note(TFJOB, ""), made, "digits")
+    assert (note.context, note.namespace, note.host) == ("a", "of-a", "http://localhost:9")
+    Path("submission.json").write_text(json.dumps({key: value for key, value in vars(note).items() if value}))
+    kubeconfig(config, "b", a="http://localhost:9", b="http://localhost:10")
+    assert main(["submit", "--cancel", "."]) == 6
+    assert "localhost:9" not in (err := capsys.readouterr().err)
+    assert "of-a/digits was removed, and its end is not known" in err
+    kubeconfig(config, "a", a="http://localhost:10")
+    for option in ("--cancel", "--attach"):
+        assert main(["submit", option, "."]) == 6
+        err = capsys.readouterr().err
+        assert "was submitted to the cluster http://localhost:9, and the context a is of http://localhost:10 now" in err
+
+
+def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):
+    from tfx_estimator.pipeline.runners import compiling
+
+    compiled = []
+
+    def compile_declaration(loaded: Any, target: str) -> compiling.Compiled:
+        compiled.append(loaded.declaration.deploy)
+        return compiling.Compiled(COMPILED, (), "", "")
+
+    monkeypatch.setattr(compiling, "compile_declaration", compile_declaration)
+    told = [each for one in OF_TFJOB for each in ("--set", one)]
+    arguments = ["submit", "digits", "--target", "tfjob", "--dry-run", *told]
+    for options, said in (
+        ([], "tfjob, context a, namespace vision"),
+        (["--context", "b", "--namespace", "mine"], "tfjob, context b, namespace mine"),
+        (["--set", "deploy.tfjob.namespace=null"], "tfjob, context a, namespace of-a"),
+    ):
+        assert main([*arguments, *options]) == 0
+        assert f"service  {said}\n" in capsys.readouterr().out
+    assert [each.tfjob.namespace for each in compiled] == ["vision", "mine", None]
+    config.write_text("{")
+    for _ in range(2):
+        assert main(arguments) == 0
+        assert "service  tfjob, context (none), namespace vision\n" in capsys.readouterr().out
+        config.unlink(missing_ok=True)
