@@ -133,6 +133,10 @@ def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathF
     script = made.path / "bin" / "tfx"
     script.write_text(TFX_SCRIPT.format(python=made.path / "bin" / "python"))
     script.chmod(0o755)
+    # TFX's command line asks it for what is installed: here, what the environment of the tests has.
+    pip = made.path / "bin" / "pip"
+    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n')
+    pip.chmod(0o755)
     return made
 
 
