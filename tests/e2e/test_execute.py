@@ -261,3 +261,15 @@ def test_the_whole_mnist_is_as_accurate_as_on_the_local_runner(workdir, tmp_path
     edited = rehearsal.execute()
     assert _ran(edited) == {"Trainer", "Evaluator", "Pusher"}
     assert "sparse_categorical_accuracy_diff" in edited["metrics"]
+
+
+@pytest.mark.long
+def test_a_data_set_on_a_volume_is_read_where_it_is_mounted(workdir, tmp_path, real_data_dir):
+    overrides = ("trainer.train_steps=1000", "evaluator.min_accuracy=0.97", f"data.data_dir={real_data_dir}")
+    rehearsal = Rehearsal(tmp_path, KUBEFLOW_V2)
+    rehearsal.compile("mnist", *overrides, f"deploy.volumes=[{{claim: data, path: {real_data_dir}}}]")
+    results = rehearsal.execute("--require-blessing")
+    workdir.run("mnist", *(word for each in overrides for word in ("--set", each)))
+    local = workdir.summary("mnist")
+    assert results["examples"] == local["examples"] == {"train": 60_000, "eval": 10_000}
+    assert results["accuracy"] == pytest.approx(local["accuracy"], abs=1e-4)

@@ -19,6 +19,7 @@ class PipelinesServer:
         # Name of the upload, and what was uploaded, in turn.
         self.uploads: list[tuple[str, str]] = []
         self._pipelines: list[dict[str, str]] = []
+        self._experiments: list[dict[str, str]] = []
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -26,8 +27,8 @@ class PipelinesServer:
                 place = urlsplit(self.path).path
                 if place == f"{_API}/pipelines":
                     self._answer({"pipelines": served._pipelines, "total_size": len(served._pipelines)})
-                elif place.startswith(f"{_API}/experiments"):
-                    self._answer({"error": "there is none"}, 404)
+                elif place == f"{_API}/experiments":
+                    self._answer({"experiments": served._experiments, "total_size": len(served._experiments)})
                 else:
                     self._answer({})
 
@@ -41,11 +42,14 @@ class PipelinesServer:
                     served.uploads.append((made["name"], part.get_payload(decode=True).decode()))
                     if place.endswith("/upload"):
                         served._pipelines.append(made)
+                if place == f"{_API}/experiments":
+                    made["name"] = json.loads(body)["name"]
+                    served._experiments.append(made)
                 self._answer(made)
 
-            def _answer(self, told: object, status: int = 200) -> None:
+            def _answer(self, told: object) -> None:
                 data = json.dumps(told).encode()
-                self.send_response(status)
+                self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
