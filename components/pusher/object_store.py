@@ -10,11 +10,14 @@ those of Google, Amazon and HDFS do.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
+from collections.abc import Iterator
 from typing import IO, Any
 
+import tensorflow as tf
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import comes_last
@@ -27,6 +30,7 @@ logger = get_logger("pusher")
 # In a draft: what is pushed, and, as a file of this name and the number, the version that it becomes.
 _MODEL, _CLAIM = "model", "version-"
 _TRIES = 30
+_GONE = (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError)
 
 
 class StoredTree:
@@ -41,7 +45,7 @@ class StoredTree:
 
     def sizes(self) -> dict[str, int]:
         """Returns the bytes of each file, by its path in the folder."""
-        return {os.path.relpath(path, self.folder): _size(fileio.stat(path)) for path in self._paths(files=True)}
+        return {os.path.relpath(path, self.folder): _size(stat) for path, stat in self._stats()}
 
     def folders(self) -> list[str]:
         """Returns the folders in it, those above before those below."""
@@ -52,8 +56,14 @@ class StoredTree:
         return fileio.open(os.path.join(self.folder, name), "rb")
 
     def written(self) -> float:
-        """Returns `time.time()` of the last writing."""
-        return max((_mtime(fileio.stat(path)) for path in self._paths(files=True)), default=0.0)
+        """Returns `time.time()` of the last writing; 0 if there are no files."""
+        return max((_mtime(stat) for _, stat in self._stats()), default=0.0)
+
+    def _stats(self) -> Iterator[tuple[str, Any]]:
+        """Looks at each file that is still there: another push may be removing them."""
+        for path in self._paths(files=True):
+            with contextlib.suppress(*_GONE):
+                yield path, fileio.stat(path)
 
     def _paths(self, files: bool) -> list[str]:
         if not fileio.exists(self.folder):

@@ -28,8 +28,8 @@ def after(version: str) -> int:
 
 
 def draft_name() -> str:
-    """Makes a name that says which process pushes."""
-    return f"{_DRAFT}{_place()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    """Makes a name that says which process pushes, and since when: a store's folder without files has no time."""
+    return f"{_DRAFT}{_place()}-{os.getpid()}-{int(time.time())}-{uuid.uuid4().hex[:8]}"
 
 
 def is_draft(name: str) -> bool:
@@ -42,12 +42,11 @@ def is_over(draft: str, written: float) -> bool:
 
     Args:
         draft: Its name.
-        written: `time.time()` of the last writing to it.
+        written: `time.time()` of the last writing to it; 0 if nothing is in it, or not any more.
     """
-    place, _, rest = draft.removeprefix(_DRAFT).partition("-")
-    pid = rest.partition("-")[0]
+    place, pid, begun, *_ = [*draft.removeprefix(_DRAFT).split("-"), "", ""]
     died = place == _place() and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
-    return died or time.time() - written > _OLD_SECONDS
+    return died or time.time() - max(written, float(begun) if begun.isdecimal() else 0.0) > _OLD_SECONDS
 
 
 def _place() -> str:

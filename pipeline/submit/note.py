@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.targets import ALL_TARGETS, VERTEX
 from tfx_estimator.pipeline.writing import writing
 
@@ -59,22 +60,27 @@ def write_note(folder: str, note: Note) -> str:
         TfxEstimatorError: It cannot be written.
     """
     with writing(file := os.path.join(folder, FILE)):
-        write_json(file, {key: value for key, value in dataclasses.asdict(note).items() if value}, indent=2)
+        _write(file, note)
     return file
 
 
+def _write(file: str, note: Note, *, new: bool = False) -> None:
+    told = {key: value for key, value in dataclasses.asdict(note).items() if value}
+    write_whole(file, json.dumps(told, indent=2), new=new)
+
+
 def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
-    """Puts the note of another job aside, which may go on.
+    """Keeps the note of another job, which may go on, beside the one that takes its place.
 
     Args:
         folder: In which the new note will be.
         note: The new one.
 
     Returns:
-        The former job, and the file that its note is in now; None if there is none, or it was of the same job.
+        The former job, and the file that its note is kept in; None if there is none, or it was of the same job.
 
     Raises:
-        TfxEstimatorError: It cannot be put aside.
+        TfxEstimatorError: It cannot be kept.
     """
     try:
         former = find_note(file := os.path.join(folder, FILE))
@@ -84,11 +90,11 @@ def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
     if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
         return None
     stem, ending = os.path.splitext(file)
-    names = (f"{stem}-{number}{ending}" for number in itertools.count(1))
-    kept = next(name for name in names if not os.path.exists(name))
-    with writing(kept):
-        os.replace(file, kept)
-    return former.job, kept
+    for number in itertools.count(1):
+        with writing(kept := f"{stem}-{number}{ending}"), contextlib.suppress(FileExistsError):
+            _write(kept, former, new=True)
+            return former.job, kept
+    return None
 
 
 def find_note(named: str) -> Note:

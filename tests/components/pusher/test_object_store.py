@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,24 +105,47 @@ def test_the_file_without_which_nothing_loads_is_the_last(bucket, model, monkeyp
 def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_path):
     from tfx_estimator.components.pusher.tree import LocalTree
 
-    found, barrier = [], threading.Barrier(4)
+    barrier = threading.Barrier(4)
 
-    def push_own(index: int) -> None:
+    def push_own(index: int) -> tuple[str, int]:
         own = tmp_path / str(index)
         shutil.copytree(model.folder, own)
         (own / "assets" / "vocabulary.txt").write_text(str(index))
         barrier.wait()
-        found.append((push(LocalTree(str(own))), index))
+        return push(LocalTree(str(own))), index
 
-    threads = [threading.Thread(target=push_own, args=(index,)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(push_own, range(4)))
     assert sorted(os.listdir(bucket.folder)) == sorted(version for version, _ in found)
     assert len({version for version, _ in found}) == 4
     for version, index in found:
         assert (bucket.folder / version / "assets" / "vocabulary.txt").read_text() == str(index)
+
+
+def test_a_push_that_has_written_nothing_yet_is_left_alone(bucket, model):
+    from tfx_estimator.components.pusher.versions import draft_name
+
+    place, pid, _, unique = (begun := draft_name()).removeprefix(".push-").split("-")
+    old = f".push-{place}-{pid}-{int(time.time()) - 100_000}-{unique}"
+    for name in (begun, old):
+        (bucket.folder / name / "model").mkdir(parents=True)
+    version = push(model)
+    assert sorted(os.listdir(bucket.folder)) == [begun, version]
+
+
+def test_a_file_that_goes_while_it_is_looked_at_does_not_fail_a_push(bucket, model, monkeypatch):
+    draft = bucket.folder / ".push-elsewhere-1-a"
+    (draft / "model").mkdir(parents=True)
+    (draft / "model" / "saved_model.pb").touch()
+    walk = bucket.walk
+
+    def walked(top, topdown=True, onerror=None):
+        yield from list(walk(top))
+        shutil.rmtree(draft, ignore_errors=True)
+
+    monkeypatch.setattr(bucket, "walk", walked)
+    version = push(model)
+    assert os.listdir(bucket.folder) == [version]
 
 
 def test_a_push_on_another_machine_is_left_alone_for_a_day(bucket, model):
