@@ -3,7 +3,11 @@
 Lamport's bakery: each job writes files of its own only. It says that it chooses, takes a number above all that are
 there, and has the folder once nobody with a smaller number is left, nor anybody who chooses. What a store is asked for
 is but that a file, once it was written, is in every list. A job that gave no sign of life is declared over, by a file
-that stays, before it is passed: should it wake, it finds that.
+of whoever passes it, before that: should it wake, it finds that.
+
+Such a file outlives the claim of who wrote it: a write that was stalled may arrive after that has ended, and whose it
+is would find itself alone. It goes with the one that is over, as the last of its files; of one that was killed, with
+the first claim after a week, which is as long as Vertex AI lets a job live.
 
 Source: L. Lamport, A new solution of Dijkstra's concurrent programming problem, CACM 17 (8), 1974.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 import uuid
 from typing import Any, Optional
@@ -26,8 +31,10 @@ from tfx_estimator.pipeline.errors import StoppedError
 from tfx_estimator.pipeline.log import get_logger
 
 _DIGITS = 8
-# In place of a number; after an owner's name.
+# In place of a number: of one that chooses; of one that is over, then with the name of who says so as well.
 _CHOOSING, _OVER = "choosing", "over"
+_NAME = re.compile(rf"(\d{{{_DIGITS}}}|{_CHOOSING}|{_OVER})(\.[0-9a-f]{{32}}){{1,2}}")
+_KEPT_SECONDS = 7 * 86_400.0
 
 logger = get_logger("trainer")
 
@@ -47,7 +54,7 @@ class StoredClaim:
         self._owner = uuid.uuid4().hex
         self._said = {**process(), "beat": 0}
         self._mine = ""
-        self._ended: list[str] = []
+        self._dead: list[str] = []
         self.lost: Optional[StoppedError] = None
 
     def take(self, settle: float, patience: float) -> None:
@@ -64,6 +71,8 @@ class StoredClaim:
         fileio.makedirs(self._parent)
         try:
             self._choose()
+            with contextlib.suppress(Exception):  # what stays is in nobody's way
+                self._sweep()
             self._wait(10 * settle, patience)
         except BaseException:
             with contextlib.suppress(Exception):  # a store that is away: it will look left behind
@@ -83,13 +92,14 @@ class StoredClaim:
         """Gives a sign of life."""
         self.look()
         self._beat()
+        # It may have come late: see above.
+        self.look()
 
     def give_back(self) -> None:
-        """Removes all that this job has written."""
-        # That somebody is over as long as this one's own number is there.
-        for name in (f"{_CHOOSING}.{self._owner}", *self._ended, self._mine):
-            if name:
-                self._remove(name)
+        """Removes all that there is of this job; not that others are over, as long as they may live."""
+        self._remove_all(self._owner)
+        for name in self._dead:
+            self._remove(name)
 
     def _choose(self) -> None:
         self._write(choosing := f"{_CHOOSING}.{self._owner}")
@@ -130,25 +140,36 @@ class StoredClaim:
 
     def _end(self, name: str, seen: dict[str, Any]) -> None:
         """Declares a job over."""
-        self._write(over := f"{_OVER}.{_owner(name)}")
+        # A file of this one's own: that it takes its word back is not that somebody else does.
+        self._write(over := f"{_OVER}.{_owner(name)}.{self._owner}", at=time.time())
         if (now := read_claim(self._path(name))) not in (seen, None):
             self._remove(over)
             raise taken(self._folder, now)
-        self._ended.append(over)
+        if is_dead(seen):
+            self._dead.append(over)
         self._remove(name)
+
+    def _sweep(self) -> None:
+        """Removes what is left of those that were declared over so long ago that none of them lives."""
+        for name in self._names():
+            said = read_claim(self._path(name)) if _is_end(name) else None
+            if said and time.time() - said.get("at", 0.0) > _KEPT_SECONDS:
+                self._remove_all(_owner(name))
 
     def _before(self, names: list[str]) -> list[str]:
         """Returns the files of those that are before this one, or may be."""
-        others = [name for name in names if _owner(name) != self._owner and f"{_OVER}.{_owner(name)}" not in names]
+        over = {_owner(name) for name in names if _is_end(name)}
+        others = [name for name in names if _owner(name) not in (self._owner, *over)]
         return [name for name in others if name.startswith(_CHOOSING) or name < self._mine]
 
     def _is_over(self, names: list[str]) -> bool:
-        return self._mine not in names or f"{_OVER}.{self._owner}" in names
+        return self._mine not in names or any(_is_end(name) and _owner(name) == self._owner for name in names)
 
     def _names(self) -> list[str]:
+        """Returns the files of all claims of the folder; of one owner, that it is over comes last."""
         found = [name.rstrip("/") for name in fileio.listdir(self._parent)]
         names = [name.removeprefix(self._prefix) for name in found if name.startswith(self._prefix)]
-        return sorted(name for name in names if len(_owner(name)) == len(self._owner))
+        return sorted(name for name in names if _NAME.fullmatch(name))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._parent, self._prefix + name)
@@ -157,8 +178,13 @@ class StoredClaim:
         self._said["beat"] += 1
         self._write(self._mine)
 
-    def _write(self, name: str) -> None:
-        write_whole(self._path(name), json.dumps(self._said))
+    def _write(self, name: str, **more: Any) -> None:
+        write_whole(self._path(name), json.dumps({**self._said, **more}))
+
+    def _remove_all(self, owner: str) -> None:
+        for name in self._names():
+            if _owner(name) == owner:
+                self._remove(name)
 
     def _remove(self, name: str) -> None:
         """Removes a file, which somebody else may have removed."""
@@ -167,4 +193,9 @@ class StoredClaim:
 
 
 def _owner(name: str) -> str:
-    return name.partition(".")[2]
+    """Returns whose claim a file is of."""
+    return name.split(".")[1]
+
+
+def _is_end(name: str) -> bool:
+    return name.startswith(f"{_OVER}.")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import Optional, Union
 
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.vertex import check_vertex_job
+from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
@@ -134,6 +134,33 @@ def note_default(deploy: Optional[DeploySection], target: str) -> Iterator[str]:
             f"{paths}: no effect on the training, whose machines deploy.vertex names, nor on the step Trainer, which "
             "only waits for it"
         )
+
+
+def note_quota(declaration: Declaration, target: str) -> Iterator[str]:
+    """Says which machines of Vertex AI training wants at once: a project's own quota may hold none of them.
+
+    Args:
+        declaration: Typed values.
+        target: Where it is to be deployed.
+    """
+    deploy = declaration.deploy
+    if target != VERTEX or deploy is None:
+        return
+    if deploy.vertex is not None:
+        machines = deploy.vertex.machines(declaration.trainer.distribution).values()
+        wanted = [f"{count} {each.machine_type}{_with(each)}" for count, each in machines]
+    else:
+        nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
+        wanted = list(dict.fromkeys(f"a machine{_with(node)}" for node in nodes if node.accelerator))
+    if wanted:
+        yield (
+            f"quota: {', '.join(wanted)}: see in Google Cloud's IAM & Admin, Quotas, that those of Custom model "
+            f"training in {deploy.region} allow it; a project has often none of an accelerator"
+        )
+
+
+def _with(machine: Union[Machine, Node]) -> str:
+    return f" with {machine.accelerators or 1} {machine.accelerator}" if machine.accelerator else ""
 
 
 def _resources_of(node: Node) -> list[str]:

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_default
+from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_default, note_quota
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
@@ -142,7 +142,8 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     warnings = _warnings(declaration, origins, draft.search_paths)
     found = _declared(declaration, origins)
     warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, found, target))
-    notes = (*names, *note_runtime(declaration), *note_tune(declaration), *note_default(declaration.deploy, target))
+    deployed = (*note_default(declaration.deploy, target), *note_quota(declaration, target))
+    notes = (*names, *note_runtime(declaration), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
 
 

@@ -50,7 +50,7 @@ def execute_file(
 
     Raises:
         DeclarationError: The file is no compiled pipeline.
-        PipelineError: A component failed, or there is no such bucket.
+        PipelineError: A component failed, there is no such bucket, or another machine works there.
         NotBlessedError: The model was not blessed, and had to be.
     """
     job = read_job(path)
@@ -63,17 +63,14 @@ def execute_file(
             log, prints = os.path.join(logs, "pipeline.log"), terminal_fd != 1
             with _recorded(results, view, os.path.join(logs, FILE), prints), view.explaining(log):
                 title(console, folders, path)
-                if folders.is_stored:
-                    from tfx_estimator.pipeline.runners.buckets import check_buckets
-
-                    check_buckets([root])
-                parameters = rebased(job, folders, given)
-                bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
-                outputs = Execution(job, parameters, folders, logs, caches).run(view)
-                view.current = "results"
-                results.heard(view.runs, view.warnings)
-                with view.waiting("reading the results"):
-                    _take(results, outputs)
+                with _alone(folders):
+                    parameters = rebased(job, folders, given)
+                    bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
+                    outputs = Execution(job, parameters, folders, logs, caches).run(view)
+                    view.current = "results"
+                    results.heard(view.runs, view.warnings)
+                    with view.waiting("reading the results"):
+                        _take(results, outputs)
             print_table(console, results, logs, asynchronous=False)
             if require_blessing and not results.blessed:
                 raise NotBlessedError(
@@ -82,6 +79,20 @@ def execute_file(
                     todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
                 )
     return 0
+
+
+@contextlib.contextmanager
+def _alone(folders: PipelineFolders) -> Iterator[None]:
+    """Keeps other machines out of a folder that they may reach."""
+    if not folders.is_stored:
+        yield
+        return
+    from tfx_estimator.pipeline.runners.buckets import check_buckets
+    from tfx_estimator.pipeline.runners.only_machine import only_machine
+
+    check_buckets([folders.workdir])
+    with only_machine(folders):
+        yield
 
 
 @contextlib.contextmanager

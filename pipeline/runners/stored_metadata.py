@@ -13,15 +13,14 @@ import os
 import sqlite3
 from collections.abc import Iterator
 
-import tensorflow as tf
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole as store_whole
-from tfx_estimator.components.trainer.training_claim import claimed
-from tfx_estimator.pipeline.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.runners.only_machine import only_machine, reached
 
 logger = get_logger("run")
 
@@ -34,6 +33,7 @@ class StoredMetadata:
     """
 
     def __init__(self, folders: PipelineFolders) -> None:
+        self._folders = folders
         self._here = folders.metadata
         self._there = os.path.join(folders.home, METADATA)
         # Holds the hash of the copy that both had last.
@@ -46,17 +46,7 @@ class StoredMetadata:
         Raises:
             PipelineError: Another machine runs this pipeline, or the store cannot be read or written.
         """
-        with contextlib.ExitStack() as stack:
-            home = os.path.dirname(self._there)
-            try:
-                with self._reached():
-                    stack.enter_context(claimed(home))
-            except TrainingError as error:
-                raise PipelineError(
-                    f"another machine is using {home}: {error.what}",
-                    expected="one run at a time",
-                    todo="wait for it, or name another --workdir",
-                ) from error
+        with only_machine(self._folders):
             self.fetch()
             yield
 
@@ -66,8 +56,8 @@ class StoredMetadata:
         Raises:
             PipelineError: The store cannot be read or written.
         """
-        with self._reached():
-            fileio.makedirs(os.path.dirname(self._there))
+        with reached(self._folders.home):
+            fileio.makedirs(self._folders.home)
             stored = self._read_stored()
         last = self._read_mark()
         if stored is None:
@@ -93,7 +83,7 @@ class StoredMetadata:
         content, last = self._consistent(), self._read_mark()
         if _hash(content) == last:
             return
-        with self._reached():
+        with reached(self._folders.home):
             stored = self._read_stored()
             if (_hash(stored) if stored is not None else "") != last:
                 raise PipelineError(
@@ -132,17 +122,6 @@ class StoredMetadata:
 
     def _write_mark(self, content: bytes) -> None:
         write_whole(self._mark, _hash(content))
-
-    @contextlib.contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except (tf.errors.OpError, OSError) as error:
-            raise PipelineError(
-                f"{os.path.dirname(self._there)} cannot be used: {getattr(error, 'message', error)}",
-                expected="a bucket that is there, and that this account may read and write",
-                todo="see that it is, and `gcloud auth application-default login`; then run it again",
-            ) from error
 
 
 def _hash(content: bytes) -> str:

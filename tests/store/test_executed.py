@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 PROGRAM = (sys.executable, "-m", "tfx_estimator")
 TWO = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}}"
 DECLARED = (*COMMON, *OF_TARGET[VERTEX], f"data.data_dir=gs://{BUCKET}/tfds")
-HOME = "rehearsal/digits"
+ROOT, HOME = f"gs://{BUCKET}/rehearsal", "rehearsal/digits"
 
 
 def _execute(store: Store, file: Path, folder: Path) -> dict[str, Any]:
     """Executes a file in the bucket; returns the summary."""
-    root = f"gs://{BUCKET}/rehearsal"
     with (folder / "summary").open("w+") as told, (folder / "said").open("w") as said:
-        command = (*PROGRAM, "execute", str(file), "--root", root, "--require-blessing", "--json")
+        command = (*PROGRAM, "execute", str(file), "--root", ROOT, "--require-blessing", "--json")
         run = store.popen(*command, stdout=told, stderr=said)
         try:
             code = run.wait(800)
@@ -77,3 +78,58 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         assert _states(second, "ran") == {"Evaluator", "Pusher"}
         assert second["accuracy"] == first["accuracy"]
         assert len(_folders(store, "serving")) == 1
+
+
+def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary):
+    file = tmp_path / "digits.json"
+    overrides = [word for each in DECLARED for word in ("--set", each)]
+    command = (*PROGRAM, "execute", str(file), "--root", ROOT)
+    with serving(tmp_path, binary) as store, contextlib.ExitStack() as stack:
+        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        logs, runs = [tmp_path / "one.log", tmp_path / "other.log"], []
+        for log in logs:
+            # As on machines of their own, which share no lock.
+            state = ("env", f"XDG_STATE_HOME={log.with_suffix('.state')}")
+            output = stack.enter_context(log.open("w"))
+            runs.append(store.popen(*state, *command, stdout=output, stderr=output))
+            stack.callback(runs[-1].wait)
+            stack.callback(runs[-1].kill)
+        deadline = time.monotonic() + 200
+        while all(run.poll() is None for run in runs) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        said = [log.read_text() for log in logs]
+        (refused,) = [place for place, run in enumerate(runs) if run.poll() is not None]
+        assert runs[refused].returncode == 6, said
+        assert f"another machine is using gs://{BUCKET}/{HOME}" in said[refused]
+        assert "name another --root" in said[refused]
+
+
+def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_job_goes_on_there(
+    tmp_path, binary, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file, log = tmp_path / "digits.json", tmp_path / "execute.log"
+    declared = (*DECLARED, TWO, "deploy.vertex={}", "trainer.train_steps=4000", "trainer.save_checkpoints_steps=200")
+    overrides = [word for each in declared for word in ("--set", each)]
+    with serving(tmp_path, binary) as store:
+        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        with log.open("w") as output:
+            run = store.popen(*PROGRAM, "execute", str(file), "--root", ROOT, stdout=output, stderr=output)
+        try:
+            deadline = time.monotonic() + 400
+            while not [name for name in store.names(f"{HOME}/training/") if name.endswith("/model.ckpt-200.index")]:
+                assert run.poll() is None, log.read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            run.terminate()
+            assert run.wait(120) == 143, log.read_text()
+        finally:
+            run.kill()
+            run.wait()
+        names = store.names(f"{HOME}/training/")
+        (word,) = [name for name in names if name.endswith("/stop.json")]
+        step = json.loads(store.read(word))["step"]
+        assert word.replace("stop.json", f"model.ckpt-{step}.index") in names, names
+        resumed = _execute(store, file, tmp_path)
+        assert (resumed["training"]["first_step"], resumed["training"]["last_step"]) == (step, 4000)
+        assert not [name for name in store.names(HOME) if name.endswith("/stop.json")]

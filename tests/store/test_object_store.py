@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -62,6 +63,10 @@ def test_everything_in_a_bucket(tmp_path, binary, state, monkeypatch):
         # Nothing but what no bucket can hold is here.
         assert {path.name for path in state.iterdir()} <= {"logs", "metadata.sqlite", "metadata.sqlite.stored", ".lock"}
         assert (sorted((state / "logs").glob("*/report.html"))[-1]).stat().st_size > 10_000
+        # Whoever reads the bucket learns of no account, and of no place or name of this machine.
+        kept = store.read("runs/digits/metadata.sqlite")
+        ours = (str(tmp_path), f"{Path.home()}/", sys.prefix, socket.gethostname(), "a-token-of-the-tests")
+        assert [word for word in ours if len(word) > 3 and word.encode() in kept] == []
         # All over again, and as another machine would that knows nothing of the first run.
         store.run(*RUN)
         assert states(state) == {"cached"}

@@ -21,6 +21,7 @@ from typing import Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
+from tfx_estimator.components.files import is_stored
 from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.network import cluster_network
@@ -39,6 +40,7 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.components.trainer.supervisor.stored_stop import NOTICE_SECONDS, PATIENCE_SECONDS, StoredStop
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.log import get_logger
 
@@ -92,6 +94,7 @@ class Supervisor:
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
+        self._stored_stop: Optional[StoredStop] = None
         self._restarts = 0
         self._cause_at = -math.inf
         self._record_at = -math.inf
@@ -135,6 +138,8 @@ class Supervisor:
                 raise self._stopped(signals.received, "training is done, and the model is published by the next run")
         if self._report.publishes:
             self._checkpoints.tidy()
+            if self._stored_stop:
+                self._stored_stop.forget()
         return self._report.outcome()
 
     def _check_replicas(self, signals: Signals) -> None:
@@ -185,6 +190,10 @@ class Supervisor:
         A chief that is started again when all steps are done joins nobody: the others may be done, and gone.
         """
         self._report.publishes = place.task.type == CHIEF
+        if is_stored(self._job.training_dir) and self._traits.synchronous:
+            self._stored_stop = StoredStop(self._job.training_dir, self._stop_file)
+            if self._report.publishes:
+                self._stored_stop.forget()
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
         self._attempts(
             lambda attempt: plan.own_place(place, self._distribution, attempt),
@@ -281,7 +290,7 @@ class Supervisor:
         if group.trains():
             name = signal.Signals(number).name
             logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
-            ask_to_stop(self._stop_file, self._stop_step(group))
+            self._ask_to_stop(group)
             deadline = time.monotonic() + _STOP_SECONDS
             while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
                 group.look()
@@ -292,15 +301,28 @@ class Supervisor:
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         raise self._stopped(number, where)
 
+    def _ask_to_stop(self, group: Group, over: bool = False) -> None:
+        if self._stored_stop is None:
+            ask_to_stop(self._stop_file, self._stop_step(group), over)
+        elif self._report.publishes:
+            self._stored_stop.ask(self._stop_step(group), over)
+        elif not self._stored_stop.hear() and not over:
+            # It may be that the chief was not told to end.
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not (self._stored_stop.hear() or group.trainers_ended()) and time.monotonic() < deadline:
+                time.sleep(_PACE_SECONDS)
+            ask_to_stop(self._stop_file, group.step)
+
     def _stop_early(self, group: Group) -> None:
         """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
         due = time.monotonic() - self._record_at >= _RECORD_SECONDS
-        if not (due and self._distribution.evaluator and self._report.publishes and group.trains()):
+        asks = self._report.publishes or self._stored_stop
+        if not (due and self._distribution.evaluator and asks and group.trains()):
             return
         self._record_at = time.monotonic()
         if asked_to_stop(self._stop_file) is None and self._is_over_early():
             logger.info("early stopping: writing a checkpoint, then training is over")
-            ask_to_stop(self._stop_file, self._stop_step(group), over=True)
+            self._ask_to_stop(group, over=True)
 
     def _is_over_early(self) -> bool:
         return says_stop(self._job.training_dir, self._section)
@@ -320,7 +342,8 @@ class Supervisor:
         time.sleep(_PACE_SECONDS)
         group.look()
         pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
-        return group.step + max(2, math.ceil(pace * _STOP_NOTICE_SECONDS))
+        notice = NOTICE_SECONDS if self._stored_stop else _STOP_NOTICE_SECONDS
+        return group.step + max(2, math.ceil(pace * notice))
 
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""

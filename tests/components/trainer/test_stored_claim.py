@@ -101,6 +101,75 @@ def test_what_a_killed_job_left_is_taken_over_after_a_while_and_it_finds_that(fo
     assert files(folder) == []
 
 
+def interrupt(monkeypatch, at: str, then: Callable[[], Any]) -> None:
+    """Has the next write of a file whose name holds a word be stalled while something else happens."""
+    write, left = stored_claim.write_whole, [then]
+
+    def stalled(path: str, text: Any) -> None:
+        if at in path and left:
+            left.pop()()
+        write(path, text)
+
+    monkeypatch.setattr(stored_claim, "write_whole", stalled)
+
+
+def test_a_write_that_arrives_when_who_took_over_has_ended_as_well_finds_that(folder, monkeypatch):
+    def take_over() -> None:
+        with claimed(folder, 0.05, PATIENCE):
+            pass
+
+    stalled = StoredClaim(folder)
+    stalled.take(SETTLE, PATIENCE)
+    interrupt(monkeypatch, ".00000001.", take_over)
+    with pytest.raises(StoppedError, match=r"has taken over .*abc-600"):
+        stalled.live()
+    assert len(files(folder)) == 2
+    # And nobody waits for it.
+    started = time.monotonic()
+    with claimed(folder, 0.05, 60.0) as check:
+        assert time.monotonic() - started < 30
+        check()
+    stalled.give_back()
+    assert files(folder) == []
+
+
+def test_that_a_killed_job_is_over_is_known_for_a_week(folder, monkeypatch):
+    StoredClaim(folder).take(SETTLE, PATIENCE)
+    for _ in range(2):
+        with claimed(folder, 0.05, PATIENCE):
+            pass
+        (name,) = files(folder)
+        assert name.startswith("abc-600.claim.over.")
+    # What it wrote last may have arrived after its end.
+    said = (Path(folder).parent / name).read_text()
+    (Path(folder).parent / f"abc-600.claim.00000001.{name.split('.')[3]}").write_text(said)
+    now = time.time()
+    monkeypatch.setattr(stored_claim.time, "time", lambda: now + 8 * 86_400)
+    with claimed(folder, 0.05, 60.0):
+        assert len(files(folder)) == 1
+    assert files(folder) == []
+
+
+def test_that_a_job_is_over_holds_whoever_takes_his_word_back(folder, monkeypatch):
+    slow, other, third = (StoredClaim(folder) for _ in range(3))
+    slow.take(SETTLE, PATIENCE)
+
+    def go_on() -> None:
+        other.take(SETTLE, PATIENCE)
+        slow._beat()
+
+    # While the third one says that the first is over, another one does, and goes on; then the first one wakes.
+    interrupt(monkeypatch, ".over.", go_on)
+    with pytest.raises(TrainingError, match="another job trains in"):
+        third.take(SETTLE, PATIENCE)
+    with pytest.raises(StoppedError):
+        slow.live()
+    other.look()
+    for each in (slow, other):
+        each.give_back()
+    assert files(folder) == []
+
+
 @pytest.mark.parametrize("place", ["before its number", "after its number"])
 def test_one_that_sleeps_while_it_chooses_does_not_go_on_beside_another(folder, monkeypatch, place):
     sleeper, other = StoredClaim(folder), StoredClaim(folder)

@@ -156,6 +156,28 @@ def test_resources_that_reach_nothing_are_told():
     assert "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every step" in warning
 
 
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        ((), "a machine with 2 NVIDIA_TESLA_T4"),
+        (("deploy.nodes.Trainer=null",), ""),
+        (
+            (
+                "deploy.vertex={worker: {machine_type: n1-highmem-8, accelerator: NVIDIA_L4}}",
+                "trainer.global_batch_size=66",
+                "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 3}, evaluator: true}",
+            ),
+            "1 n1-standard-4, 2 n1-highmem-8 with 1 NVIDIA_L4, 1 n1-standard-4",
+        ),
+    ],
+)
+def test_the_quota_that_training_needs_is_told(overrides, wanted):
+    loaded = load("digits", (*COMMON, *OF_TARGET["vertex"], *overrides), "vertex")
+    told = [note.partition(": see ")[0] for note in loaded.notes if note.startswith("quota: ")]
+    assert told == ([f"quota: {wanted}"] if wanted else [])
+    assert not [note for note in load("digits", (*COMMON, *overrides)).notes if note.startswith("quota: ")]
+
+
 @pytest.mark.parametrize("target", SPEC_TARGETS)
 def test_data_that_nobody_may_fetch_are_missed(target):
     problems = refused(target, *COMMON, *OF_TARGET[target], "data.download=false", source="mnist")
