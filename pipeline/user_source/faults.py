@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
 from tfx_estimator.pipeline.ending import signals
@@ -17,11 +18,14 @@ _FRAME = re.compile(r'^\s*File "(.+)", line (\d+),? in (.+)$', re.MULTILINE)
 _SHOWN = 3
 
 
-def note_ends(path: str) -> None:
+def note_ends(path: str) -> Callable[[], None]:
     """Has the stack written down when a crash, or `os._exit`, ends this process.
 
     Args:
         path: Of a file to make.
+
+    Returns:
+        Ends this for `os._exit`: from then on anybody may end the process, as its work is done.
     """
     file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for good
     faulthandler.enable(file, all_threads=False)
@@ -33,7 +37,11 @@ def note_ends(path: str) -> None:
             file.flush()
         leave(status)
 
+    def work_is_done() -> None:
+        os._exit = leave
+
     os._exit = noting
+    return work_is_done
 
 
 def note_stacks(path: str, seconds: float) -> None:

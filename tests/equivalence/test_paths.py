@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses
-from tests.equivalence.test_strategies import STEPS, as_shipped, in_float64
+from tests.equivalence.test_strategies import AUGMENT, CENTRAL, STEPS, as_shipped, in_float64
+from tests.equivalence.test_strategies import MIRRORED as TWO_DEVICES
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -86,10 +87,9 @@ def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy
 @pytest.mark.parametrize(
     ("path", "train"),
     [
-        pytest.param("loop", ONE_DEVICE, marks=pytest.mark.long),
-        pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
-        pytest.param("fit", MULTI_WORKER, marks=pytest.mark.long),
-        pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),
+        pytest.param(path, train, marks=pytest.mark.long)
+        for train in (ONE_DEVICE, TWO_DEVICES, CENTRAL, MULTI_WORKER)
+        for path in PATHS
     ],
 )
 def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trainings, path, train):
@@ -122,6 +122,7 @@ def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large
         "model": "own_networks:regularised",
         "params": {"dropout": "stateless", "norm": "synchronized"},
         "deterministic": True,
+        "augment": AUGMENT,
         "global_batch_size": 32,
         "optimizer": {"schedule": "constant"},
         # Derived from train_steps.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, largest_difference, read_weights
-from tests.equivalence.test_strategies import AS_SHIPPED, STEPS, as_shipped
+from tests.equivalence.test_strategies import AS_SHIPPED, AUGMENT, STEPS, as_shipped
 from tfx_estimator.pipeline.errors import TaskFailedError
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
@@ -52,6 +52,7 @@ def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainin
         "data": "mnist exact",
         "model": "mnist_cnn",
         "deterministic": True,
+        "augment": AUGMENT,
         "global_batch_size": 32,
         "optimizer": {"schedule": "constant"},
         # Derived from train_steps.

@@ -33,11 +33,11 @@ class Failure:
 
 
 def ended(process: TaskProcess, code: int) -> Failure:
-    """Describes a task that ended with another exit code than 0.
+    """Describes a task that ended before its work was done.
 
     Args:
         process: The task.
-        code: Its exit code.
+        code: Its exit code; 0 if it left by `os._exit`.
 
     Returns:
         The failure.
@@ -50,6 +50,8 @@ def ended(process: TaskProcess, code: int) -> Failure:
             todo="run the same again: training goes on from there",
         )
         return Failure(process.name, "was asked to stop", retryable=False, from_peer=False, error=asked)
+    if code == 0:
+        return _left(process)
     killed = code < 0 or code >= _SIGNALLED
     number = -code if code < 0 else code - _SIGNALLED
     cause = f"was killed by {_signal_name(number)}" if killed else f"ended with exit code {code}"
@@ -89,6 +91,19 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
             todo=f"raise trainer.{deadline}, or see the whole log: {process.files.log}",
         ),
     )
+
+
+def _left(process: TaskProcess) -> Failure:
+    """An end that looks like a good one: no other task could tell it from that."""
+    lines = process.users_frames()
+    where = "your code was at work:\n" + "\n".join(lines) if lines else f"its log ends with:\n{process.tail()}"
+    cause = "ended with exit code 0 before its work was done"
+    error = errors.UserCodeError(
+        f"task {process.name} {cause}; {where}",
+        expected="code that returns, or raises an error",
+        todo=f"mend what calls `os._exit`, or see the whole log: {process.files.log}",
+    )
+    return Failure(process.name, cause, retryable=False, from_peer=False, error=error)
 
 
 def _raised(process: TaskProcess, said: dict) -> Failure:

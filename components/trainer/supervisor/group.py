@@ -109,7 +109,7 @@ class Group:
         serving = self._serving if CHIEF_NAME in codes else {PS}
         needed = {name: code for name, code in codes.items() if types[name] not in serving}
         # A parameter server in somebody else's cluster serves until it is ended.
-        if needed and all(code == 0 or (code and self._is_over(name, code)) for name, code in needed.items()):
+        if needed and all(code is not None and self._is_over(name, code) for name, code in needed.items()):
             return True
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
@@ -162,7 +162,7 @@ class Group:
         failures = [
             failure.ended(self._members[name].process, code)
             for name, code in codes.items()
-            if code and not self._is_over(name, code)
+            if code is not None and not self._is_over(name, code)
         ]
         causes = [each for each in failures if not each.from_peer]
         if causes:
@@ -178,12 +178,15 @@ class Group:
         return suspect if all_ended or now - since > _CAUSE_SECONDS else None
 
     def _is_over(self, name: str, code: int) -> bool:
-        """Did a task fail only after the training had ended well: that is no failure of the training.
+        """Did a task end well, or fail only after the training had ended well: that is no failure of the training.
 
         What an evaluator that was killed had still to do is left to an exporter; an error of the user's code would
         come again.
         """
         process = self._members[name].process
+        # What a run_fn has to do is its own affair; whether it left a model is looked at in the end.
+        if code == 0 and (self._members[name].seen is Event.RUNNING or not process.left()):
+            return True
         if self._chief_ended is None or process.task_spec.type == CHIEF:
             return False
         return process.task_spec.type != EVALUATOR or failure.ended(process, code).retryable

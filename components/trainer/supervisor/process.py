@@ -117,6 +117,13 @@ class TaskProcess:
         with open(self.files.error, encoding="utf-8") as file:
             return json.load(file)
 
+    def left(self) -> bool:
+        """Did `os._exit` end it as if its work were done, which it was not."""
+        # A crash leaves its stack there as well.
+        with contextlib.suppress(FileNotFoundError):
+            return self.code == 0 and os.path.getsize(self.files.ends) > 0
+        return False
+
     def users_frames(self) -> list[str]:
         """The user's lines at work when it ended without a word; none if there were none."""
         return read_users_frames(self.files.ends)

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     keep(task.supervisor_pid)
     _enter_network(task)
     beat(files.alive)
-    note_ends(files.ends)
+    work_is_done = note_ends(files.ends)
     if task.type == DRY_RUN:
         note_stacks(files.stacks, _STACKS_SECONDS)
     if task.cpus:
@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
         with uncollected():
             context, run = _load(job_path, task, files)
         run(context)
+        work_is_done()
     except StoppedByRequestError:
         ProgressWriter(files.progress).write(Event.STOPPED)
         return STOPPED

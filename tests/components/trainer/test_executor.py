@@ -156,6 +156,21 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_model_fn_that_ends_its_task_as_if_all_were_done_is_named_with_its_line(
+    training, settings, own_model, workers
+):
+    values = own_model("os._exit(0)", restarts=3)
+    if workers:
+        values["trainer"]["distribution"]["train"] = {"strategy": "multi_worker_mirrored", "workers": workers}
+    with pytest.raises(errors.UserCodeError, match="ended with exit code 0 before its work was done") as told:
+        training.run(settings(**values))
+    assert 'my_model.py", line 13, in after_run' in str(told.value)
+    assert len(list(training.root.rglob("chief-0.*.log"))) == 1
+    assert not (training.root / "model" / "1" / "Format-Serving").exists()
+
+
 def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings, own_model, caplog):
     # The text of the model_fn cannot tell what it takes: it hands its params on.
     declared = ("trainer.params.at", "trainer.optimizer.momentum", "trainer.train_steps")

@@ -46,6 +46,14 @@ def test_an_end_is_told_with_the_line(tmp_path, line, code):
     assert not read_users_frames(str(tmp_path / "absent"))
 
 
+def test_what_ends_a_process_whose_work_is_done_is_nobodys_fault(tmp_path):
+    done = START.replace("faults.note_ends", "done = faults.note_ends").replace("own.work()", "done(); own.work()")
+    (tmp_path / "own.py").write_text("import os\n\n\ndef work():\n    os._exit(0)\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", done, str(tmp_path)], env=environment, check=True, timeout=30)
+    assert (tmp_path / "ends").read_text() == ""
+
+
 # The second holds Python's lock.
 @pytest.mark.parametrize("line", ["while True: pass", "sum(range(10**12))"])
 def test_what_does_not_end_is_told_with_the_line(tmp_path, line):

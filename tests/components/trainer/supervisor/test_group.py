@@ -12,6 +12,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor import group as group_module
 from tfx_estimator.components.trainer.supervisor.group import Group
+from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +25,7 @@ class Task:
     code: Optional[int] = None
     done: int = -1
     quiet: float = 0.0
+    gone: bool = False
     started: float = dataclasses.field(default_factory=time.monotonic)
     said: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -52,6 +54,12 @@ class Task:
 
     def error(self) -> None:
         return None
+
+    def left(self) -> bool:
+        return self.gone
+
+    def users_frames(self) -> list[str]:
+        return ['  File "own.py", line 5, in model_fn']
 
     def kill(self) -> None:
         self.code = -9
@@ -196,6 +204,37 @@ def test_an_evaluators_own_error_stays_one():
     assert failure is not None
     assert (failure.task, failure.retryable) == ("evaluator-0", False)
     assert not group.done()
+
+
+@pytest.mark.parametrize("name", ["chief-0", "worker-0"])
+def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
+    group, tasks = start("chief", "worker")
+    for task in tasks.values():
+        task.say("step")
+    tasks[name].code, tasks[name].gone = 0, True
+    assert not group.done()
+    failure = group.look()
+    assert failure is not None
+    assert (failure.task, failure.retryable) == (name, False)
+    assert isinstance(failure.error, UserCodeError)
+    assert "line 5, in model_fn" in failure.error.what
+    assert not group.done()
+
+
+def test_what_leaves_after_the_chief_or_out_of_a_run_fn_is_no_failure():
+    group, tasks = start("chief", "worker")
+    for task in tasks.values():
+        task.say("step")
+        task.code = 0
+    tasks["worker-0"].gone = True
+    assert group.look() is None
+    assert group.done()
+    # It may have saved its model; whether it has is looked at in the end.
+    group, tasks = start("chief")
+    tasks["chief-0"].say("running")
+    tasks["chief-0"].code, tasks["chief-0"].gone = 0, True
+    assert group.look() is None
+    assert group.done()
 
 
 def test_a_worker_that_stands_still_after_the_chief_is_not_late():
