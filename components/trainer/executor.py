@@ -13,7 +13,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.cluster.tf_config import resolve
+from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
@@ -96,9 +96,12 @@ def _train(job: Job, settings: Settings, logs: str) -> Outcome:
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:
     """Makes the training folder, and says so if training goes on with one of another length, or cannot."""
     place = resolve(os.environ)
-    # The tasks of somebody else's cluster come at once: none may find the folder before it is made. The checkpoints of
-    # a run_fn are its own affair.
-    takes_over = place is None and job.path != RUN_FN
+    if place is not None and place.task.type != CHIEF:
+        # The tasks of somebody else's cluster come at once: what the chief goes on with is moved before they write.
+        training_folder.wait(folder, settings.start_timeout)
+        return
+    # The checkpoints of a run_fn are its own affair.
+    takes_over = job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
     if earlier is None:
         return

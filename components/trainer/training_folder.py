@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -16,6 +17,7 @@ from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
 from tfx_estimator.pipeline.config.profile import PROFILES
+from tfx_estimator.pipeline.errors import TaskStalledError
 
 FOLDER = "training"
 # What says how long to train, in `train_args` and in the declared trainer.
@@ -23,6 +25,7 @@ _NUM_STEPS = "num_steps"
 _LENGTHS = ("train_steps", "train_epochs")
 # Decides what is exported, and no step of training.
 _PACE = ("start_delay_secs", "throttle_secs")
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,30 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
             fileio.rmtree(exports)
         write_whole(os.path.join(folder.uri, TRAINING), json.dumps({"key": folder.key, "steps": folder.steps}))
     return found
+
+
+def wait(folder: TrainingFolder, seconds: float) -> None:
+    """Waits until the chief of somebody else's cluster has prepared the folder.
+
+    Args:
+        folder: The folder.
+        seconds: At most.
+
+    Raises:
+        TaskStalledError: It has not in time.
+    """
+    deadline = time.monotonic() + seconds
+    while _read(folder.uri).get("steps") != folder.steps:
+        if time.monotonic() > deadline:
+            error = TaskStalledError(
+                f"the chief of this cluster has not made the training folder {folder.uri}",
+                expected=f"it there within {seconds:g} s (trainer.start_timeout)",
+                todo="see the chief's output; or raise trainer.start_timeout",
+            )
+            # Whoever started this task may start it again.
+            error.retryable = True
+            raise error
+        time.sleep(_POLL_SECONDS)
 
 
 def is_taken(earlier: Earlier, steps: int) -> bool:

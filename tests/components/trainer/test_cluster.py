@@ -174,6 +174,20 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
 @pytest.mark.long  # tests/e2e/test_join.py has it by the command line
 @pytest.mark.timeout(240)
 def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(training, settings, digits, tmp_path):
+    result = _join(training, settings, digits, tmp_path)
+    assert (result["first_step"], result["last_step"]) == (0, 60)
+    assert result["eval_accuracy"] > 0.9
+    # Only the chief publishes.
+    assert (training.root / "model" / "1" / "Format-Serving" / "saved_model.pb").exists()
+    assert not (training.root / "model" / "2").exists()
+    # Made longer, it goes on.
+    result = _join(training, settings, digits, tmp_path, executions=2, train_steps=100)
+    assert (result["first_step"], result["last_step"]) == (60, 100)
+    assert (training.root / "model" / "3" / "Format-Serving" / "saved_model.pb").exists()
+
+
+def _join(training, settings, digits, tmp_path, executions=0, **trainer):
+    """Trains with two processes that somebody else starts; returns what the chief's training came to."""
     chief, worker = (f"localhost:{port}" for port in free_ports(2))
     # The dialect in which worker 0 is the chief.
     cluster = {"cluster": {"worker": [chief, worker]}}
@@ -181,8 +195,8 @@ def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(tra
     for index in range(2):
         job = tmp_path / f"job-{index}.json"
         values = {"root": str(training.root), "inputs": artifact_utils.jsonify_artifact_dict(digits)}
-        section = {"distribution": {"train": MWMS}}
-        values |= {"settings": settings(section, start_timeout=120.0).to_dict(), "executions": index}
+        section = {"distribution": {"train": MWMS}, **trainer}
+        values |= {"settings": settings(section, start_timeout=120.0).to_dict(), "executions": executions + index}
         job.write_text(json.dumps(values))
         text = json.dumps({**cluster, "task": {"type": "worker", "index": index}})
         runs.append(
@@ -197,12 +211,7 @@ def test_where_tf_config_is_set_each_process_takes_its_place_in_that_cluster(tra
         )
     said = [run.communicate(timeout=200) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], said
-    result = json.loads(said[0][0].splitlines()[-1])
-    assert result["last_step"] == 60
-    assert result["eval_accuracy"] > 0.9
-    # Only the chief publishes.
-    assert (training.root / "model" / "1" / "Format-Serving" / "saved_model.pb").exists()
-    assert not (training.root / "model" / "2").exists()
+    return json.loads(said[0][0].splitlines()[-1])
 
 
 @pytest.mark.unit

@@ -102,6 +102,24 @@ def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
     assert (stopped / "model.ckpt-4.index").exists()
 
 
+def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_path):
+    from tfx_estimator.components.trainer import training_folder
+    from tfx_estimator.pipeline.errors import TaskStalledError
+
+    folder = _of_steps(tmp_path, 20)
+    with pytest.raises(TaskStalledError, match="the chief of this cluster has not made the training folder") as told:
+        training_folder.wait(folder, 0.1)
+    assert told.value.retryable
+    assert not Path(folder.uri).exists()
+    # What is being taken over says still what it was.
+    Path(folder.uri).mkdir(parents=True)
+    (Path(folder.uri) / "training.json").write_text(json.dumps({"key": folder.key, "steps": 10}))
+    with pytest.raises(TaskStalledError):
+        training_folder.wait(folder, 0.1)
+    _prepare(tmp_path, 1, 20)
+    training_folder.wait(folder, 0.1)
+
+
 def test_a_finished_training_made_longer_is_copied(tmp_path):
     from tfx_estimator.components.trainer import training_folder
 
@@ -113,7 +131,7 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
     _train(folder / "tmp_worker_1", 99)
     run = tmp_path / "Trainer" / "model_run" / "1"
     training_folder.publish(str(folder), str(run))
-    # Tasks of somebody else's cluster begin at once.
+    # A run_fn begins anew.
     longer, earlier = _prepare(tmp_path, 2, 30, takes_over=False)
     assert earlier is None
     assert [path.name for path in longer.iterdir()] == ["training.json"]
