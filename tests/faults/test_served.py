@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.faults.conftest import INTERVAL, STEPS
-from tests.faults.injector import STARTING, TRAINING, Fault
+from tests.faults.injector import EXPORTING, STARTING, TRAINING, Fault
 from tfx_estimator.components.trainer.settings import KERAS, KERAS_LOOP
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -46,6 +46,10 @@ def _settings(faulty, path, settings):
         pytest.param(KERAS, "ps-1", TRAINING, id="fit-ps-training", marks=long),
         pytest.param(KERAS, "chief-0", TRAINING, id="fit-chief-training", marks=long),
         pytest.param(KERAS, "ps-0", STARTING, id="fit-ps-starting", marks=long),
+        pytest.param(KERAS, "chief-0", STARTING, id="fit-chief-starting", marks=long),
+        pytest.param(KERAS, "chief-0", EXPORTING, id="fit-chief-exporting", marks=long),
+        pytest.param(KERAS_LOOP, "worker-0", EXPORTING, id="loop-worker-exporting", marks=long),
+        pytest.param(KERAS_LOOP, "ps-0", EXPORTING, id="loop-ps-exporting", marks=long),
     ],
 )
 def test_a_killed_task_of_parameter_servers(faulty, settings, path, task, moment):
