@@ -21,6 +21,7 @@ from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_default,
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.precision_checks import check_precision
@@ -29,12 +30,13 @@ from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_run
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
-from tfx_estimator.pipeline.config.unread import OF_KERAS, find_unread, word_unread
+from tfx_estimator.pipeline.config.unread import find_unread, word_unread
 from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 DEFAULT = "default"
 PRESET = "preset "
+OVERRIDE = "--set"
 
 # What a required key that is wrong is taken for, so that the checks between other values can still run.
 _STAND_INS: dict[Path, Any] = {
@@ -70,6 +72,7 @@ class Loaded:
             current one.
         notes: What the user should know and need not change at once.
         warnings: What was declared and has no effect, as far as the code's text tells.
+        declared: Dotted paths of what the user wrote down himself: no defaults, nothing of a preset.
     """
 
     declaration: Declaration
@@ -79,11 +82,7 @@ class Loaded:
     search_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    @property
-    def declared(self) -> tuple[str, ...]:
-        """Dotted paths of what the user wrote down himself: no defaults, nothing of a preset."""
-        return _declared(self.declaration, self.origins)
+    declared: tuple[str, ...] = ()
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.
@@ -139,12 +138,12 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     if draft.problems or declaration is None:
         raise to_error(draft.sorted_problems(), text.source, target)
     origins = _origins(declaration, draft, changed)
-    warnings = _warnings(declaration, origins, draft.search_paths)
-    found = _declared(declaration, origins)
-    warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, found, target))
+    declared = _declared(declaration, origins, draft)
+    warnings = _warnings(declaration, origins, declared, draft.search_paths)
+    warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
     deployed = (*note_default(declaration.deploy, target), *note_quota(declaration, target))
     notes = (*names, *note_runtime(declaration), *note_tune(declaration), *deployed)
-    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings)
+    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 
 @dataclass
@@ -245,8 +244,19 @@ class _Draft:
     def origin(self, path: Path) -> str:
         """Where a value came from."""
         if self._override_of(path):
-            return "--set"
+            return OVERRIDE
         return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
+
+    def is_written(self, path: Path) -> bool:
+        """Tells whether a value stands in the file, or in an override of it or of its section."""
+        values: Any = self.values
+        for key in path:
+            # A label is a number to YAML.
+            inner = {str(name): item for name, item in values.items()} if isinstance(values, dict) else {}
+            if key not in inner:
+                return False
+            values = inner[key]
+        return True
 
     def _override_of(self, path: Path) -> Override | None:
         for length in range(len(path), 0, -1):
@@ -285,24 +295,29 @@ def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dic
     return origins
 
 
-def _declared(declaration: Declaration, origins: Mapping[str, str]) -> tuple[str, ...]:
-    # A default that is written out, as in what `show` prints and a TFJob's pods are given, is nobody's wish.
-    least = {"name": declaration.name, "data": {"dataset": declaration.data.dataset}, "trainer": {"train_steps": 1}}
-    defaults = {".".join(path): value for path, value in render.leaves(Declaration.parse_obj(least).dict())}
-    values = {".".join(path): value for path, value in render.leaves(declaration.dict())}
-    return tuple(
-        path
-        for path, origin in origins.items()
-        if not origin.startswith((DEFAULT, PRESET)) and (path not in defaults or values[path] != defaults[path])
-    )
+def _declared(declaration: Declaration, origins: Mapping[str, str], draft: _Draft) -> tuple[str, ...]:
+    values = {path: value for path, value in render.leaves(declaration.dict()) if draft.is_written(path)}
+    # A section without a gap is as `show` prints it, and as a TFJob's pods are given it: a default in it is nobody's
+    # wish.
+    with_gaps = {path[:-1] for path, _ in render.leaves(declaration.dict()) if path not in values}
+
+    def is_wish(path: Path, origin: str) -> bool:
+        known = find_field(path)
+        is_default = known is not None and values[path] == known.default
+        return not origin.startswith(PRESET) and (
+            not is_default or origin.startswith(OVERRIDE) or path[:-1] in with_gaps
+        )
+
+    return tuple(dotted for path in values if is_wish(path, origins[dotted := ".".join(path)]))
 
 
-def _warnings(declaration: Declaration, origins: Mapping[str, str], search_paths: Sequence[str]) -> tuple[str, ...]:
-    declared, found = _declared(declaration, origins), []
+def _warnings(
+    declaration: Declaration, origins: Mapping[str, str], declared: Sequence[str], search_paths: Sequence[str]
+) -> tuple[str, ...]:
+    found = []
     if unread := list(find_unread(declaration, declared, search_paths)):
         found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
-    if OF_KERAS in declared and declaration.trainer.path == "estimator":
-        found.append(f"{origins[OF_KERAS]}  {OF_KERAS} has no effect: it is of the Keras paths")
+    found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
     if late := stops_too_late(declaration.trainer):
         found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)

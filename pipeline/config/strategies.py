@@ -48,6 +48,8 @@ NATURES: dict[str, Nature] = {
     "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")),
     "tpu": Nature(in_step=True, options=("tpu",)),
 }
+# What not every strategy takes.
+OPTIONS = tuple(dict.fromkeys(option for nature in NATURES.values() for option in nature.options))
 
 
 def taking(option: str) -> tuple[str, ...]:

@@ -9,13 +9,11 @@ from typing import Optional
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.problems import Problem, nearest_multiples
-from tfx_estimator.pipeline.config.strategies import NATURES, taking
+from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 
 _PATH = "trainer.distribution"
 # What tells a process that somebody else started its cluster; one of them is always set there.
 _OF_OTHERS = ("TF_CONFIG", "SLURM_PROCID")
-# What not every strategy takes.
-_OPTIONS = tuple(dict.fromkeys(option for nature in NATURES.values() for option in nature.options))
 
 
 def check_distribution(declaration: Declaration) -> Iterator[Problem]:
@@ -101,7 +99,7 @@ def check_own_step(distribution: Distribution, reason: str) -> Iterator[Problem]
 
 def _options(path: str, section: Strategy) -> Iterator[Problem]:
     """Options of another strategy than the declared one."""
-    for key in _OPTIONS:
+    for key in OPTIONS:
         field = section.__fields__.get(key)
         # A default may stand there: `show` writes every value.
         if field is None or section.takes(key) or getattr(section, key) == field.default:

@@ -11,9 +11,6 @@ from tfx_estimator.pipeline.user_source.functions import argument_names, find_ar
 from tfx_estimator.pipeline.user_source.params_read import Keys, is_read, params_read
 
 _OPTIMIZER, _PARAMS = "trainer.optimizer.", "trainer.params."
-
-# No other path has it.
-OF_KERAS = "trainer.steps_per_execution"
 _OF_THE_LOSS = ("label_smoothing", "class_weights")
 
 

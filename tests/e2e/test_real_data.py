@@ -93,6 +93,20 @@ def test_cifar10_learns_in_two_epochs(workdir, real_data_dir):
     assert "below 0.9900" in results["reasons"][0]
 
 
+@pytest.mark.long  # two trainings of each data set
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("preset", "steps", "apart"), [("mnist", 1000, 0.003), ("cifar10", 780, 0.015)])
+def test_sixteen_bits_are_as_accurate_as_thirty_two(workdir, real_data_dir, preset, steps, apart):
+    declared = {"data.data_dir": real_data_dir, "trainer.train_steps": steps, "trainer.path": "keras"}
+    reached = {}
+    for precision in ("float32", "mixed_bfloat16"):
+        changed = {**declared, "trainer.precision": precision}
+        workdir.run(preset, *(word for name, value in changed.items() for word in ("--set", f"{name}={value}")))
+        reached[precision] = workdir.summary(preset)["accuracy"]
+    print(preset, reached)
+    assert reached["mixed_bfloat16"] == pytest.approx(reached["float32"], abs=apart)
+
+
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 @pytest.mark.long
 def test_fashion_mnist_from_idx_files_reaches_88_percent(workdir, tmp_path):

@@ -19,12 +19,13 @@ WORKERS, BATCH = 2, 32
 WARM, STEPS = 4, 20
 
 
-def run(trainers: list[dict[str, Any]], folder: Path) -> list[list[dict[str, Any]]]:
+def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[list[dict[str, Any]]]:
     """Trains WARM and then STEPS steps, by one section after another.
 
     Args:
         trainers: Entries of the section; with `restart`, from a checkpoint of the chief's after the first WARM.
         folder: For checkpoints.
+        **strategy: Options of the strategy, which is one for all of them.
 
     Returns:
         Of each section, of each worker: `bytes` that the network carried in STEPS steps, `weights` after the last, as
@@ -38,7 +39,7 @@ def run(trainers: list[dict[str, Any]], folder: Path) -> list[list[dict[str, Any
         for index in range(WORKERS):
             config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             env = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
-            told = json.dumps([network.fds, trainers, str(folder)])
+            told = json.dumps([network.fds, trainers, str(folder), strategy])
             command = [sys.executable, "-m", "tests.techniques.wire", told]
             pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=network.fds, **pipes))
@@ -60,11 +61,11 @@ def carried() -> int:
     return int(loopback[0])
 
 
-def _train_all(trainers: list[dict[str, Any]], folder: str) -> list[dict[str, Any]]:
+def _train_all(trainers: list[dict[str, Any]], folder: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     from tfx_estimator.model_fn.strategies import make_keras_strategy
     from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
-    strategy = make_keras_strategy(TrainStrategy(strategy="multi_worker_mirrored", workers=WORKERS))
+    strategy = make_keras_strategy(TrainStrategy(strategy="multi_worker_mirrored", workers=WORKERS, **options))
     return [_train(trainer, strategy, os.path.join(folder, str(number))) for number, trainer in enumerate(trainers)]
 
 

@@ -139,15 +139,26 @@ class Training:
         outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
         for name, artifact in outputs.items():
             artifact.uri = str(self.root / name / str(self.executions))
-        properties = {
-            "train_args": json.dumps({"num_steps": steps}),
-            "eval_args": "{}",
-            "custom_config": "null",
-            **settings.to_properties(),
-            **(functions or {"trainer_fn": TRAINER_FN}),
-        }
+        properties = _properties(settings, steps, functions)
         Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
         return Path(outputs["model"].uri), outputs["model_run"]
+
+    def folder(self, settings: Any, steps: int = 60, **functions: str) -> str:
+        """Returns where `run` of the same would train."""
+        from tfx_estimator.components.trainer import training_folder
+
+        model_run = str(self.root / "model_run" / str(self.executions + 1))
+        return training_folder.locate(model_run, self.inputs, _properties(settings, steps, functions)).uri
+
+
+def _properties(settings: Any, steps: int, functions: dict[str, str]) -> dict[str, Any]:
+    return {
+        "train_args": json.dumps({"num_steps": steps}),
+        "eval_args": "{}",
+        "custom_config": "null",
+        **settings.to_properties(),
+        **(functions or {"trainer_fn": TRAINER_FN}),
+    }
 
 
 def served_accuracy(model: Path, examples: str) -> float:

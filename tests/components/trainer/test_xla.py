@@ -7,14 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tfx.types import artifact_utils
 
+from tests.equivalence.conftest import largest_difference, read_weights
 from tests.root import ROOT
+from tfx_estimator.components.trainer.speed_trial import verdict
+from tfx_estimator.components.trainer.speed_trial.verdict import Verdict, Way
 
 pytestmark = [pytest.mark.long, pytest.mark.equivalence, pytest.mark.timeout(400)]
 
+WAYS = [Way(precision, xla) for precision in ("float32", "mixed_bfloat16") for xla in (False, True)]
+OTHER_PRECISION = dict(zip(WAYS, [*WAYS[2:], *WAYS[:2]]))
 PATHS = ("estimator", "keras", "keras_custom_loop")
 ONE = {}
 NAMED = {"strategy": "one_device", "devices": {"cpu": 1}}
@@ -62,6 +68,31 @@ def test_auto_is_decided_before_training(training, settings, path):
     assert "float32 with XLA" in decided
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_was_decided_is_what_is_trained(training, settings, path, way):
+    """The verdict is laid into the folder of the training, as a trial leaves it: no trial is made then."""
+    values = {"path": path, "model": "tests.bench.networks:dense", "train_steps": 30, "log_every_steps": 5}
+    values |= {"optimizer": SGD, "save_checkpoints_steps": 30}
+    auto = settings({**values, "xla": "auto", "precision": "auto"}, path=path)
+    verdict.write(training.folder(auto, 30), Verdict(way, "as it was laid there"))
+    runs = {"auto": training.run(auto, steps=30)[1]}
+    assert runs["auto"].get_string_custom_property("decided") == "as it was laid there"
+    for name, declared in (("by hand", way), ("otherwise", OTHER_PRECISION[way])):
+        by_hand = settings({**values, "xla": declared.xla, "precision": declared.precision}, path=path)
+        runs[name] = training.run(by_hand, steps=30)[1]
+    losses = {name: _losses(run) for name, run in runs.items()}
+    weights = {name: read_weights(run.uri) for name, run in runs.items()}
+    assert losses["auto"] == pytest.approx(losses["by hand"], abs=1e-5)
+    assert largest_difference(weights["auto"], weights["by hand"]) < 1e-5
+    # Rounded to 8 bits, in one of the two.
+    assert largest_difference(weights["auto"], weights["otherwise"]) > 1e-4
+    for run in runs.values():
+        (log,) = _logs(Path(run.uri), "chief-0")
+        assert ("Compiled cluster using XLA" in log.read_text()) == way.xla
+        assert not _logs(Path(run.uri), "speed_trial-0")
+
+
 def _logs(folder, name):
     return sorted(folder.rglob(f"logs/{name}.attempt-*.log"))
 
@@ -92,15 +123,15 @@ def test_two_processes_get_one_verdict_which_a_restart_keeps(training, settings,
     assert (folder / "speed_trial.json").read_text() == before
     assert len(_logs(folder, "speed_trial-0")) == 1
     assert run.get_float_custom_property("first_step") > 0
-    verdict = json.loads(before)
-    assert run.get_string_custom_property("decided") == verdict["text"]
-    assert set(verdict["measured"]) <= {
+    found = json.loads(before)
+    assert run.get_string_custom_property("decided") == found["text"]
+    assert set(found["measured"]) <= {
         f"{precision}{way}" for precision in ("float32", "mixed_bfloat16") for way in ("", " with XLA")
     }
-    assert "float32" in verdict["measured"]
+    assert "float32" in found["measured"]
     # What each task was told.
     told = json.loads((folder / "logs" / "job.json").read_text())["settings"]["declaration"]["trainer"]
-    assert {name: told[name] for name in ("precision", "xla")} == verdict["way"]
+    assert {name: told[name] for name in ("precision", "xla")} == found["way"]
 
 
 @pytest.mark.parametrize("path", PATHS[1:])

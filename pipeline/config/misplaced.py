@@ -1,0 +1,52 @@
+"""What is written down for another path, strategy or task than the declared ones: it has no effect, and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
+from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
+
+_DISTRIBUTION = "trainer.distribution"
+# What says that there is none of something is right wherever there is none.
+_OFF = (None, False, 0, "none")
+
+
+def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Finds what has no effect. What is not the default is refused by the checks in most cases, and is not seen here.
+
+    Args:
+        declaration: Typed values.
+        declared: Dotted paths of those that are written down, not defaults.
+
+    Yields:
+        A dotted path, and what to say of it.
+    """
+    found = dict(_of_others(declaration))
+    for path in declared:
+        if path in found:
+            yield path, f"{path} has no effect: it is of {found[path]}"
+
+
+def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
+    """(dotted path, whose it is)."""
+    trainer, tune = declaration.trainer, declaration.tune
+    distribution = trainer.distribution
+    if trainer.path == "estimator":
+        yield "trainer.steps_per_execution", "the Keras paths"
+    if trainer.optimizer.schedule == "piecewise":
+        yield "trainer.optimizer.learning_rate", "the other schedules; piecewise has its rates in values"
+    for which, section in (("train", distribution.train), ("eval", distribution.eval)):
+        for key in OPTIONS:
+            if not section.takes(key) and getattr(section, key, None) not in _OFF:
+                yield f"{_DISTRIBUTION}.{which}.{key}", f"the strategy {' or '.join(taking(key))}"
+    if not distribution.train.is_cluster:
+        for key in ("sharding", "network"):
+            yield f"{_DISTRIBUTION}.{key}", f"a cluster; {distribution.train.strategy} has one process"
+    if not distribution.evaluator:
+        for key in ("start_delay_secs", "throttle_secs"):
+            yield f"{_DISTRIBUTION}.{key}", "the evaluator task, and there is none"
+    if tune is not None and tune.strategy != HYPERBAND:
+        for key in Hyperband.__fields__:
+            yield f"tune.hyperband.{key}", "the strategy hyperband"
