@@ -19,6 +19,30 @@ SKIPPED_STEPS = "tfx_estimator_skipped_steps"
 _FIRST_SCALE, _GROWTH_STEPS, _LARGEST_SCALE = 2.0**15, 2000, 2.0**60
 
 
+# Of both versions of TensorFlow's interface.
+_ONE_COPY = (
+    tf.distribute.experimental.CentralStorageStrategy,
+    tf.compat.v1.distribute.experimental.CentralStorageStrategy,
+)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfx_estimator")
+class ScaledHere(tf.keras.mixed_precision.Policy):
+    """`mixed_float16` by another name: Keras refuses it by its own wherever its LossScaleOptimizer cannot be.
+
+    A LossScale can be, since each replica divides its own gradients before they are added up.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the policy, to Keras."""
+        return f"{self._name}_scaled_here"
+
+    def get_config(self) -> dict[str, str]:
+        """What the policy is made of again."""
+        return {"name": self._name}
+
+
 def use(precision: str) -> None:
     """Has the layers that are made from here on compute in a precision; none is touched for float32.
 
@@ -27,8 +51,10 @@ def use(precision: str) -> None:
     Args:
         precision: As declared.
     """
+    one_copy = isinstance(tf.distribute.get_strategy(), _ONE_COPY)
     if precision != FLOAT32:
-        tf.keras.mixed_precision.set_global_policy(precision)
+        policy = ScaledHere(precision) if precision == FLOAT16 and one_copy else precision
+        tf.keras.mixed_precision.set_global_policy(policy)
 
 
 def output_dtype() -> str:

@@ -49,6 +49,19 @@ def test_only_the_layers_in_between_compute_in_it(precision):
     assert model.test_step((features, labels))["loss"].dtype == tf.float64
 
 
+def test_float16_is_for_one_copy_of_the_weights_too():
+    """Keras's own policy is refused there."""
+    strategy = tf.distribute.experimental.CentralStorageStrategy(["/cpu:0"], "/cpu:0")
+    features, _ = _batch()
+    with strategy.scope():
+        use("mixed_float16")
+        first = mnist_cnn(10).layers[0]
+        assert first(features["image"]).dtype == tf.float16
+        again = type(first).from_config(first.get_config())
+    assert again.compute_dtype == "float16"
+    assert {each.dtype for each in first.weights} == {tf.float32}
+
+
 def test_the_own_batch_normalisation_keeps_its_statistics_in_float32():
     features, _ = _batch(side=32, channels=3)
     tf.keras.utils.set_random_seed(1)

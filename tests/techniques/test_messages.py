@@ -7,6 +7,7 @@ import pytest
 from tests.techniques import wire
 from tests.techniques.conftest import TRAINERS
 
+
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
