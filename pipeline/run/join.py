@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.rendezvous import ENDED, FAILED, RUNNING, Rendezvous
+from tfx_estimator.pipeline.run.rendezvous import AGAIN, ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 
@@ -93,7 +93,7 @@ class _Chief:
         Raises:
             PipelineError: It failed, or has gone.
         """
-        if self.has_ended() and self._said["state"] == FAILED:
+        if self.has_ended() and self._said["state"] in (FAILED, AGAIN):
             raise _chief_failed()
         if self._is_silent():
             raise _nothing_seen("has gone", folders, time.monotonic() - self._changed)
@@ -139,7 +139,7 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> 
             found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
             if found:
                 return max(found, key=os.path.getmtime)
-        elif said is not None and said["state"] != RUNNING and (said != first or waited > timeout):
+        elif said is not None and said["state"] in (ENDED, FAILED) and (said != first or waited > timeout):
             if said["state"] == ENDED:
                 return None
             raise _chief_failed()

@@ -13,10 +13,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
+# It failed, and asks by its exit code to be started again.
+AGAIN = "again"
 _BEAT_SECONDS = 2.0
 _FOLDER = "clusters"
 
@@ -47,6 +50,10 @@ class Rendezvous:
         try:
             yield
             state = ENDED
+        except TfxEstimatorError as error:
+            if exit_code_of(error) != error.exit_code:
+                state = AGAIN
+            raise
         finally:
             over.set()
             thread.join()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join, rendezvous
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
@@ -64,8 +66,6 @@ def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
         monkeypatch.setattr(meeting, "_beat", lambda over: None)
         context.enter_context(meeting.led())
 
-    import contextlib
-
     with contextlib.ExitStack() as context:
         threading.Timer(0.1, begin).start()
         with pytest.raises(PipelineError, match="the chief of this cluster has gone"):
@@ -88,3 +88,26 @@ def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(fold
             find(folders)
     else:
         assert find(folders) is None
+
+
+def test_a_chief_that_asks_to_be_started_again_is_waited_for(folders, monkeypatch):
+    monkeypatch.setenv(RETRYABLE, "138")
+
+    def lead() -> None:
+        lost = TrainingError("a task was lost")
+        lost.retryable = True
+        with contextlib.suppress(TrainingError), Rendezvous(folders, TASKS).led():
+            time.sleep(0.1)
+            raise lost
+        time.sleep(0.3)
+        with Rendezvous(folders, TASKS).led():
+            write_job(folders, "again")
+            found.wait(5)
+
+    found, chief = threading.Event(), threading.Thread(target=lead)
+    chief.start()
+    try:
+        assert Path(find(folders)).parents[1].name == "again"
+    finally:
+        found.set()
+        chief.join()
