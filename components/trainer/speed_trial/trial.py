@@ -34,6 +34,8 @@ _ONCE = 3
 _HOPELESS = 3.0
 # Letters of a reason: a line's worth.
 _REASON = 200
+# What was tried, to the end of the process: see `task.start`.
+_KEPT: list[Candidate] = []
 
 
 def run(context: TaskContext) -> None:
@@ -83,6 +85,7 @@ def run(context: TaskContext) -> None:
         found = _measure(made, once, left_out, section.global_batch_size, declared.undecided, by_cpu)
         for each in made.values():
             each.close()
+        _KEPT.extend(made.values())
     verdict.write(context.job.training_dir, found)
 
 

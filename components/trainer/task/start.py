@@ -68,6 +68,9 @@ def main(argv: list[str]) -> int:
             context, run = _load(job_path, task, files)
         run(context)
         work_is_done()
+        if task.type == SPEED_TRIAL:
+            # What was tried is not taken apart, which took minutes once: threads of TensorFlow's waited for each other.
+            os._exit(0)
     except StoppedByRequestError:
         ProgressWriter(files.progress).write(Event.STOPPED)
         return STOPPED
