@@ -25,13 +25,17 @@ class Averaging:
     Args:
         model: Compiled with a `keras_optimizers.DeclaredOptimizer`, with all its variables.
         strategy: That trains.
+        every: Steps between two averagings.
         outer_momentum: In heavy-ball form, of the averaged change; 0 is the mean alone.
 
     Source: Wang et al., SlowMo, 2019, https://arxiv.org/abs/1910.00643.
     """
 
-    def __init__(self, model: tf.keras.Model, strategy: tf.distribute.Strategy, outer_momentum: float = 0.0) -> None:
+    def __init__(
+        self, model: tf.keras.Model, strategy: tf.distribute.Strategy, every: int, outer_momentum: float = 0.0
+    ) -> None:
         self._strategy = strategy
+        self._every = every
         self._momentum = outer_momentum
         self._weights = stored(model.trainable_variables)
         self._slots = [each for each in model.optimizer.weights if each.dtype.is_floating]
@@ -42,24 +46,36 @@ class Averaging:
                 (add(each, _ANCHOR, lambda shape, dtype, of=each: tf.identity(of)), add(each, _VELOCITY))
                 for each in self._weights
             ]
-        self._average = {
-            is_due: tf.function(functools.partial(strategy.run, functools.partial(self._send, is_due)))
-            for is_due in (True, False)
-        }
+        self._before_checkpoint = tf.function(functools.partial(self._average, is_due=False))
 
     def begin(self) -> None:
         """Has the outer momentum start at the weights as they are now."""
         for weight, (anchor, _) in zip(self._weights, self._outer):
             anchor.assign(tf.identity(weight))
 
-    def run(self, is_due: bool = True) -> None:
-        """Averages; each process must call this between the same two steps.
+    def after(self, step: tf.Tensor) -> None:
+        """Averages if it is due: built into the graph of an execution, where a turn costs no more than its message.
 
         Args:
-            is_due: Have all steps between two averagings been done? If not, as at a checkpoint, the outer momentum
-                does not move the weights: its step comes when it is due, whether training was stopped or not.
+            step: The global step that the execution has done last, int64.
         """
-        self._average[is_due]()
+
+        def average() -> tf.Operation:
+            self._average(is_due=True)
+            return tf.no_op()
+
+        tf.cond(tf.equal(step % self._every, 0), average, tf.no_op)
+
+    def before_checkpoint(self) -> None:
+        """Averages between two executions; each process must call this between the same two.
+
+        The outer momentum does not move the weights: its step comes when it is due, whether training was stopped or
+        not.
+        """
+        self._before_checkpoint()
+
+    def _average(self, is_due: bool) -> None:
+        self._strategy.run(functools.partial(self._send, is_due))
 
     def _send(self, is_due: bool) -> None:
         own = [tf.identity(each) for each in (*self._weights, *self._slots)]

@@ -129,7 +129,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     if side.endswith("keras_custom_loop"):
         drivers.loop(model, batches, watch, strategy)
     else:
-        drivers.fit(model, batches, watch)
+        drivers.fit(model, batches, watch, strategy)
 
 
 def _go_on(slices: Slices, step: int, slice_steps: int, case: Case) -> bool:

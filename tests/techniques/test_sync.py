@@ -55,17 +55,20 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
     (weight,) = model.trainable_variables
     weight.assign([[1.0]])
     model.optimizer._create_all_weights([weight])
-    averaging = Averaging(model, tf.distribute.get_strategy(), 0.5)
+    averaging = Averaging(model, tf.distribute.get_strategy(), every=3, outer_momentum=0.5)
+    after = tf.function(averaging.after)
     found = []
-    for change, is_due in ((2.0, True), (3.0, False), (1.0, True), (0.0, True)):
+    for step, change in ((3, 2.0), (4, 3.0), (6, 1.0), (9, 0.0)):
         weight.assign_add([[change]])
-        averaging.run(is_due)
+        after(tf.constant(step, tf.int64))
+        if step == 4:
+            averaging.before_checkpoint()
         found.append(float(weight.numpy()[0, 0]))
     # Moves of 2, of 3 at a checkpoint, of 1 more and half of 2, and of half of 5.
     assert found == [3.0, 6.0, 8.0, 10.5]
     weight.assign([[1.0]])
     averaging.begin()
-    averaging.run()
+    after(tf.constant(12, tf.int64))
     assert weight.numpy() == [[2.25]]
 
 

@@ -5,6 +5,7 @@ Each takes the same global batches, half of each, and tells what it had in the e
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -29,8 +30,8 @@ def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[l
 
     Returns:
         Of each section, of each worker: `bytes` that the network carried in STEPS steps, `weights` after the last, as
-        hexadecimal text, `loss` of it, the number of `parameters`, whether the workers' weights `differed` before
-        they were averaged, and how many `messages` a step adds up.
+        hexadecimal text, `loss` of it, the number of `parameters`, whether the workers' weights `differed` between
+        two averagings, and how many `messages` a step adds up.
     """
     with PrivateNetwork() as network:
         # Nobody else has a port there.
@@ -73,6 +74,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     import numpy as np
     import tensorflow as tf
 
+    from tfx_estimator.components.trainer.keras import drivers
     from tfx_estimator.components.trainer.keras.agreement import Agreement
     from tfx_estimator.model_fn.averaging import Averaging
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
@@ -100,48 +102,45 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
             compression = section.distribution.train.gradient_compression
             model.compile(optimizer=make_keras_optimizer(section.optimizer, 1000, compression))
             model.optimizer._create_all_weights(model.trainable_variables)
-            return model, Averaging(model, strategy, sync.outer_momentum) if sync else None
+            return model, Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
 
-    def executor(model: tf.keras.Model) -> Any:
-        @tf.function
-        def execute(steps: tf.Tensor) -> tf.Tensor:
-            loss = 0.0
-            for _ in tf.range(steps):
-                batch = model.optimizer.iterations % 8
-                data = {"image": tf.gather(images, batch)}, tf.gather(labels, batch)
-                loss = strategy.experimental_local_results(strategy.run(model.train_step, args=(data,))["loss"])[0]
-            return loss
-
-        return execute
+    def executor(model: tf.keras.Model, averaging: Any) -> Any:
+        examples = tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).repeat()
+        batches = iter(examples.skip(model.optimizer.iterations.numpy()))
+        return functools.partial(drivers.make_execute(model, strategy, averaging), batches)
 
     def first(model: tf.keras.Model) -> float:
         return float(model.trainable_variables[0].numpy().sum())
 
-    def go(model: tf.keras.Model, averaging: Any, execute: Any, steps: int) -> tuple[float, bool]:
-        pause, differed, loss = sync.steps if sync else steps, False, 0.0
-        for _ in range(steps // pause):
-            loss = float(execute(tf.constant(pause)))
-            if averaging:
-                own = first(model)
-                differed |= agreement.mean(own)[0] != own
-                averaging.run()
+    def go(model: tf.keras.Model, execute: Any, steps: int) -> tuple[float, bool]:
+        differed, loss = False, 0.0
+        for _ in range(2):
+            # The first ends between two averagings.
+            start = tf.identity(model.optimizer.iterations)
+            loss = float(execute(tf.constant(steps // 2, tf.int64), start)["loss"])
+            own = first(model)
+            differed |= agreement.mean(own)[0] != own
         return loss, differed
 
+    @tf.function
+    def one_step() -> None:
+        strategy.run(model.train_step, args=(({"image": images[0]}, labels[0]),))
+
     model, averaging = make()
-    execute = executor(model)
-    go(model, averaging, execute, WARM)
+    execute = executor(model, averaging)
+    go(model, execute, WARM)
     if restart:
         if index == 0:
             path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(os.path.join(folder, "chief"))
         agreement.mean(0.0)
         model, averaging = make()
-        execute = executor(model)
         path = os.path.join(folder, "chief")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(path).assert_consumed()
-    step = execute.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
+        execute = executor(model, averaging)
+    step = one_step.get_concrete_function().graph.as_graph_def()
     nodes = [node.op for part in (step.node, *(each.node_def for each in step.library.function)) for node in part]
     before = carried()
-    loss, differed = go(model, averaging, execute, STEPS)
+    loss, differed = go(model, execute, STEPS)
     return {
         "bytes": carried() - before,
         "weights": b"".join(each.numpy().tobytes() for each in model.trainable_variables).hex(),

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.model_fn.averaging import Averaging
 
 
-def fit(model: tf.keras.Model, batches: Any, watch: Watch) -> None:
+def fit(
+    model: tf.keras.Model,
+    batches: Any,
+    watch: Watch,
+    strategy: tf.distribute.Strategy,
+    averaging: Optional[Averaging] = None,
+) -> None:
     """Trains by `Model.fit`.
 
     Args:
         model: Compiled with `steps_per_execution` of 2 or more: Keras then lets the number change.
         batches: An endless data set, distributed if the model is.
         watch: Decides on the steps of each execution.
+        strategy: The model's.
+        averaging: Of the replicas' weights; None where they are equal anyway.
     """
     if watch.ended:
         return
+    if averaging is not None:
+        execute, length = make_execute(model, strategy, averaging), model._steps_per_execution
+        # Keras keeps what `make_train_function` returned, and has no place in it between two steps.
+        model.train_function = lambda iterator: execute(iterator, length.value(), tf.constant(watch.step, tf.int64))
     remaining = watch.total - watch.step
     model.fit(batches, steps_per_epoch=remaining, epochs=1, verbose=0, callbacks=[_Callback(watch)])
 
@@ -50,7 +63,13 @@ class _Callback(tf.keras.callbacks.Callback):
         self.model._steps_per_execution.assign(self._length)
 
 
-def loop(model: tf.keras.Model, batches: Any, watch: Watch, strategy: tf.distribute.Strategy) -> None:
+def loop(
+    model: tf.keras.Model,
+    batches: Any,
+    watch: Watch,
+    strategy: tf.distribute.Strategy,
+    averaging: Optional[Averaging] = None,
+) -> None:
     """Trains by a loop of several steps in one `tf.function`.
 
     Args:
@@ -58,36 +77,45 @@ def loop(model: tf.keras.Model, batches: Any, watch: Watch, strategy: tf.distrib
         batches: As for `fit`.
         watch: As for `fit`.
         strategy: The model's.
+        averaging: As for `fit`.
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training.
     """
-    execute, iterator = make_execute(model, strategy), iter(batches)
+    execute, iterator = make_execute(model, strategy, averaging), iter(batches)
     while not watch.ended:
         steps = watch.next_steps()
-        values = execute(iterator, tf.constant(steps))
+        values = execute(iterator, tf.constant(steps, tf.int64), tf.constant(watch.step, tf.int64))
         watch.done(steps, {name: float(value) for name, value in values.items()})
 
 
-def make_execute(model: tf.keras.Model, strategy: tf.distribute.Strategy) -> Callable[..., Mapping[str, tf.Tensor]]:
-    """Makes the `tf.function` of several steps, called with an iterator over batches and the number of steps.
+def make_execute(
+    model: tf.keras.Model, strategy: tf.distribute.Strategy, averaging: Optional[Averaging] = None
+) -> Callable[..., Mapping[str, tf.Tensor]]:
+    """Makes the `tf.function` of several steps.
 
     Args:
         model: Compiled.
         strategy: The model's.
+        averaging: Of the replicas' weights, between two of the steps.
 
     Returns:
-        The function; it returns what the last step does.
+        The function of an iterator over batches, the number of steps, and the global step that they start from, which
+        the averaging needs; int64 scalars. It returns what the last step does.
     """
 
-    def one_step(iterator: Any) -> Mapping[str, tf.Tensor]:
+    def one_step(iterator: Any, step: tf.Tensor) -> Mapping[str, tf.Tensor]:
         values = strategy.run(model.train_step, args=(next(iterator),))
+        if averaging is not None:
+            averaging.after(step)
         # The step has added up over the replicas: each has the same.
         return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}
 
     @tf.function
-    def execute(iterator: Any, steps: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        for _ in tf.range(steps - 1):
-            one_step(iterator)
-        return one_step(iterator)
+    def execute(iterator: Any, steps: tf.Tensor, start: Optional[tf.Tensor] = None) -> Mapping[str, tf.Tensor]:
+        steps = tf.cast(steps, tf.int64)
+        start = tf.zeros([], tf.int64) if start is None else start
+        for number in tf.range(1, steps):
+            one_step(iterator, start + number)
+        return one_step(iterator, start + steps)
 
     return execute

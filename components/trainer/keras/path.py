@@ -179,7 +179,7 @@ class _Task:
             # At least 2: of 1 Keras makes a function whose number of steps does not change.
             model = self._maker().make_compiled(max(section.steps_per_execution, 2))
             sync = section.sync_every
-            averaging = Averaging(model, used, sync.outer_momentum) if sync else None
+            averaging = Averaging(model, used, sync.steps, sync.outer_momentum) if sync else None
         if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
             for text in compiled_notices(model.own, section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
@@ -210,12 +210,17 @@ class _Task:
         watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
             input_fn = self._declared().reader.input_fn
-            self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used)
+            self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used, averaging)
         if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError
 
     def _drive(
-        self, model: tf.keras.Model, input_fn: served.InputFn, watch: Watch, strategy: tf.distribute.Strategy
+        self,
+        model: tf.keras.Model,
+        input_fn: served.InputFn,
+        watch: Watch,
+        strategy: tf.distribute.Strategy,
+        averaging: Optional[Averaging],
     ) -> None:
         by_fit = self._context.job.path == KERAS
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
@@ -228,9 +233,9 @@ class _Task:
         mode = tf.estimator.ModeKeys.TRAIN
         batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
         if by_fit:
-            drivers.fit(model, batches, watch)
+            drivers.fit(model, batches, watch, strategy, averaging)
         else:
-            drivers.loop(model, batches, watch, strategy)
+            drivers.loop(model, batches, watch, strategy, averaging)
 
     def _follow(self, evaluate: Callable[[str], Any]) -> str:
         """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.

@@ -28,8 +28,8 @@ class Saves(Protocol):
 class Averages(Protocol):
     """What makes the weights of all tasks equal: see `model_fn.averaging.Averaging`."""
 
-    def run(self, is_due: bool = True) -> None:
-        """Averages, in turn or, for a checkpoint, before it is due."""
+    def before_checkpoint(self) -> None:
+        """Averages before it is due."""
 
 
 class Agrees(Protocol):
@@ -68,8 +68,8 @@ class Watch:
         agreement: With the other tasks.
         meter: Of `tfx-estimator bench`.
         ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
-        averaging: Of the weights of all tasks, every `section.sync_every` steps and before a checkpoint; None where
-            they are equal anyway.
+        averaging: Of the weights of all tasks; executions do it by themselves every `section.sync_every` steps. None
+            where they are equal anyway.
         fixed: Have all executions `at_once` steps, but where something is due.
         profiler: Of the declared steps.
     """
@@ -143,7 +143,7 @@ class Watch:
     def next_steps(self) -> int:
         """Returns the number of steps of the next execution, which begins now."""
         self._began = time.monotonic()
-        due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps, self._sync_steps)]
+        due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
         due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
         most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
@@ -167,9 +167,6 @@ class Watch:
             if self._averaging is None:
                 raise not_a_number(f"the loss of step {self.step}")
             self._diverged = True
-        averages = self._averaging is not None and self.step % self._sync_steps == 0
-        if self._averaging is not None and averages:
-            self._averaging.run()
         if self._meter is not None:
             self._meter.done(self.step)
         # A profile ends before a checkpoint and what evaluates it, and begins after them.
@@ -184,8 +181,8 @@ class Watch:
         if self._agree_at <= self.step < self.total or (saves and self._averaging is not None):
             self._agree()
         if self.ended or saves:
-            if self._averaging is not None and not averages:
-                self._averaging.run(is_due=False)
+            if self._averaging is not None and self.step % self._sync_steps:
+                self._averaging.before_checkpoint()
             self._saver.save(self.step)
             if self._curves is not None:
                 self._curves.saved(self.step)
