@@ -20,7 +20,8 @@ def measure(microbatches: int) -> dict[str, Any]:
         microbatches: In two stages; 0 is the whole network on one device.
 
     Returns:
-        `rate`: examples/s of the fastest steps; `bubble`, `ideal`, `together` and `busy` of those.
+        `rate`: examples/s of the fastest steps; `cpu`, `wall`: seconds of all steps; `bubble`, `ideal`, `together` and
+        `busy` of the fastest.
     """
     os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     import tensorflow as tf
@@ -55,7 +56,8 @@ def measure(microbatches: int) -> dict[str, Any]:
     images = tf.random.normal([BATCH, *SHAPE])
     labels = tf.random.uniform([BATCH], maxval=CLASSES, dtype=tf.int64)
     step = tf.function(lambda: model.train_step(({"image": images}, labels)))
-    seconds = []
+    seconds: list[float] = []
+    cpu = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         for number in range(_STEPS + _PROFILED):
             if number == _STEPS and division:
@@ -63,7 +65,8 @@ def measure(microbatches: int) -> dict[str, Any]:
             began = time.monotonic()
             float(step()["loss"])
             seconds.append(time.monotonic() - began)
-        found: dict[str, Any] = {"rate": BATCH / sorted(seconds[1:])[_BEST // 2]}
+        spent = {"cpu": time.process_time() - cpu, "wall": sum(seconds)}
+        found: dict[str, Any] = {"rate": BATCH / sorted(seconds[1:])[_BEST // 2], **spent}
         if not (division and section.pipeline_parallel):
             return found
         tf.profiler.experimental.stop()
