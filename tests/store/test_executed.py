@@ -109,7 +109,7 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file, log = tmp_path / "digits.json", tmp_path / "execute.log"
-    declared = (*DECLARED, TWO, "deploy.vertex={}", "trainer.train_steps=4000", "trainer.save_checkpoints_steps=200")
+    declared = (*DECLARED, TWO, "deploy.vertex={}", "trainer.train_steps=2000", "trainer.save_checkpoints_steps=250")
     overrides = [word for each in declared for word in ("--set", each)]
     with serving(tmp_path, binary) as store:
         store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
@@ -117,7 +117,7 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
             run = store.popen(*PROGRAM, "execute", str(file), "--root", ROOT, stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + 400
-            while not [name for name in store.names(f"{HOME}/training/") if name.endswith("/model.ckpt-200.index")]:
+            while not [name for name in store.names(f"{HOME}/training/") if name.endswith("/model.ckpt-250.index")]:
                 assert run.poll() is None, log.read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
@@ -131,5 +131,5 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
         step = json.loads(store.read(word))["step"]
         assert word.replace("stop.json", f"model.ckpt-{step}.index") in names, names
         resumed = _execute(store, file, tmp_path)
-        assert (resumed["training"]["first_step"], resumed["training"]["last_step"]) == (step, 4000)
+        assert (resumed["training"]["first_step"], resumed["training"]["last_step"]) == (step, 2000)
         assert not [name for name in store.names(HOME) if name.endswith("/stop.json")]
