@@ -6,13 +6,18 @@ step.
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Union
+import time
+from typing import Any, Union
 
+import tensorflow as tf
 from tfx.dsl.io import fileio
 
 # Notes which training a folder is of.
 TRAINING = "training.json"
+# Between tries to read a file in a store. TensorFlow's client of a bucket believes in the old size for 5 s.
+RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Without which nothing loads the model, or goes on with the training, around them: they come last.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
 
@@ -29,6 +34,34 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
     if draft != path:
         fileio.rename(draft, path, overwrite=True)
+
+
+def read_json(path: str) -> Any:
+    """Reads a file that others may be overwriting.
+
+    In a bucket no more of it may come at first than the old one had.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What it holds; None if there is none.
+
+    Raises:
+        OpError: The store is away.
+        ValueError: It is no JSON.
+    """
+    for seconds in (*(RETRY_SECONDS if is_stored(path) else ()), None):
+        try:
+            with fileio.open(path) as file:
+                return json.loads(file.read())
+        except (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError):
+            return None
+        except (ValueError, tf.errors.OpError):
+            if seconds is None:
+                raise
+            time.sleep(seconds)
+    return None
 
 
 def move_folder(source: str, target: str) -> None:

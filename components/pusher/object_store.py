@@ -14,7 +14,6 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Iterator
 from typing import IO, Any
 
 import tensorflow as tf
@@ -45,7 +44,7 @@ class StoredTree:
 
     def sizes(self) -> dict[str, int]:
         """Returns the bytes of each file, by its path in the folder."""
-        return {os.path.relpath(path, self.folder): _size(stat) for path, stat in self._stats()}
+        return {os.path.relpath(path, self.folder): _size(fileio.stat(path)) for path in self._paths(files=True)}
 
     def folders(self) -> list[str]:
         """Returns the folders in it, those above before those below."""
@@ -57,13 +56,11 @@ class StoredTree:
 
     def written(self) -> float:
         """Returns `time.time()` of the last writing; 0 if there are no files."""
-        return max((_mtime(stat) for _, stat in self._stats()), default=0.0)
-
-    def _stats(self) -> Iterator[tuple[str, Any]]:
-        """Looks at each file that is still there: another push may be removing them."""
+        last = 0.0
         for path in self._paths(files=True):
-            with contextlib.suppress(*_GONE):
-                yield path, fileio.stat(path)
+            with contextlib.suppress(*_GONE):  # another push may be removing them
+                last = max(last, _mtime(fileio.stat(path)))
+        return last
 
     def _paths(self, files: bool) -> list[str]:
         if not fileio.exists(self.folder):

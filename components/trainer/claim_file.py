@@ -12,13 +12,11 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.files import RETRY_SECONDS
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
 
 # Beside a training folder: how a claim of it is called.
 ENDING = ".claim"
-
-# Between tries to read it. In sum longer than TensorFlow's client of a bucket believes in the old size of a file: 5 s.
-RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def process() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.files import TRAINING, copy_stored, is_stored, move_folder, write_whole
+from tfx_estimator.components.files import TRAINING, copy_stored, is_stored, move_folder, read_json, write_whole
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
@@ -142,7 +142,7 @@ def wait(folder: TrainingFolder, seconds: float) -> None:
             error = TaskStalledError(
                 f"the chief of this cluster has not made the training folder {folder.uri}",
                 expected=f"it there within {seconds:g} s (trainer.start_timeout)",
-                todo="see the chief's output; or raise trainer.start_timeout",
+                todo="see the chief's output: if it has ended well, all is done; or raise trainer.start_timeout",
             )
             # Whoever started this task may start it again.
             error.retryable = True
@@ -189,8 +189,4 @@ def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
 
 def _read(folder: str) -> dict[str, Any]:
     """What `prepare` noted; nothing if it did not, or not all of the folder is there."""
-    path = os.path.join(folder, TRAINING)
-    if not fileio.exists(path):
-        return {}
-    with fileio.open(path) as file:
-        return json.loads(file.read())
+    return read_json(os.path.join(folder, TRAINING)) or {}

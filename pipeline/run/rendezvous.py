@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
+from tfx_estimator.pipeline.errors import RETRYABLE, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
@@ -21,6 +21,8 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 # It failed, and asks by its exit code to be started again.
 AGAIN = "again"
 _BEAT_SECONDS = 2.0
+# Exit codes above it are those of signals.
+_SIGNALLED = 128
 _FOLDER = "clusters"
 
 
@@ -51,7 +53,8 @@ class Rendezvous:
             yield
             state = ENDED
         except TfxEstimatorError as error:
-            if exit_code_of(error) != error.exit_code:
+            # Who starts tasks again after some exit codes does so after a signal's as well.
+            if RETRYABLE in os.environ and (error.retryable or error.exit_code > _SIGNALLED):
                 state = AGAIN
             raise
         finally:

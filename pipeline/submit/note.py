@@ -90,11 +90,11 @@ def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
     if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
         return None
     stem, ending = os.path.splitext(file)
-    for number in itertools.count(1):
-        with writing(kept := f"{stem}-{number}{ending}"), contextlib.suppress(FileExistsError):
+    numbers = itertools.count(1)
+    while True:
+        with writing(kept := f"{stem}-{next(numbers)}{ending}"), contextlib.suppress(FileExistsError):
             _write(kept, former, new=True)
             return former.job, kept
-    return None
 
 
 def find_note(named: str) -> Note:

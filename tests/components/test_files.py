@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.components.conftest import DIED
-from tfx_estimator.components.files import move_folder
+from tfx_estimator.components import files
+from tfx_estimator.components.files import move_folder, read_json
 
 pytestmark = pytest.mark.unit
 
@@ -46,3 +47,23 @@ def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(b
         assert not source.exists()
         operations += 1
     assert operations > 2 * len(FILES)
+
+
+def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_path, monkeypatch):
+    # A bucket's client gives as many bytes as the old file had.
+    monkeypatch.setattr(files, "RETRY_SECONDS", (0.0, 0.0))
+    file = tmp_path / "bucket" / "training.json"
+    assert read_json("store://bucket/training.json") is None
+    file.parent.mkdir(exist_ok=True)
+    opened, wanted = bucket.open, ['{"steps": 500', '{"steps": 100', '{"steps": 1000}']
+
+    def growing(name, mode="r"):
+        file.write_text(wanted.pop(0))
+        return opened(name, mode)
+
+    monkeypatch.setattr(bucket, "open", growing)
+    assert read_json("store://bucket/training.json") == {"steps": 1000}
+    wanted[:] = ["{"] * 3
+    with pytest.raises(ValueError, match="Expecting"):
+        read_json("store://bucket/training.json")
+    assert not wanted

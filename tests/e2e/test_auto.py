@@ -66,6 +66,7 @@ def test_a_dense_network_trains_in_the_way_that_a_trial_found(workdir, real_data
     best = max(table, key=lambda each: table[each]["gain"])
     assert name == (best if table[best]["gain"] >= 1.05 else "float32")
     plain = table["float32"]
+    assert plain["gain"] == 1.0
     for each in table.values():
         faster = each["examples_per_second"] / plain["examples_per_second"]
         cheaper = plain["cpu_micros_per_example"] / each["cpu_micros_per_example"]

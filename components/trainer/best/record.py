@@ -8,9 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tfx.dsl.io import fileio
-
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import read_json, write_whole
 
 FILE = "evaluations.json"
 
@@ -74,11 +72,7 @@ class Record:
     @classmethod
     def load(cls, training_dir: str) -> Record:
         """Reads what `save` wrote; an empty one before that."""
-        path = os.path.join(training_dir, FILE)
-        if not fileio.exists(path):
-            return cls()
-        with fileio.open(path) as file:
-            told = json.loads(file.read())["evaluations"]
+        told = (read_json(os.path.join(training_dir, FILE)) or {"evaluations": ()})["evaluations"]
         return cls(
             tuple(
                 Evaluation(each["step"], {k: math.nan if v is None else v for k, v in each["metrics"].items()})

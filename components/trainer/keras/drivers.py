@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -99,21 +99,26 @@ def make_execute(
         averaging: Of the replicas' weights, between two of the steps.
 
     Returns:
-        The function of an iterator over batches, the number of steps, and the global step that they start from, which
-        the averaging needs; int64 scalars. It returns what the last step does.
+        The function of an iterator over batches, the number of steps, and the global step that they start from, int64,
+        which an averaging alone needs; it returns what the last step does.
     """
 
     def one_step(iterator: Any, step: tf.Tensor) -> Mapping[str, tf.Tensor]:
         values = strategy.run(model.train_step, args=(next(iterator),))
         if averaging is not None:
             averaging.after(step)
-        # The step has added up over the replicas: each has the same.
-        return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}
+        return {name: of_task(strategy.experimental_local_results(value)) for name, value in values.items()}
+
+    def of_task(replicas: Sequence[tf.Tensor]) -> tf.Tensor:
+        # The step has added up over the replicas, and each has the same; but where they train by themselves.
+        return replicas[0] if averaging is None else tf.add_n(list(replicas)) / len(replicas)
 
     @tf.function
     def execute(iterator: Any, steps: tf.Tensor, start: Optional[tf.Tensor] = None) -> Mapping[str, tf.Tensor]:
         steps = tf.cast(steps, tf.int64)
-        start = tf.zeros([], tf.int64) if start is None else start
+        if start is None:
+            assert averaging is None
+            start = tf.zeros([], tf.int64)
         for number in tf.range(1, steps):
             one_step(iterator, start + number)
         return one_step(iterator, start + steps)

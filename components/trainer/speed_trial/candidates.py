@@ -17,6 +17,9 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.model_fn.strategies import make_keras_strategy, make_strategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
+# For a session to end; its process does so soon, whatever it still does.
+_END_SECONDS = 5.0
+
 Batch = tuple[Mapping[str, np.ndarray], np.ndarray]
 
 
@@ -94,7 +97,7 @@ class _OfEstimator:
     def close(self) -> None:
         """See Candidate."""
         self._turns.granted.put(0)
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
 
     def _train(self, estimator: tf.estimator.Estimator, batch: Batch) -> None:
         def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:

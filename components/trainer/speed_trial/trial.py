@@ -80,13 +80,14 @@ def run(context: TaskContext) -> None:
             except Exception as error:
                 if way == ways[0]:
                     raise
-                made.pop(way, None)
+                _KEPT.extend(filter(None, [made.pop(way, None)]))
                 left_out[way] = _said(error)
         found = _measure(made, once, left_out, section.global_batch_size, declared.undecided, by_cpu)
+        # First: whatever hangs in what follows, it is known.
+        verdict.write(context.job.training_dir, found)
         for each in made.values():
             each.close()
         _KEPT.extend(made.values())
-    verdict.write(context.job.training_dir, found)
 
 
 def of_one_process(section: TrainerSection) -> TrainerSection:

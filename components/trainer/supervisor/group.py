@@ -114,7 +114,10 @@ class Group:
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
         # A worker may be stuck, and an evaluator wait for a checkpoint that never comes.
-        return all(code == 0 or self._is_idle(self._members[name]) for name, code in needed.items())
+        return all(
+            (code is not None and self._is_over(name, code)) or self._is_idle(self._members[name])
+            for name, code in needed.items()
+        )
 
     def _is_idle(self, member: _Member) -> bool:
         if member.process.task_spec.type != EVALUATOR:

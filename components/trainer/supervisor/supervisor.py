@@ -245,7 +245,7 @@ class Supervisor:
         while not group.done() and not self._enough():
             if signals.received:
                 self._stop(group, signals)
-            self._stop_early(group)
+            self._stop_early(group, signals)
             failure = group.look()
             if failure is None:
                 time.sleep(_POLL_SECONDS)
@@ -290,7 +290,7 @@ class Supervisor:
         if group.trains():
             name = signal.Signals(number).name
             logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
-            self._ask_to_stop(group)
+            self._ask_to_stop(group, signals)
             deadline = time.monotonic() + _STOP_SECONDS
             while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
                 group.look()
@@ -301,7 +301,7 @@ class Supervisor:
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         raise self._stopped(number, where)
 
-    def _ask_to_stop(self, group: Group, over: bool = False) -> None:
+    def _ask_to_stop(self, group: Group, signals: Signals, over: bool = False) -> None:
         if self._stored_stop is None:
             ask_to_stop(self._stop_file, self._stop_step(group), over)
         elif self._report.publishes:
@@ -309,11 +309,14 @@ class Supervisor:
         elif not self._stored_stop.hear() and not over:
             # It may be that the chief was not told to end.
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while not (self._stored_stop.hear() or group.trainers_ended()) and time.monotonic() < deadline:
+            while not (self._stored_stop.hear() or group.trainers_ended() or signals.again):
+                if time.monotonic() > deadline:
+                    break
+                group.look()
                 time.sleep(_PACE_SECONDS)
             ask_to_stop(self._stop_file, group.step)
 
-    def _stop_early(self, group: Group) -> None:
+    def _stop_early(self, group: Group, signals: Signals) -> None:
         """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
         due = time.monotonic() - self._record_at >= _RECORD_SECONDS
         asks = self._report.publishes or self._stored_stop
@@ -322,7 +325,7 @@ class Supervisor:
         self._record_at = time.monotonic()
         if asked_to_stop(self._stop_file) is None and self._is_over_early():
             logger.info("early stopping: writing a checkpoint, then training is over")
-            self._ask_to_stop(group, over=True)
+            self._ask_to_stop(group, signals, over=True)
 
     def _is_over_early(self) -> bool:
         return says_stop(self._job.training_dir, self._section)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, TrainingError
+from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join, rendezvous
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
@@ -90,15 +90,20 @@ def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(fold
         assert find(folders) is None
 
 
-def test_a_chief_that_asks_to_be_started_again_is_waited_for(folders, monkeypatch):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopped):
     monkeypatch.setenv(RETRYABLE, "138")
 
     def lead() -> None:
-        lost = TrainingError("a task was lost")
-        lost.retryable = True
-        with contextlib.suppress(TrainingError), Rendezvous(folders, TASKS).led():
+        ended: TfxEstimatorError = TrainingError("a task was lost")
+        if stopped:
+            # By the code of a signal, which an operator starts again as well.
+            ended = StoppedError("training was ended by SIGTERM", exit_code=143)
+        else:
+            ended.retryable = True
+        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
             time.sleep(0.1)
-            raise lost
+            raise ended
         time.sleep(0.3)
         with Rendezvous(folders, TASKS).led():
             write_job(folders, "again")

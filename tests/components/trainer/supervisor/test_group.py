@@ -221,6 +221,21 @@ def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
     assert not group.done()
 
 
+def test_an_evaluator_that_leaves_long_after_the_chief_is_the_users_fault_too(monkeypatch):
+    monkeypatch.setattr(group_module, "_END_SECONDS", 0.0)
+    group, tasks = start("chief", "worker", "evaluator")
+    for name, task in tasks.items():
+        task.say("evaluating" if name == "evaluator-0" else "step")
+    tasks["chief-0"].code = tasks["worker-0"].code = 0
+    assert group.look() is None
+    assert not group.done()
+    tasks["evaluator-0"].code, tasks["evaluator-0"].gone = 0, True
+    assert not group.done()
+    failure = group.look()
+    assert failure is not None
+    assert (failure.task, failure.retryable) == ("evaluator-0", False)
+
+
 def test_what_leaves_after_the_chief_or_out_of_a_run_fn_is_no_failure():
     group, tasks = start("chief", "worker")
     for task in tasks.values():
