@@ -11,7 +11,6 @@ import os
 import time
 from typing import Any, Union
 
-import tensorflow as tf
 from tfx.dsl.io import fileio
 
 # Notes which training a folder is of.
@@ -48,16 +47,16 @@ def read_json(path: str) -> Any:
         What it holds; None if there is none.
 
     Raises:
-        OpError: The store is away.
         ValueError: It is no JSON.
+        Exception: The store's own; it is away.
     """
     for seconds in (*(RETRY_SECONDS if is_stored(path) else ()), None):
         try:
+            if not fileio.exists(path):
+                return None
             with fileio.open(path) as file:
                 return json.loads(file.read())
-        except (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError):
-            return None
-        except (ValueError, tf.errors.OpError):
+        except Exception:  # which is the store's
             if seconds is None:
                 raise
             time.sleep(seconds)
