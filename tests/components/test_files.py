@@ -55,6 +55,7 @@ def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_
     file = tmp_path / "bucket" / "training.json"
     assert read_json("store://bucket/training.json") is None
     file.parent.mkdir(exist_ok=True)
+    file.touch()
     opened, wanted = bucket.open, ['{"steps": 500', '{"steps": 100', '{"steps": 1000}']
 
     def growing(name, mode="r"):
