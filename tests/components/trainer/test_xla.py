@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -72,10 +73,11 @@ def test_auto_is_decided_before_training(training, settings, path):
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_what_was_decided_is_what_is_trained(training, settings, path, way):
     """The verdict is laid into the folder of the training, as a trial leaves it: no trial is made then."""
-    values = {"path": path, "model": "tests.bench.networks:dense", "train_steps": 30, "log_every_steps": 5}
+    values = {"path": path, "model": "mnist_cnn", "train_steps": 30, "log_every_steps": 5}
     values |= {"optimizer": SGD, "save_checkpoints_steps": 30}
     auto = settings({**values, "xla": "auto", "precision": "auto"}, path=path)
-    verdict.write(training.folder(auto, 30), Verdict(way, "as it was laid there"))
+    os.makedirs(folder := training.folder(auto, 30))
+    verdict.write(folder, Verdict(way, "as it was laid there"))
     runs = {"auto": training.run(auto, steps=30)[1]}
     assert runs["auto"].get_string_custom_property("decided") == "as it was laid there"
     for name, declared in (("by hand", way), ("otherwise", OTHER_PRECISION[way])):
