@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
     file = check_file(output, force=args.force)
     for line in _compile(loaded, args.target, file):
         say(one_line(line))
-    for warning in loaded.warnings:
-        say(f"warning: {one_line(warning)}", to_stderr=True)
+    for remark in loaded.remarks:
+        say(remark, to_stderr=True)
     return 0
 
 

@@ -119,8 +119,8 @@ def _submit(args: argparse.Namespace) -> int:
     note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint)
     for line in _plan(loaded, compiled, note, args.runs):
         say(one_line(line))
-    for warning in loaded.warnings:
-        say(f"warning: {one_line(warning)}", to_stderr=True)
+    for remark in loaded.remarks:
+        say(remark, to_stderr=True)
     if args.dry_run:
         say("nothing was submitted: --dry-run")
         return 0

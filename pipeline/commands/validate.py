@@ -45,10 +45,8 @@ def run(args: argparse.Namespace) -> int:
                 say(one_line(f"trying the code of {source} on made-up examples ..."), to_stderr=True)
                 tried = _try(loaded)
             say(one_line(f"ok: {source}: {summarise(loaded.declaration)}"))
-            for note in loaded.notes:
-                say(f"    note: {one_line(note)}")
-            for warning in loaded.warnings:
-                say(f"    warning: {one_line(warning)}")
+            for remark in loaded.remarks:
+                say(f"    {remark}")
             if tried:
                 say(f"    tried: {one_line(str(tried))}")
         except TfxEstimatorError as error:

@@ -33,6 +33,7 @@ from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, ref
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
 from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.text import one_line
 
 DEFAULT = "default"
 PRESET = "preset "
@@ -83,6 +84,12 @@ class Loaded:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes and warnings, each as one line that says which of both it is."""
+        told = (("note", self.notes), ("warning", self.warnings))
+        return tuple(f"{kind}: {one_line(text)}" for kind, texts in told for text in texts)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.

@@ -30,5 +30,5 @@ def main(declaration: str, target: str) -> None:
         sys.exit(error.exit_code)
     for line in lines:
         print(one_line(line))  # noqa: T201
-    for warning in loaded.warnings:
-        print(f"warning: {one_line(warning)}", file=sys.stderr)  # noqa: T201
+    for remark in loaded.remarks:
+        print(remark, file=sys.stderr)  # noqa: T201

@@ -37,6 +37,8 @@ SIDES = {
     "one": Side(),
     "independent": Side(alone=2),
     "two": Side("multi_worker_mirrored", 2),
+    # As TensorFlow's guide scales: the batch of a replica stays, the global one grows with their number.
+    "scaled": Side("multi_worker_mirrored", 2, trainer={"global_batch_size": 2 * _BATCH}),
     "accumulated": Side(
         "multi_worker_mirrored", 2, trainer={"global_batch_size": _PARTS * _BATCH, "gradient_accumulation": _PARTS}
     ),

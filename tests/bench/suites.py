@@ -190,6 +190,7 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     return [
         _more(what.format("two independent trainings"), rate["one"], rate["independent"], 1.95),
         _more(what.format("multi_worker_mirrored"), rate["one"], rate["two"], 1.5),
+        _more(what.format("multi_worker_mirrored, twice the batch"), rate["one"], rate["scaled"], 1.5),
         _more(what.format("gradient_accumulation: 4"), rate["one"], rate["accumulated"], 1.8),
         _more(what.format("sync_every: 4"), rate["one"], rate["averaged"], 1.8),
     ], results

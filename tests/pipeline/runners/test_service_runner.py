@@ -30,6 +30,7 @@ def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
     assert main(["copy", f"{target}_runner", "runner.py"]) == 0
     assert f"tfx pipeline compile --engine {target} --pipeline_path runner.py" in capsys.readouterr().out
     assert main(["compile", "mine.yaml", "--target", target, "--output", "wanted"]) == 0
+    assert ("note: quota: a machine with 2 NVIDIA_TESLA_T4: see" in capsys.readouterr().err) == (target == VERTEX)
     return target, Path("wanted").read_text()
 
 
@@ -44,7 +45,8 @@ def test_the_script_compiles_what_compile_does(script, capsys):
     assert Path("digits.json" if target == VERTEX else "digits.workflow.yaml").read_text() == wanted
     assert len(list(Path().glob("*.whl"))) == 1
     # And says as much.
-    said = capsys.readouterr().out
+    said, remarks = capsys.readouterr()
+    assert ("note: quota: a machine with 2 NVIDIA_TESLA_T4: see" in remarks) == (target == VERTEX)
     assert "your own modules, networks" in said
     assert "submit it to project example-project, region europe-west4" in said or target == KUBEFLOW
 

@@ -245,9 +245,11 @@ def test_who_stops_watching_is_told_how_to_go_on(submit):
 
 def test_a_dry_run_asks_nobody(submit, monkeypatch):
     monkeypatch.setattr(vertex, "connect", None)
-    code, out, _ = submit(None, "--dry-run")
+    code, out, err = submit(None, "--dry-run")
     assert code == 0
     assert out.endswith("nothing was submitted: --dry-run\n")
+    # Before anybody agrees to it.
+    assert "note: quota: a machine with 2 NVIDIA_TESLA_T4: see in Google Cloud's IAM & Admin" in err
     assert not os.path.exists("submitted")
 
 
