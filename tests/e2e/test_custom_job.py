@@ -64,8 +64,9 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
 def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
     digits_run, tmp_path, monkeypatch, distribution, replicas
 ):
-    # A batch that three workers can share.
-    overrides = ("trainer.train_steps=40", "trainer.global_batch_size=96", f"trainer.distribution={distribution}")
+    # A batch that three workers can share, and a checkpoint for an evaluator before the end.
+    steps = ("trainer.train_steps=40", "trainer.save_checkpoints_steps=20", "trainer.global_batch_size=96")
+    overrides = (*steps, f"trainer.distribution={distribution}")
     model, model_run = _train(digits_run, tmp_path, monkeypatch, *overrides)
     assert (Path(model.uri) / "Format-Serving" / "saved_model.pb").exists()
     assert '"dataset": "digits"' in model.get_string_custom_property("comparable")
