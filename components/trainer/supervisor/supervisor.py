@@ -203,10 +203,8 @@ class Supervisor:
         )
         if place.task.type != CHIEF or self._traits.exporter == CHIEF or self._has_export():
             return
-        if self._traits.exporter == EXPORTER or self._is_over_early():
+        if self._traits.exporter == EXPORTER or not self._evaluator_exports(signals):
             self._attempts(plan.exporter_task, signals)
-        else:
-            self._wait_for_export(signals)
 
     def _attempts(
         self,
@@ -354,11 +352,18 @@ class Supervisor:
         model = os.path.join(serving, "saved_model.pb")
         return fileio.exists(model if self._job.exports else self._job.evaluated_file)
 
-    def _wait_for_export(self, signals: Signals) -> None:
-        """Waits for the evaluator of somebody else's cluster, which writes into the same folder."""
+    def _evaluator_exports(self, signals: Signals) -> bool:
+        """Waits for the evaluator of somebody else's cluster, which writes into the same folder.
+
+        Returns:
+            Whether it has; it leaves that to an exporter once it finds that training is over early, and may find so
+            when all steps are done.
+        """
         serving = path_utils.serving_model_dir(self._job.exports_dir)
         deadline = time.monotonic() + self._settings.stall_timeout
         while not self._has_export():
+            if self._is_over_early():
+                return False
             if signals.received:
                 raise self._stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
@@ -368,6 +373,7 @@ class Supervisor:
                     todo="see the evaluator's log, or set trainer.distribution.evaluator to false",
                 )
             time.sleep(_POLL_SECONDS)
+        return True
 
     def _start(self, task_spec: TaskSpec) -> TaskProcess:
         task_spec = dataclasses.replace(task_spec, supervisor_pid=os.getpid(), stop_file=self._stop_file)
