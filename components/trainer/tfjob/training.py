@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
@@ -11,8 +12,9 @@ from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import Launcher
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.pack import pack
+from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 
 def is_wanted(settings: Settings) -> bool:
@@ -70,6 +72,21 @@ def train(job: Job, settings: Settings, logs: str) -> Outcome:
     kube = check(deploy, job.training_dir)
     assert section is not None
     assert settings.declaration is not None
-    # TFX packs a module file by itself.
-    modules = pack([section.target]) if section.module_file is None else None
-    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules).run()
+    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules_of(section)).run()
+
+
+def modules_of(section: TrainerSection) -> Optional[Packed]:
+    """Packs what the pods import of the user's own; of a module file, too.
+
+    TFX's wheel of that holds what lies beside it, but no folder, and nothing of the declaration's.
+
+    Args:
+        section: What to train; the declaration's folder is in `sys.path`.
+
+    Returns:
+        The wheel; None where there is nothing of the user's own.
+
+    Raises:
+        DeclarationError: It cannot travel.
+    """
+    return pack([section.target])
