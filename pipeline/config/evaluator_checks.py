@@ -7,7 +7,15 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, Metric
-from tfx_estimator.pipeline.config.metric_table import INSTEAD, METRICS, REFUSED, WEIGHTED, Nature, find_wrong_options
+from tfx_estimator.pipeline.config.metric_table import (
+    INSTEAD,
+    METRICS,
+    REFUSED,
+    WEIGHTED,
+    Nature,
+    find_wrong_options,
+    name_in_results,
+)
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.slices import OVERALL, Slice, find_wrong, parse_held, parse_slice
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -174,12 +182,14 @@ def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
 
 def _alike(metrics: Sequence[Metric]) -> Iterator[Problem]:
     """Metrics that would have one name in the results."""
-    seen: dict[tuple[str, str], str] = dict.fromkeys(((name, "") for name in BUILT_IN), "what is measured anyway")
+    # Of the blessing's own accuracy too: TFMA would put the declared metric in its place, and bless by that.
+    built_in = ((name_in_results(name, {}), "") for name in BUILT_IN)
+    seen: dict[tuple[str, str], str] = dict.fromkeys(built_in, "what is measured anyway")
     for index, metric in enumerate(metrics):
         if metric.is_built_in:
             seen_as = [(f"{metric.name} again", "")]
         else:
-            seen_as = [(metric.options.get("name") or metric.name, part) for part in _parts(metric)]
+            seen_as = [(name_in_results(metric.name, metric.options), part) for part in _parts(metric)]
         for key in seen_as:
             if key in seen:
                 what = f"the results would call it as {seen[key]}"

@@ -5,6 +5,7 @@ What the installed TFMA says of them is compared by tests/components/evaluator/t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -171,6 +172,31 @@ INSTEAD = {
     "FBetaScore": "F1Score",
     "MultiLabelConfusionMatrixPlot": "MultiClassConfusionMatrixPlot",
 }
+
+# What the results call a metric whose class's name does not tell.
+_CALLED = {
+    "BinaryCrossEntropy": "binary_crossentropy",
+    "CoefficientOfDiscrimination": "coefficient_of_discimination",
+    "RelativeCoefficientOfDiscrimination": "relative_coefficient_of_discimination",
+    "FairnessIndicators": "fairness_indicators_metrics",
+}
+
+
+def name_in_results(name: str, options: dict[str, Any]) -> str:
+    """Returns what TFMA calls a metric: two of one name would be one, the built-in accuracy's included.
+
+    Args:
+        name: Of its class.
+        options: What was declared.
+    """
+    if own := options.get("name"):
+        return str(own)
+    path = options.get("feature_key_path")
+    if name == "Mean" and isinstance(path, (list, tuple)):
+        return f"mean_{'.'.join(map(str, path))}"
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name))
+    return _CALLED.get(name, words.lower())
+
 
 _PART, _COUNT = "a number from 0 to 1", "a whole number, at least 1"
 _ONE_OR_MORE = "a number, or a list of numbers"

@@ -6,8 +6,9 @@ import inspect
 
 import pytest
 
-from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
-from tfx_estimator.pipeline.config.metric_table import INSTEAD, METRICS, REFUSED
+from tfx_estimator.pipeline.config.evaluator import BUILT_IN, EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.metric_table import INSTEAD, METRICS, REFUSED, name_in_results
+from tfx_estimator.pipeline.run.summary import ACCURACY
 
 LABELS = tuple("abcd")
 VALUES = {"recall": 0.5, "precision": 0.5, "specificity": 0.5, "sensitivity": 0.5, "thresholds": 0.5}
@@ -41,6 +42,26 @@ def test_every_metric_is_known_with_its_options(installed):
     assert told == {name: installed[name] for name in METRICS}
     assert INSTEAD.keys() <= REFUSED.keys()
     assert set(INSTEAD.values()) <= METRICS.keys()
+
+
+def test_every_metric_is_called_in_the_results_as_is_told():
+    from tensorflow_model_analysis.metrics import metric_specs
+
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    for name, nature in METRICS.items():
+        options = {option: VALUES.get(option, ["features", "label"]) for option in nature.required}
+        for own in ({}, {"name": "own"}):
+            metric = Metric(name=name, options={**options, **own}, threshold={"lower": 0.0})
+            config = eval_config(EvaluatorSection(metrics=[metric]), LABELS)
+            if not metric.is_built_in:
+                # They come first.
+                del config.metrics_specs[0].metrics[: len(BUILT_IN)]
+            found = metric_specs.to_computations(list(config.metrics_specs), config)
+            keys = {key.name.partition("/")[0] for each in found for key in each.keys}
+            assert name_in_results(name, dict(metric.options)) in keys, name
+            assert not own or "own" in keys
+    assert name_in_results("SparseCategoricalAccuracy", {}) == ACCURACY
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(tuple(METRICS), marks=pytest.mark.long)], ids=["few", "all"])

@@ -116,6 +116,8 @@ def test_a_wrong_metric_is_told(problems, good, item):
         "[{name: AUC, aggregate: micro}, {name: AUC, aggregate: macro}]",
         "[{name: Recall, binarize: [1, 2]}, {name: Recall, options: {class_id: 2}}]",
         "[ExampleCount, ExampleCount]",
+        "[AUC, {name: Precision, options: {name: auc}}]",
+        "[BinaryCrossentropy, BinaryCrossEntropy]",
     ],
 )
 def test_two_metrics_of_one_name_are_told(problems, good, pair):
@@ -125,10 +127,28 @@ def test_two_metrics_of_one_name_are_told(problems, good, pair):
 
 
 @pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        # It would be the accuracy that a model is blessed by.
+        ("ExampleCount", "sparse_categorical_accuracy"),
+        ("SparseCategoricalAccuracy", "sparse_categorical_accuracy"),
+        ("AUC", "sparse_categorical_crossentropy"),
+        ("MeanLabel", "example_count"),
+    ],
+)
+def test_no_metric_takes_the_name_of_what_is_measured_anyway(problems, good, name, called):
+    item = f"{{name: {name}, options: {{name: {called}}}}}"
+    (problem,) = problems(f"{good}evaluator: {{min_accuracy: 0.99, metrics: [{item}]}}\n")
+    assert f"evaluator.metrics.0: {name}" in problem
+    assert "the results would call it as what is measured anyway" in problem
+
+
+@pytest.mark.parametrize(
     "pair",
     [
         "[AUC, {name: AUC, binarize: all}]",
         "[{name: AUC, aggregate: micro}, {name: AUC, options: {name: other}}]",
+        "[{name: Recall, binarize: [1], options: {name: sparse_categorical_accuracy}}, AUC]",
         "[{name: Recall, binarize: [1]}, {name: Recall, options: {class_id: 2}}]",
         # Thresholds for what is measured anyway.
         "[{name: ExampleCount, threshold: {lower: 9}}, {name: SparseCategoricalAccuracy, threshold: {lower: 0.1}}]",
