@@ -128,6 +128,17 @@ def test_the_users_modules_travel_in_the_file(tmp_path):
     )
 
 
+def test_a_module_file_travels_whatever_its_coding_is(tmp_path):
+    code = "# -*- coding: latin-1 -*-\n# größer\ndef preprocessing_fn(inputs):\n    return inputs\n".encode("latin-1")
+    (tmp_path / "prepare.py").write_bytes(code)
+    override = f"transform.module_file={tmp_path / 'prepare.py'}"
+    config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB[:4], override)
+    assert base64.b64decode(config_map["binaryData"]["prepare.py"]) == code
+    volumes = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["volumes"]
+    items = next(each["configMap"]["items"] for each in volumes if each["name"] == "declaration")
+    assert {"key": "prepare.py", "path": "prepare.py"} in items
+
+
 def test_modules_that_are_too_large_are_refused(tmp_path, monkeypatch, capsys):
     (tmp_path / "huge.py").write_text(f"TEXT = '{'x' * 900_000}'\n\ndef small(num_classes):\n    return 1\n")
     monkeypatch.chdir(tmp_path)
