@@ -10,6 +10,7 @@ from tfx_estimator.components.trainer.settings import built_in_function
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.config.travel_checks import named_code
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import SPEC_TARGETS
 from tfx_estimator.pipeline.user_source.pack import module_name
@@ -78,13 +79,13 @@ def user_targets(declaration: Declaration) -> dict[str, list[str]]:
     Args:
         declaration: The declaration.
     """
-    dataset = declaration.data.dataset
-    # After a colon, TFDS's names have a version: `mnist:3.0.1`.
-    builder = [dataset] if dataset.partition(":")[2].isidentifier() else []
-    trained = [declaration.trainer.module_file or declaration.trainer.target]
+    builder, prepared, trained = (
+        [code for path, code in named_code(declaration).items() if path.startswith(section)]
+        for section in ("data.", "transform.", "trainer.")
+    )
     return {
         "TfdsExampleGen": builder,
-        "Transform": [declaration.transform.target],
+        "Transform": prepared,
         **({"Tuner": trained} if declaration.tune else {}),
         "Trainer": trained,
     }

@@ -32,6 +32,7 @@ from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.sync import check_sync
 from tfx_estimator.pipeline.config.tfjob_checks import check_tfjob
+from tfx_estimator.pipeline.config.travel_checks import check_travel
 from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start
 from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
@@ -75,6 +76,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_deploy(declaration),
         *check_tfjob(declaration, target),
         *(check_deployment(declaration, target) if target else ()),
+        *check_travel(declaration, search_paths, target),
     ]
 
 

@@ -10,7 +10,6 @@ from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER, job_n
 from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
@@ -22,15 +21,12 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
     declaration and the user's modules travel in a ConfigMap.
 
     Args:
-        declaration: What to run.
+        declaration: What to run; its modules are not too large, as was checked when it was loaded.
         deploy: Where.
         modules: The user's own.
 
     Returns:
         The ConfigMap and the TFJob.
-
-    Raises:
-        DeclarationError: The user's modules are too large.
     """
     data, binary = config_map.contents(declaration, modules)
     command = [
@@ -39,12 +35,6 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
     ]
     if modules:
         command = [*entry.COMMAND, *entry.arguments(entry.HOME, CONFIG_FOLDER, modules, command)]
-    if (size := config_map.size_of(data, binary)) > config_map.MOST_BYTES:
-        raise DeclarationError(
-            f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap",
-            expected=f"at most {config_map.MOST_BYTES:,}",
-            todo="install the modules as a package, in the image and here",
-        )
     # Another declaration is another ConfigMap: pods that start again must not see what is not theirs.
     digest = hashlib.sha256(json.dumps([data, binary], sort_keys=True).encode()).hexdigest()
     name = job_name(declaration.name)

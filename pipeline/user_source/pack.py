@@ -7,7 +7,7 @@ import hashlib
 import io
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -59,30 +59,54 @@ def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[P
         DeclarationError: A module is missing, is no Python source, or two of one name are meant.
     """
     found: dict[str, tuple[Module, bytes]] = {}
-    for target in targets:
-        for module, data in follow_imports(target, search_paths):
-            if is_project(module):
-                continue
-            if not is_source(module):
-                raise DeclarationError(
-                    f"the module {module.name} is compiled code, {module.file}: it does not travel to another machine",
-                    expected="modules in Python",
-                    todo="install it in the image as a package, and here into site-packages",
-                )
-            if (top := module.name.partition(".")[0]) in sys.stdlib_module_names:
-                raise DeclarationError(
-                    f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
-                    expected="another name, as it comes before Python's own where the steps run",
-                    todo="rename it",
-                )
-            if module.name in found and found[module.name][0].file != module.file:
-                raise DeclarationError(
-                    f"two modules are called {module.name}: {found[module.name][0].file} and {module.file}",
-                    expected="each name once, as all steps import from one place",
-                    todo="rename one of them",
-                )
-            found[module.name] = (module, data)
+    for obstacle in _collect(targets, search_paths, found):
+        raise obstacle
     return _write(found) if found else None
+
+
+def find_obstacles(targets: Sequence[str], search_paths: Sequence[str] = ()) -> list[DeclarationError]:
+    """Returns all that `pack` would raise, one by one. Arguments are the same."""
+    return list(_collect(targets, search_paths, {}))
+
+
+def _collect(
+    targets: Sequence[str], search_paths: Sequence[str], found: dict[str, tuple[Module, bytes]]
+) -> Iterator[DeclarationError]:
+    """Fills in the modules that travel, by name; yields what hinders one."""
+    for target in targets:
+        try:
+            for module, data in follow_imports(target, search_paths):
+                if is_project(module):
+                    continue
+                if (obstacle := _obstacle(module, found)) is not None:
+                    yield obstacle
+                else:
+                    found[module.name] = (module, data)
+        except DeclarationError as error:
+            yield error
+
+
+def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optional[DeclarationError]:
+    """Why a module cannot travel with those that were found before."""
+    if not is_source(module):
+        return DeclarationError(
+            f"the module {module.name} is compiled code, {module.file}: it does not travel to another machine",
+            expected="modules in Python",
+            todo="install it in the image as a package, and here into site-packages",
+        )
+    if (top := module.name.partition(".")[0]) in sys.stdlib_module_names:
+        return DeclarationError(
+            f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
+            expected="another name, as it comes before Python's own where the steps run",
+            todo="rename it",
+        )
+    if module.name in found and found[module.name][0].file != module.file:
+        return DeclarationError(
+            f"two modules are called {module.name}: {found[module.name][0].file} and {module.file}",
+            expected="each name once, as all steps import from one place",
+            todo="rename one of them",
+        )
+    return None
 
 
 def module_name(file: str) -> str:

@@ -182,3 +182,49 @@ def test_the_quota_that_training_needs_is_told(overrides, wanted):
 def test_data_that_nobody_may_fetch_are_missed(target):
     problems = refused(target, *COMMON, *OF_TARGET[target], "data.download=false", source="mnist")
     assert [problem for problem in problems if "data.data_dir" in problem and "empty" in problem]
+
+
+def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
+    for name, text in {
+        "random.py": "def small(num_classes):\n    import fast, faster\n",
+        "fast.cpython-310-x86_64-linux-gnu.so": "",
+        "faster.cpython-310-x86_64-linux-gnu.so": "",
+        "a/prepare.py": "import helpers\n\ndef preprocessing_fn(inputs):\n    return inputs\n",
+        "a/helpers.py": "",
+        "helpers.py": "",
+        "networks.py": "import helpers\n\ndef small(num_classes):\n    return 1\n",
+        "huge.py": f"TEXT = '{'x' * 900_000}'\n\ndef small(num_classes):\n    return 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = tmp_path / "mine.yaml"
+    source.write_text(
+        "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+        "trainer: {model: 'random:small', train_steps: 9}\n"
+    )
+    load(source)
+    for target in (*TARGETS, "tfjob"):
+        with pytest.raises(DeclarationError) as caught:
+            load(source, (), target)
+        said = str(caught.value)
+        for each in ("random.py, has the name of one of Python's own", "fast is compiled", "faster is compiled"):
+            assert said.count(each) == 1
+        assert "deploy.image" in said
+    whole = (*OF_TFJOB[:4], f"transform.module_file={tmp_path / 'a/prepare.py'}", "trainer.model=networks:small")
+    with pytest.raises(DeclarationError, match="two modules are called helpers"):
+        load(source, whole, "tfjob")
+    # Each step of a service imports its own.
+    with pytest.raises(DeclarationError) as caught:
+        load(source, whole[4:], "vertex")
+    assert "helpers" not in str(caught.value)
+    with pytest.raises(DeclarationError, match="too many to travel in a ConfigMap"):
+        load(source, (*OF_TFJOB[:4], "trainer.model=huge:small"), "tfjob")
+
+
+def test_a_training_in_a_tfjob_takes_no_module_that_cannot_travel(tmp_path):
+    (tmp_path / "random.py").write_text("def small(num_classes):\n    return 1\n")
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ndata: {dataset: digits}\ntrainer: {model: 'random:small', train_steps: 9}\n"
+    )
+    with pytest.raises(DeclarationError, match="has the name of one of Python's own"):
+        load(tmp_path / "mine.yaml", (*OF_TFJOB[:4], "deploy.tfjob.train=true"))

@@ -1,0 +1,63 @@
+"""Checks of whether the user's own modules can travel: read as text, never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfx_estimator.pipeline.config import config_map
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.targets import TFJOB
+from tfx_estimator.pipeline.user_source.fingerprint import find_root
+from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
+
+
+def named_code(declaration: Declaration) -> dict[str, str]:
+    """Returns the code that a declaration names, as `pack` takes it, by where it is named.
+
+    Args:
+        declaration: Typed values.
+    """
+    data, transform, trainer = declaration.data, declaration.transform, declaration.trainer
+    # After a colon, TFDS's names have a version: `mnist:3.0.1`.
+    builder = {"data.dataset": data.dataset} if data.dataset.partition(":")[2].isidentifier() else {}
+    return {
+        **builder,
+        f"transform.{'module_file' if transform.module_file is not None else 'preprocessing_fn'}": transform.target,
+        f"trainer.{'module_file' if trainer.module_file is not None else 'model'}": trainer.target,
+    }
+
+
+def check_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[Problem]:
+    """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs.
+
+    Args:
+        declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+    """
+    code = named_code(declaration)
+    if not target:
+        if declaration.deploy is None or not declaration.deploy.tfjob.train:
+            return
+        code = {path: each for path, each in code.items() if path.startswith("trainer.")}
+    together: list[str] = []
+    seen: set[str] = set()
+    for path, each in code.items():
+        try:
+            find_root(each, search_paths)
+        except DeclarationError:
+            continue  # told where it is checked
+        together.append(each)
+        # A TFJob's pods import all of it from one place; each step of another service its own.
+        for found in find_obstacles(together if target == TFJOB else [each], search_paths):
+            if found.what not in seen:
+                seen.add(found.what)
+                yield Problem(path, found.what, found.expected, found.todo, value=each)
+    if target == TFJOB and not seen and len(together) == len(code):
+        packed = pack(together, search_paths)
+        if (size := config_map.size_of(*config_map.contents(declaration, packed))) > config_map.MOST_BYTES:
+            what = f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap"
+            todo = "install the modules as a package, in the image and here"
+            yield Problem(path, what, f"at most {config_map.MOST_BYTES:,}", todo, value=each)
