@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.components.trainer.conftest import declaration, digits, settings, training
+from tests.components.trainer.conftest import SHAPE, declaration, digits, settings, training
 from tests.techniques import wire
+from tests.techniques.options import NETWORKS
 
-__all__ = ["declaration", "digits", "settings", "training", "two_workers"]
+__all__ = ["declaration", "digits", "settings", "training", "two_workers", "weights"]
 
 SGD = {"optimizer": {"name": "sgd", "learning_rate": 0.1}}
 TRAINERS: dict[str, dict[str, Any]] = {
@@ -26,3 +28,18 @@ TRAINERS: dict[str, dict[str, Any]] = {
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """What each of two processes says of each of TRAINERS."""
     return dict(zip(TRAINERS, wire.run(list(TRAINERS.values()), tmp_path_factory.mktemp("wire"))))
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a checkpoint of each network that a row of options trains, by its name."""
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn import networks
+
+    folder = tmp_path_factory.mktemp("weights")
+    for name in NETWORKS:
+        network = getattr(networks, name)(10)
+        network(tf.zeros([1, *SHAPE]))
+        tf.train.Checkpoint(model=network).write(str(folder / name))
+    return folder

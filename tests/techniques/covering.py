@@ -34,37 +34,48 @@ class Row(NamedTuple):
         return set(itertools.combinations(sorted(self.options), 2))
 
 
-def declared(row: Row, folder: Path) -> Declaration:
+def declared(row: Row, folder: Path, weights: Path) -> Declaration:
     """Loads a row's declaration.
+
+    Args:
+        row: To load.
+        folder: For the declaration.
+        weights: As of `together`.
 
     Raises:
         DeclarationError: It is refused; or two of the options say the same entry differently.
     """
-    values: dict[str, Any] | None = together(*row.options)
+    values: dict[str, Any] | None = together(row.path, row.options, weights)
     if values is None:
         raise DeclarationError("two values for one entry")
     data = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
     file = folder / "row.yaml"
-    file.write_text(yaml.safe_dump({"name": "row", "data": data, "trainer": {**values, "path": row.path}}))
+    file.write_text(yaml.safe_dump({"name": "row", "data": data, "trainer": values}))
     return load(str(file)).declaration
 
 
-def accepted_pairs(folder: Path) -> dict[str, set[Pair]]:
-    """Returns the pairs that are accepted, by path."""
+def accepted_pairs(folder: Path, weights: Path) -> dict[str, set[Pair]]:
+    """Returns the pairs that are accepted, by path.
+
+    Args:
+        folder: For files.
+        weights: As of `together`.
+    """
     names = list(itertools.combinations(sorted(OPTIONS), 2))
-    return {path: {pair for pair in names if _is_accepted(Row(path, pair), folder)} for path in PATHS}
+    return {path: {pair for pair in names if _is_accepted(Row(path, pair), folder, weights)} for path in PATHS}
 
 
-def cover(accepted: dict[str, set[Pair]], folder: Path) -> list[Row]:
+def cover(accepted: dict[str, set[Pair]], folder: Path, weights: Path) -> list[Row]:
     """Puts pairs together into rows, so that each is in one of each path that takes it.
 
     Args:
         accepted: As `accepted_pairs` returns it.
         folder: For files.
+        weights: As of `together`.
     """
 
     def fits(row: Row) -> bool:
-        return row.pairs <= accepted[row.path] and _is_accepted(row, folder)
+        return row.pairs <= accepted[row.path] and _is_accepted(row, folder, weights)
 
     rows: list[Row] = []
     for path, pairs in accepted.items():
@@ -92,9 +103,9 @@ def _filled(row: Row, left: set[Pair], fits: Callable[[Row], bool]) -> Row:
             return row
 
 
-def _is_accepted(row: Row, folder: Path) -> bool:
+def _is_accepted(row: Row, folder: Path, weights: Path) -> bool:
     try:
-        declared(row, folder)
+        declared(row, folder, weights)
     except DeclarationError:
         return False
     return True

@@ -1,8 +1,14 @@
-"""What a declaration can say about training beyond the bare minimum, once each, as it is tried with every other."""
+"""What a declaration can say about training beyond the bare minimum, once each, as it is tried with every other.
+
+`tune` is none of them. It is no entry of `trainer` but a section beside it, which the Trainer never reads: the Tuner, a
+component before it, starts whole trainings of what `trainer` says, with other values, by the same supervisor. Two steps
+of a Trainer say nothing of it; `tests/components/tuner` and `tests/e2e/test_tune.py` train its trials.
+"""
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 # Entries of `trainer` that none of the paths does without.
@@ -10,11 +16,31 @@ BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_si
 
 # Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "mirrored": {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
+    # Said, though it is the default: what it excludes is tried in rows of its own.
+    "mirrored": {
+        "distribution": {
+            "train": {"strategy": "mirrored", "devices": {"cpu": 2}, "cross_device_ops": "reduction_to_one_device"}
+        }
+    },
     "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
     "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
     "compressed": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "fp16"}}},
+    "packs": {
+        "distribution": {
+            "train": {"strategy": "multi_worker_mirrored", "communication": "ring", "bytes_per_pack": 16_384}
+        }
+    },
+    "num_packs": {
+        "distribution": {
+            "train": {
+                "strategy": "mirrored",
+                "devices": {"cpu": 2},
+                "cross_device_ops": "hierarchical_copy",
+                "num_packs": 2,
+            }
+        }
+    },
     "sync_every": {"sync_every": 2, "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "augment": {"augment": ["random_flip", {"random_crop": {"padding": 2}}]},
     "batch_norm": {"model": "cifar_resnet9"},
@@ -39,16 +65,32 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "auto": {"xla": "auto", "precision": "auto"},
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
+    "single_steps": {"steps_per_execution": 1},
+    # `together` says where the weights are.
+    "warm_start": {"warm_start": {"exclude": ["logits/*"]}},
 }
 
 PATHS = ("estimator", "keras", "keras_custom_loop")
 
+# What an option says on one path, in place of the above.
+ON_PATH: dict[tuple[str, str], dict[str, Any]] = {
+    # An Estimator's workers wait for nobody, and each ends the step that it is in: of one alone the number is exact.
+    ("estimator", "parameter_server"): {
+        "distribution": {"train": {"strategy": "parameter_server", "workers": 1, "ps": 1}}
+    },
+}
 
-def together(*names: str) -> dict[str, Any] | None:
+# Those that a row trains.
+NETWORKS = sorted({BASE["model"], *(option["model"] for option in OPTIONS.values() if "model" in option)})
+
+
+def together(path: str, names: tuple[str, ...], weights: Path) -> dict[str, Any] | None:
     """Puts options beside each other.
 
     Args:
-        *names: Of OPTIONS.
+        path: Of PATHS.
+        names: Of OPTIONS.
+        weights: A folder with a checkpoint of each of NETWORKS, by its name.
 
     Returns:
         Entries of `trainer`; None where two of the options say the same entry differently.
@@ -56,9 +98,12 @@ def together(*names: str) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for name in names:
         # Whole: what one pair says is no part of the next.
-        if not _merge(found, copy.deepcopy(OPTIONS[name])):
+        if not _merge(found, copy.deepcopy(ON_PATH.get((path, name), OPTIONS[name]))):
             return None
-    return {**BASE, **found}
+    values = {**BASE, **found, "path": path}
+    if "warm_start" in values:
+        values["warm_start"]["checkpoint"] = str(weights / values["model"])
+    return values
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any]) -> bool:

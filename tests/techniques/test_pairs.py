@@ -14,12 +14,12 @@ from tfx_estimator.pipeline.errors import DeclarationError
 MOST = 60
 
 
-def _accepted(name, folder):
+def _accepted(name, folder, weights):
     """Loads an option's declaration on the first path that it is accepted on."""
     problems = []
     for path in PATHS:
         try:
-            return declared(Row(path, (name,)), folder)
+            return declared(Row(path, (name,)), folder, weights)
         except DeclarationError as error:
             problems.append(str(error))
     raise DeclarationError("\n".join(problems))
@@ -27,18 +27,18 @@ def _accepted(name, folder):
 
 @pytest.mark.unit
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_is_accepted_on_a_path(name, tmp_path):
-    _accepted(name, tmp_path)
+def test_an_option_is_accepted_on_a_path(name, tmp_path, weights):
+    _accepted(name, tmp_path, weights)
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory):
-    return accepted_pairs(tmp_path_factory.mktemp("pairs"))
+def accepted(tmp_path_factory, weights):
+    return accepted_pairs(tmp_path_factory.mktemp("pairs"), weights)
 
 
 @pytest.fixture(scope="module")
-def rows(accepted, tmp_path_factory):
-    return cover(accepted, tmp_path_factory.mktemp("rows"))
+def rows(accepted, tmp_path_factory, weights):
+    return cover(accepted, tmp_path_factory.mktemp("rows"), weights)
 
 
 @pytest.mark.long
@@ -54,12 +54,15 @@ def test_the_rows_have_every_pair_that_is_accepted(accepted, rows):
 @pytest.mark.equivalence
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", range(MOST))
-def test_a_row_of_options_trains_two_steps(number, rows, tmp_path, training, settings):
+def test_a_row_of_options_trains_two_steps(number, rows, tmp_path, training, settings, weights, caplog):
     if number >= len(rows):
         pytest.skip("there are fewer rows")
     row = rows[number]
     print(f"{row.path}: {', '.join(row.options)}")
-    declaration = declared(row, tmp_path).dict()
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    declaration = declared(row, tmp_path, weights).dict()
     model, run = training.run(dataclasses.replace(settings(), declaration=declaration), steps=2)
     assert run.get_float_custom_property("last_step") == 2
     assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert ("training begins with" in caplog.text) is ("warm_start" in row.options)
+    assert "which is not there" not in caplog.text
