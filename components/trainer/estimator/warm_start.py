@@ -33,6 +33,10 @@ class _Deferred(tf.estimator.WarmStartSettings):
         wanted = [variables[name] for name in matched.keys]
         return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
+        """Of each task in a cluster TensorFlow copies the Estimator; a tuple's own copy would unpack it, too early."""
+        return self
+
 
 def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Callable[[Matched], None]) -> None:
     """Has an Estimator begin with other weights.
