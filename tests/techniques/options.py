@@ -3,6 +3,9 @@
 `tune` is none of them. It is no entry of `trainer` but a section beside it, which the Trainer never reads: the Tuner, a
 component before it, starts whole trainings of what `trainer` says, with other values, by the same supervisor. Two steps
 of a Trainer say nothing of it; `tests/components/tuner` and `tests/e2e/test_tune.py` train its trials.
+
+Nor is `num_packs`, of `mirrored` on several GPUs: each pair of it would be another row beside that of `mirrored`.
+`tests/equivalence/test_strategies.py` trains by `hierarchical_copy`, of which it is an option.
 """
 
 from __future__ import annotations
@@ -16,12 +19,7 @@ BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_si
 
 # Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
 OPTIONS: dict[str, dict[str, Any]] = {
-    # Said, though it is the default: what it excludes is tried in rows of its own.
-    "mirrored": {
-        "distribution": {
-            "train": {"strategy": "mirrored", "devices": {"cpu": 2}, "cross_device_ops": "reduction_to_one_device"}
-        }
-    },
+    "mirrored": {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
     "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
     "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
@@ -29,16 +27,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "packs": {
         "distribution": {
             "train": {"strategy": "multi_worker_mirrored", "communication": "ring", "bytes_per_pack": 16_384}
-        }
-    },
-    "num_packs": {
-        "distribution": {
-            "train": {
-                "strategy": "mirrored",
-                "devices": {"cpu": 2},
-                "cross_device_ops": "hierarchical_copy",
-                "num_packs": 2,
-            }
         }
     },
     "sync_every": {"sync_every": 2, "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
