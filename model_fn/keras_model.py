@@ -15,8 +15,20 @@ Features = Mapping[str, tf.Tensor]
 _PROBABILITIES = ("softmax", "sigmoid")
 # Next to the smallest float32.
 _TINY = 1e-37
-# Keras's names of losses whose functions take probabilities, unless told otherwise.
-_TAKES_PROBABILITIES = ("crossentropy",)
+# Keras's own losses that take probabilities, unless told otherwise.
+_TAKE_PROBABILITIES = (
+    tf.keras.losses.sparse_categorical_crossentropy,
+    tf.keras.losses.categorical_crossentropy,
+    tf.keras.losses.categorical_focal_crossentropy,
+    tf.keras.losses.binary_crossentropy,
+    tf.keras.losses.binary_focal_crossentropy,
+)
+# Examples that a model is called with, to see what it puts out.
+_TRIED = 4
+# In the place of a size that an input leaves open.
+_ANY_SIZE = 32
+# Of a sum of probabilities in half precision.
+_CLOSE_TO_ONE = 1e-2
 
 
 def is_compiled(model: tf.keras.Model) -> bool:
@@ -147,27 +159,79 @@ def require_scores(outputs: Any, num_classes: int) -> None:
 
 
 def gives_probabilities(model: tf.keras.Model) -> bool:
-    """Tells whether a compiled model's outputs are probabilities: by its loss, or else by its last layer.
+    """Tells whether a compiled model's outputs are probabilities: by its loss, or else by what it puts out.
+
+    Args:
+        model: Compiled; one that has not been called is judged by its last layer.
+    """
+    told = told_by_loss(model)
+    return _puts_out_probabilities(model) if told is None else told
+
+
+def told_by_loss(model: tf.keras.Model) -> Optional[bool]:
+    """Tells whether a compiled model's loss is of probabilities; None if it does not say, as a function of the user's.
 
     Args:
         model: Compiled.
     """
-    loss = model.loss
-    from_logits = _from_logits(loss)
-    if from_logits is not None:
-        return not from_logits
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
-    if name.endswith(_TAKES_PROBABILITIES):
-        return True
+    losses = tf.nest.flatten(model.loss)
+    loss = losses[0] if len(losses) == 1 else None
+    if isinstance(loss, str):
+        loss = tf.keras.losses.get(loss)
+    kwargs = getattr(loss, "_fn_kwargs", None)
+    found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
+    if isinstance(found, bool):
+        return not found
+    # By the function, and not by its name: one of the user's may be named as Keras's, and be of logits.
+    return True if any(loss is each for each in _TAKE_PROBABILITIES) else None
+
+
+def assumed(model: tf.keras.Model) -> str:
+    """Says what a compiled model's outputs are taken for, if its loss does not tell; empty where it does.
+
+    Args:
+        model: Compiled.
+    """
+    shape = getattr(model, "output_shape", None) if not is_subclassed(model) and model.built else None
+    # Of one number, or of several outputs, nothing is made.
+    if told_by_loss(model) is not None or (shape is not None and not (isinstance(shape, tuple) and shape[-1] != 1)):
+        return ""
+    if gives_probabilities(model):
+        return "they are probabilities in made-up examples, or by the last activation, and are served as such"
+    return "they are taken for logits"
+
+
+def _puts_out_probabilities(model: tf.keras.Model) -> bool:
+    """Looks at what comes out of made-up examples, wherever in the model a softmax is; then at the last layer."""
+    if (outputs := _try(model)) is not None and outputs.dtype.is_floating:
+        found = tf.cast(outputs, tf.float32)
+        off = tf.abs(tf.reduce_sum(found, axis=-1) - 1)
+        if bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _CLOSE_TO_ONE)):
+            return True
     activation = getattr(model.layers[-1], "activation", None) if model.layers else None
     return getattr(activation, "__name__", "") in _PROBABILITIES
 
 
-def _from_logits(loss: Any) -> Optional[bool]:
-    """What a loss object was told; None if it does not know."""
-    kwargs = getattr(loss, "_fn_kwargs", None)
-    found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
-    return found if isinstance(found, bool) else None
+def _try(model: tf.keras.Model) -> Optional[tf.Tensor]:
+    """Returns what a model puts out of made-up examples, [batch, 2 or more]; None if that is not so, or unknown."""
+    spec = model.save_spec()
+    if spec is None or not tf.executing_eagerly():
+        return None
+    args, kwargs = tf.nest.map_structure(_made_up, spec)
+    try:
+        flat = tf.nest.flatten(model(*args, **{**kwargs, "training": False}))
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+        # An input of an open size may need another one.
+        return None
+    return flat[0] if len(flat) == 1 and flat[0].shape.rank == 2 and flat[0].shape[-1] != 1 else None
+
+
+def _made_up(spec: tf.TensorSpec) -> tf.Tensor:
+    """Noise that is always the same; zeros where numbers may stand for something."""
+    shape = [_TRIED if place == 0 else size or _ANY_SIZE for place, size in enumerate(spec.shape)]
+    if not spec.dtype.is_floating:
+        return tf.zeros(shape, spec.dtype)
+    return tf.cast(tf.random.stateless_uniform(shape, seed=(0, 0)), spec.dtype)
 
 
 def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.keras_model import assumed
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What is declared of the built-in loss and optimizer.
@@ -25,6 +26,11 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
     said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
+    if taken := assumed(model):
+        said.append(
+            f"the loss of {section.model}, {loss}, does not tell whether the model's outputs are logits or "
+            f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… tells it"
+        )
     vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
     if vain:
         verb = "has" if len(vain) == 1 else "have"

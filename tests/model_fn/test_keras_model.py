@@ -114,6 +114,66 @@ def test_logits_and_probabilities_are_told_apart(tf, loss, activation, probabili
     assert gives_probabilities(model) == probabilities
 
 
+@pytest.mark.parametrize("loss", ["object", "function", "string", "list"])
+def test_a_loss_of_keras_tells(tf, loss):
+    from tfx_estimator.model_fn.keras_model import gives_probabilities, told_by_loss
+
+    losses = tf.keras.losses
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model.compile(
+        "sgd",
+        {
+            "object": losses.SparseCategoricalCrossentropy(),
+            "function": losses.sparse_categorical_crossentropy,
+            "string": "SparseCategoricalCrossentropy",
+            "list": [losses.SparseCategoricalCrossentropy()],
+        }[loss],
+    )
+    assert told_by_loss(model) is True
+    assert gives_probabilities(model)
+
+
+def test_a_loss_function_of_the_users_is_not_judged_by_its_name(tf):
+    from tfx_estimator.model_fn.keras_model import build, gives_probabilities, told_by_loss
+
+    def weighted_crossentropy(labels, outputs):
+        return tf.keras.losses.sparse_categorical_crossentropy(labels, outputs, from_logits=True)
+
+    model = _functional(tf, "image")
+    model.compile("sgd", weighted_crossentropy)
+    build(model, {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32)})
+    assert told_by_loss(model) is None
+    assert not gives_probabilities(model)
+
+
+@pytest.mark.parametrize("kind", ["layer", "op", "class", "mixed", "logits", "class of logits"])
+@pytest.mark.parametrize("loss", ["mse", "own"])
+def test_a_softmax_is_found_wherever_it_is(tf, kind, loss):
+    from tfx_estimator.model_fn.keras_model import build, gives_probabilities
+
+    layers = tf.keras.layers
+
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.flatten = layers.Dense(3), layers.Flatten()
+
+        def call(self, image):
+            scores = self.dense(self.flatten(image))
+            return scores if kind.endswith("logits") else tf.nn.softmax(scores)
+
+    functional = _functional(tf, "image")
+    model = {
+        "layer": lambda: tf.keras.Sequential([layers.Flatten(), layers.Dense(3), layers.Softmax()]),
+        "op": lambda: tf.keras.Model(functional.input, tf.nn.softmax(functional.output)),
+        "mixed": lambda: tf.keras.Model(functional.input, layers.Softmax(dtype="float16")(functional.output)),
+        "logits": lambda: functional,
+    }.get(kind, Own)()
+    model.compile("sgd", "mse" if loss == "mse" else lambda labels, outputs: outputs)
+    build(model, {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32)})
+    assert gives_probabilities(model) == (not kind.endswith("logits"))
+
+
 def test_scores_are_served_under_the_names_of_a_networks_outputs(tf):
     from tfx_estimator.model_fn.keras_model import served
 
