@@ -133,3 +133,28 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
         resumed = _execute(store, file, tmp_path)
         assert (resumed["training"]["first_step"], resumed["training"]["last_step"]) == (step, 2000)
         assert not [name for name in store.names(HOME) if name.endswith("/stop.json")]
+
+
+def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_path, binary, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "digits.json"
+    # No later evaluation is better by that much than the first.
+    rule = "trainer.early_stopping={metric: average_loss, patience: 2, min_delta: 100}"
+    distribution = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}"
+    steps = ("trainer.train_steps=50000", "trainer.save_checkpoints_steps=200")
+    overrides = [
+        word for each in (*DECLARED, distribution, "deploy.vertex={}", *steps, rule) for word in ("--set", each)
+    ]
+    with serving(tmp_path, binary) as store:
+        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        results = _execute(store, file, tmp_path)
+        last = results["training"]["last_step"]
+        # Three evaluations, of checkpoints that are there.
+        assert 600 <= last < 50000
+        assert results["stopped_early"].startswith(f"at step {last:,.0f} of 50,000: average_loss has not improved on ")
+        assert results["stopped_early"].endswith("for 2 evaluations")
+        assert results["restarts"] == []
+        assert results["accuracy"] >= 0.9
+        assert len(_folders(store, "serving")) == 1
+        # With it went the chief's word to the others.
+        assert _folders(store, "training") == set()
