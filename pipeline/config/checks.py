@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.config.code_checks import check_module_file, check_t
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_deploy, check_deployment
 from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
+from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
@@ -75,6 +76,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_beam(declaration, target),
         *check_deploy(declaration),
         *check_tfjob(declaration, target),
+        *check_gpus(declaration, target),
         *(check_deployment(declaration, target) if target else ()),
         *check_travel(declaration, search_paths, target),
     ]

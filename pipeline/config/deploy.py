@@ -120,6 +120,17 @@ class DeploySection(Section):
         own = self.nodes.Trainer or Node()
         return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
 
+    def pod_accelerator(self, kind: str) -> tuple[Optional[str], Optional[int]]:
+        """Returns the accelerator of a TFJob's pods, and how many of them each has; None is none, and one.
+
+        Args:
+            kind: As `worker`.
+        """
+        own = getattr(self.tfjob.replicas, kind)
+        if own.accelerator is None and kind in ("chief", "worker"):
+            own = self.nodes.of("Trainer")
+        return own.accelerator, own.accelerators
+
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Tells whether a path lies in a declared volume.
 

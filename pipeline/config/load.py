@@ -149,7 +149,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     warnings = _warnings(declaration, origins, declared, draft.search_paths)
     warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
     deployed = (*note_default(declaration.deploy, target), *note_quota(declaration, target))
-    notes = (*names, *note_runtime(declaration), *note_tune(declaration), *deployed)
+    notes = (*names, *note_runtime(declaration, target), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 

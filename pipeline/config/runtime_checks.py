@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.gpu_checks import note_gpu
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -53,11 +54,17 @@ def check_runtime(trainer: TrainerSection) -> Iterator[Problem]:
         )
 
 
-def note_runtime(declaration: Declaration) -> Iterator[str]:
+def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
     """Yields what the user should know of the sections.
 
     Args:
         declaration: Typed values.
+        target: Where it is to be deployed; empty if it runs on this machine.
     """
-    if declaration.trainer.gpu.is_declared and not os.path.isdir(_GPUS):
+    if not declaration.trainer.gpu.is_declared:
+        return
+    deployed = note_gpu(declaration, target)
+    if deployed:
+        yield deployed
+    elif deployed is None and not os.path.isdir(_GPUS):
         yield "trainer.gpu has no effect on a machine without a GPU, such as this one"

@@ -143,9 +143,7 @@ def _template(
 def _resources(kind: str, deploy: DeploySection) -> dict[str, Any]:
     node, own = deploy.nodes.of("Trainer"), getattr(deploy.tfjob.replicas, kind)
     cpu, memory = own.cpu or node.cpu, own.memory_gb or node.memory_gb
-    accelerator, count = own.accelerator, own.accelerators
-    if accelerator is None and kind in ("chief", "worker"):
-        accelerator, count = node.accelerator, node.accelerators
+    accelerator, count = deploy.pod_accelerator(kind)
     amounts = {
         "cpu": f"{round(cpu * 1000)}m" if cpu else None,
         "memory": f"{round(memory * 1000)}M" if memory else None,

@@ -228,3 +228,89 @@ def test_a_training_in_a_tfjob_takes_no_module_that_cannot_travel(tmp_path):
     )
     with pytest.raises(DeclarationError, match="has the name of one of Python's own"):
         load(tmp_path / "mine.yaml", (*OF_TFJOB[:4], "deploy.tfjob.train=true"))
+
+
+TWO_WORKERS = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2, devices: {gpu: 2}}}"
+FOUR_GPUS = "trainer.distribution.train={strategy: mirrored, devices: {gpu: 4}}"
+_T4, _GPU = "accelerator: NVIDIA_TESLA_T4", "accelerator: nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("target", "distribution", "too_few", "said", "enough"),
+    [
+        (
+            "vertex",
+            FOUR_GPUS,
+            f"deploy.vertex={{machine: {{{_T4}}}}}",
+            "each chief of the custom job needs 4 GPUs, and has 1",
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 4}}}}",
+        ),
+        (
+            "vertex",
+            TWO_WORKERS,
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{{_T4}, accelerators: 1}}}}",
+            "each worker of the custom job needs 2 GPUs, and has 1",
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}}}",
+        ),
+        (
+            "vertex",
+            TWO_WORKERS,
+            f"deploy.nodes.Trainer={{{_T4}, accelerators: 2}}",
+            "the step Trainer needs 4 GPUs, and has 2",
+            f"deploy.nodes.Trainer={{{_T4}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow",
+            FOUR_GPUS,
+            "deploy.nodes.Trainer={cpu: 2}",
+            "the step Trainer needs 4 GPUs, and has none",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow_v2",
+            "trainer.distribution.train={strategy: mirrored, devices: {gpu: [0, 3]}}",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 3}}",
+            "the step Trainer needs 4 GPUs, and has 3",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow",
+            FOUR_GPUS,
+            "deploy.nodes.Trainer={accelerator: google.com/tpu, accelerators: 8}",
+            "the step Trainer needs 4 GPUs, and has none",
+            f"deploy.nodes.default={{{_GPU}, accelerators: 4}}",
+        ),
+    ],
+)
+def test_gpus_that_training_asks_for_are_there(target, distribution, too_few, said, enough):
+    whole = (*COMMON, *OF_TARGET[target], "deploy.nodes.Trainer=null", "trainer.global_batch_size=64", distribution)
+    (problem,) = refused(target, *whole, too_few)
+    assert said in problem
+    assert "devices.gpu: " in problem
+    load("digits", (*whole, enough), target)
+    load("digits", (*whole, too_few))
+
+
+@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", ("deploy.tfjob.train=true",))])
+def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
+    cluster = (
+        "trainer.distribution={train: {strategy: parameter_server, workers: 2, devices: {gpu: 2}}, evaluator: true}"
+    )
+    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster, *more)
+    problems = refused(target, *whole)
+    assert [problem.partition("devices.gpu: 2 ")[2].partition(" expected")[0] for problem in problems] == [
+        f"each pod of {kind} needs 2 GPUs, and has none" for kind in ("chief", "worker")
+    ]
+    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), target)
+    own = f"deploy.tfjob.replicas={{chief: {{{_GPU}, accelerators: 2}}, worker: {{{_GPU}, accelerators: 2}}}}"
+    load("digits", (*whole, own), target)
+    (problem,) = refused(target, *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
+    assert "each pod of evaluator needs 2 GPUs, and has none" in problem
+
+
+def test_a_gpus_options_are_told_of_the_machine_that_trains():
+    whole = (*COMMON, *OF_TARGET["vertex"], "trainer.gpu.memory_growth=true")
+    assert not [note for note in load("digits", whole, "vertex").notes if "trainer.gpu" in note]
+    (note,) = [note for note in load("digits", (*whole, "deploy.nodes.Trainer=null"), "vertex").notes if "gpu" in note]
+    assert "this one" not in note
+    assert "deploy.nodes.Trainer.accelerator would name it" in note

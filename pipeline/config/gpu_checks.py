@@ -1,0 +1,126 @@
+"""Checks of whether the machines that a declaration is deployed to have the GPUs that its training is to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.vertex import CHIEF, EVALUATOR, WORKER
+from tfx_estimator.pipeline.targets import TFJOB, VERTEX
+
+_TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
+_TPU = "tpu"
+
+
+class _Machine(NamedTuple):
+    """A container, or several alike, in which there is training or evaluation.
+
+    Args:
+        name: For people.
+        path: Where its accelerator is declared.
+        gpus: How many it has.
+        wanted: How many it is to have, by what asks for them.
+    """
+
+    name: str
+    path: str
+    gpus: int
+    wanted: dict[str, int]
+
+
+def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+    """Checks, before hours are spent on the steps before it, that training finds its GPUs.
+
+    Args:
+        declaration: Typed values.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+    """
+    distribution = declaration.trainer.distribution
+    for machine in _machines(declaration, target):
+        asks, wanted = max(machine.wanted.items(), key=lambda item: item[1])
+        if wanted <= machine.gpus:
+            continue
+        has = f"has {machine.gpus}" if machine.gpus else "has none"
+        section = distribution.train if asks == _TRAIN else distribution.eval
+        yield Problem(
+            asks,
+            f"{machine.name} needs {wanted} GPUs, and {has}",
+            f"at most the accelerators of {machine.path}",
+            f"set {machine.path}.accelerator, and accelerators: {wanted}; or train on fewer",
+            value=section.devices.text.partition(": ")[2],
+            depends=(machine.path, "deploy.nodes", "trainer.distribution.train.workers"),
+        )
+
+
+def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
+    """Says that `trainer.gpu` reaches no GPU where training is deployed.
+
+    Args:
+        declaration: Typed values.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+
+    Returns:
+        What to say; empty if there is nothing, None if training is not deployed.
+    """
+    machines = list(_machines(declaration, target))
+    if not machines:
+        return None
+    if any(machine.gpus for machine in machines):
+        return ""
+    return f"trainer.gpu has no effect: no machine that trains has a GPU; {machines[0].path}.accelerator would name it"
+
+
+def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
+    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
+    if target == TFJOB or (not target and deploy.tfjob.train):
+        for kind, wanted in _by_role(distribution).items():
+            accelerator, count = deploy.pod_accelerator(kind)
+            yield _Machine(f"each pod of {kind}", f"deploy.tfjob.replicas.{kind}", _gpus(accelerator, count), wanted)
+        return
+    if not target:
+        return
+    steps = ["Trainer", "Tuner"] if declaration.tune is not None else ["Trainer"]
+    if target == VERTEX and deploy.vertex is not None:
+        steps.remove("Trainer")
+        there = deploy.vertex.machines(distribution)
+        for role, wanted in _by_role(distribution).items():
+            _, machine = there[role]
+            path = f"deploy.vertex.{role if getattr(deploy.vertex, role) else 'machine'}"
+            yield _Machine(
+                f"each {role} of the custom job", path, _gpus(machine.accelerator, machine.accelerators), wanted
+            )
+    for step in steps:
+        node = deploy.step(step)
+        gpus = _gpus(node.accelerator, node.accelerators)
+        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, _in_one_container(distribution))
+
+
+def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
+    return (count or 1) if accelerator and _TPU not in accelerator.lower() else 0
+
+
+def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
+    """What the processes of a cluster of machines need, by role."""
+    train, evaluate = _least(distribution.train.devices), _least(distribution.eval.devices)
+    # Without an evaluator the chief evaluates.
+    chief = {_TRAIN: train} if distribution.evaluator else {_TRAIN: train, _EVAL: evaluate}
+    wanted = {CHIEF: chief, WORKER: {_TRAIN: train}, EVALUATOR: {_EVAL: evaluate}}
+    return {role: wanted[role] for role in distribution.pods if role in wanted}
+
+
+def _in_one_container(distribution: Distribution) -> dict[str, int]:
+    """What they need together, each process having GPUs of its own."""
+    train = _least(distribution.train.devices) * distribution.train.worker_count
+    evaluate = _least(distribution.eval.devices)
+    if distribution.evaluator:
+        return {_TRAIN: train + evaluate} if train else {_EVAL: evaluate}
+    return {_TRAIN: train, _EVAL: evaluate}
+
+
+def _least(devices: Devices) -> int:
+    """How many GPUs there are at least where a process finds those that it uses."""
+    return max(devices.indices) + 1 if devices.gpu else 0
