@@ -14,12 +14,14 @@ from keras_tuner.engine import oracle as oracle_module
 
 from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
-from tfx_estimator.pipeline.config.tune_ranges import is_whole
+from tfx_estimator.pipeline.config.tune_ranges import count_steps, is_whole, stepped_values
 
 # What an oracle of hyperband adds to the values.
 _OWN = "tuner/"
 _UNLIMITED = 10**9
 _COLLISIONS = 5_000
+# What is stored with each trial.
+_MOST_CHOICES = 10_000
 
 
 class Proposals:
@@ -120,7 +122,16 @@ def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
 
 
 def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
-    if not each.values:
+    steps = None if each.values or each.step is None else count_steps(each)
+    if steps is not None and each.sampling == "linear" and not is_whole(name, each):
+        # keras-tuner divides fractions by fractions, and then ends before `max`.
+        if steps < _MOST_CHOICES:
+            space.Choice(name, stepped_values(each))
+        else:
+            assert each.max is not None
+            assert each.step is not None
+            space.Float(name, each.min, each.max + each.step / 2, step=each.step)
+    elif not each.values:
         kind = space.Int if is_whole(name, each) else space.Float
         kind(name, each.min, each.max, step=each.step, sampling=each.sampling)
     elif len(each.values) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
@@ -100,7 +101,7 @@ def check_range(name: str, each: Range) -> Iterator[Problem]:
                       "choose another value", value=inline(each.step))  # fmt: skip
         return
     widest = each.max / each.min if log else each.max - each.min
-    if not (1 if log else 0) < each.step <= widest * (1 + 1e-9):
+    if each.step <= (1 if log else 0) or count_steps(each) < 1:
         least = "more than 1, by which values are multiplied" if log else "more than 0"
         yield Problem(f"{path}.step", "no second value lies within the range", f"{least}, and at most {widest:g}",
                       "choose another value", value=inline(each.step))  # fmt: skip
@@ -111,7 +112,7 @@ def _list(path: str, values: Sequence[Any]) -> Iterator[Problem]:
     if not kinds <= {"number", "str", "bool"} or len(kinds) > 1:
         expected = "numbers, texts, or true and false, all of one kind: keras-tuner knows no others"
         yield Problem(path, "its values are of other kinds", expected, "choose other values", value=inline(values))
-    elif len({repr(value) for value in values}) < len(values):
+    elif len(set(values)) < len(values):  # 1 and 1.0 are one
         yield Problem(path, "it has a value twice", "each value once", "remove one", value=inline(values))
 
 
@@ -140,11 +141,37 @@ def is_whole(name: str, each: Range) -> bool:
     return all(isinstance(number, int) for number in numbers)
 
 
+def count_steps(each: Range, whole: bool = False) -> int:
+    """Returns how many steps lie between the ends; in decimals, as 0.3 is three times 0.1 and no less.
+
+    Args:
+        each: With both ends; without a step it is of whole numbers.
+        whole: Is it of those.
+    """
+    assert each.min is not None
+    assert each.max is not None
+    assert each.step is not None or whole
+    if each.sampling == "log" and each.step is not None:
+        return int(math.log(each.max / each.min, each.step) + 1e-8)
+    low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step or 1))
+    return int((high - low) // step)
+
+
+def stepped_values(each: Range) -> list[float]:
+    """Returns the values of a linear range with a step, as one would write them: 0.3, and no 0.30000000000000004.
+
+    Args:
+        each: With both ends and a step.
+    """
+    low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step))
+    return [float(low + index * step) for index in range(count_steps(each) + 1)]
+
+
 def _count(each: Range, whole: bool) -> Optional[int]:
     if each.values:
         return len(each.values)
     if each.min is None or each.max is None or (each.step is None and not whole):
         return None
-    if each.sampling == "log":
-        return None if each.step is None else int(math.log(each.max / each.min, each.step) + 1e-8) + 1
-    return int((each.max - each.min) // (each.step or 1) + 1)
+    if each.sampling == "log" and each.step is None:
+        return None
+    return count_steps(each, whole) + 1

@@ -7,6 +7,7 @@ import pytest
 from tfx_estimator.components.tuner.proposals import Proposals, make_space
 from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial
 from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.config.tune_ranges import combinations
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +49,27 @@ def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
     assert type(space["trainer.deterministic"]).__name__ == "Boolean"
     one = TuneSection.parse_obj({"ranges": {"a": [3], "b": [1, 2.5]}})
     assert [type(each).__name__ for each in make_space(one).space] == ["Fixed", "Choice"]
+
+
+@pytest.mark.parametrize(
+    ("range_", "values"),
+    [
+        ({"min": 0, "max": 0.3, "step": 0.1}, [0.0, 0.1, 0.2, 0.3]),
+        ({"min": 0, "max": 0.5, "step": 0.1}, [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+        ({"min": 1, "max": 2, "step": 0.1}, [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0]),
+        ({"min": 0.0, "max": 0.25, "step": 0.1}, [0.0, 0.1, 0.2]),
+        ({"min": 1e-3, "max": 3e-3, "step": 1e-3}, [0.001, 0.002, 0.003]),
+    ],
+)
+def test_every_step_of_a_fraction_is_drawn_and_both_ends(range_, values):
+    tune = TuneSection.parse_obj({"ranges": {RATE: range_}, "max_trials": 20})
+    proposals, found = Proposals(tune), []
+    while trial := proposals.next():
+        found.append(trial.values[RATE])
+        proposals.tell(Result(trial.number, trial.values, COMPLETED, 0.5))
+    proposals.close()
+    assert sorted(found) == values
+    assert combinations(tune.ranges) == len(values)
 
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian", "hyperband"])
