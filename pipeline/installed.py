@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 # The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
-_BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
+BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
 
 
 def version_of(name: str) -> Optional[str]:
@@ -13,7 +13,7 @@ def version_of(name: str) -> Optional[str]:
     # Here, since it takes 25 ms to import, and every verb's module is imported for the help.
     from importlib import metadata
 
-    for each in (name, *_BUILDS.get(name, ())):
+    for each in (name, *BUILDS.get(name, ())):
         try:
             return metadata.version(each)
         except metadata.PackageNotFoundError:

@@ -28,6 +28,7 @@ from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
@@ -149,6 +150,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     warnings = _warnings(declaration, origins, declared, draft.search_paths)
     warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
     deployed = (*note_default(declaration.deploy, target), *note_quota(declaration, target))
+    deployed += tuple(note_travel(declaration, draft.search_paths, target))
     notes = (*names, *note_runtime(declaration, target), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 

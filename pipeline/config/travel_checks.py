@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import TFJOB
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
+from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
+from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
 
 def named_code(declaration: Declaration) -> dict[str, str]:
@@ -21,7 +24,8 @@ def named_code(declaration: Declaration) -> dict[str, str]:
     """
     data, transform, trainer = declaration.data, declaration.transform, declaration.trainer
     # After a colon, TFDS's names have a version: `mnist:3.0.1`.
-    builder = {"data.dataset": data.dataset} if data.dataset.partition(":")[2].isidentifier() else {}
+    is_module = data.dataset.partition(":")[2].isidentifier()
+    builder = {"data.dataset": data.dataset} if is_module and not is_path(data.dataset) else {}
     return {
         **builder,
         f"transform.{'module_file' if transform.module_file is not None else 'preprocessing_fn'}": transform.target,
@@ -37,11 +41,7 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
-    code = named_code(declaration)
-    if not target:
-        if declaration.deploy is None or not declaration.deploy.tfjob.train:
-            return
-        code = {path: each for path, each in code.items() if path.startswith("trainer.")}
+    code = _travelling(declaration, target)
     together: list[str] = []
     seen: set[str] = set()
     for path, each in code.items():
@@ -61,3 +61,32 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
             what = f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap"
             todo = "install the modules as a package, in the image and here"
             yield Problem(path, what, f"at most {config_map.MOST_BYTES:,}", todo, value=each)
+
+
+def note_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
+    """Says what the image must have beside this project, and what no text tells.
+
+    Args:
+        declaration: Typed values, checked.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+    """
+    needs = [find_needs(each, search_paths) for each in _travelling(declaration, target).values()]
+    installed = {need.module: need for each in needs for need in each.installed}
+    if others := sorted(name for name in installed if not is_of_image(name)):
+        named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
+        yield f"the image must have what your modules import beside tfx-estimator: {', '.join(named)}"
+    for name, need in sorted({need.module: need for each in needs for need in each.unknown}.items()):
+        yield (
+            f"{need.where} imports {name}, which is found nowhere but, perhaps, in a folder that your code names: "
+            "it does not travel"
+        )
+
+
+def _travelling(declaration: Declaration, target: str) -> dict[str, str]:
+    """The code that is packed, by where it is named."""
+    code = named_code(declaration)
+    if target:
+        return code
+    trains = declaration.deploy is not None and declaration.deploy.tfjob.train
+    return {path: each for path, each in code.items() if trains and path.startswith("trainer.")}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
 from tfx_estimator.pipeline.user_source.modules import PROJECT, Module, find_module, is_installed, is_project, is_source
 
 # Of this project, the packages that are followed: what becomes of an example, and what is trained. Data sources are
@@ -69,7 +70,7 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = find_root(target, search_paths)
-    waiting = [module, *(parent for parent in _parents(module.name, paths) if _is_followed(parent))]
+    waiting = [module, *(parent for parent in find_parents(module.name, paths) if is_followed(parent))]
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -77,41 +78,24 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
         seen.add(module.name)
         if module.file is None:
             continue
-        data = _read(module.file)
+        data = read_source(module.file)
         yield module, data
-        for base, names in imports(data, module) if is_source(module) else ():
-            for name in (*_with_parents(base), *(f"{base}.{name}" if base else name for name in names)):
+        tree = parse(data) if is_source(module) else None
+        for each in imports(tree, module) if tree is not None else ():
+            for name in modules_named(each):
                 found = find_module(name, paths)
-                if found is not None and found.name not in seen and _is_followed(found):
+                if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
 
 
-def imports(data: bytes, module: Module) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields what a module's text may import, anywhere in it.
+def modules_named(found: Import) -> Iterator[str]:
+    """Yields the dotted names of all modules that an import may run: of the packages around it, and of what it takes.
 
     Args:
-        data: The text.
-        module: Where it stands.
-
-    Yields:
-        A module's absolute dotted name, and the names that `from` takes out of it; none for a plain `import`.
+        found: The import.
     """
-    try:
-        tree = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    package = module.name if module.folders else module.name.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, ()) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            if base is not None:
-                yield base, tuple(alias.name for alias in node.names)
-        elif isinstance(node, ast.Call) and _is_import_module(node.func) and node.args:
-            first = node.args[0]
-            if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
-                yield first.value, ()
+    yield from _with_parents(found.name)
+    yield from (f"{found.name}.{name}" if found.name else name for name in found.taken)
 
 
 def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:
@@ -135,7 +119,8 @@ def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tu
     return found, tuple(search_paths)
 
 
-def _is_followed(module: Module) -> bool:
+def is_followed(module: Module) -> bool:
+    """Tells whether a module's own imports are followed: the user's, and those of this project that decide a model."""
     if is_project(module):
         return _is_in(module, _FOLLOWED) and not _is_in(module, _NOT_FOLLOWED)
     return not is_installed(module)
@@ -156,35 +141,24 @@ def _meaning(data: bytes) -> bytes:
     return ast.dump(tree).encode()
 
 
-def _absolute(node: ast.ImportFrom, package: str) -> str | None:
-    """The absolute name that `from X import` means; None where it leaves the package."""
-    if not node.level:
-        return node.module or ""
-    parts = package.split(".") if package else []
-    if node.level - 1 > len(parts):
-        return None
-    base = parts[: len(parts) - (node.level - 1)]
-    return ".".join([*base, node.module] if node.module else base)
-
-
-def _is_import_module(function: ast.expr) -> bool:
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in ("import_module", "__import__")
-
-
 def _with_parents(name: str) -> Iterator[str]:
     parts = name.split(".") if name else []
     for length in range(1, len(parts) + 1):
         yield ".".join(parts[:length])
 
 
-def _parents(name: str, search_paths: Sequence[str]) -> list[Module]:
+def find_parents(name: str, search_paths: Sequence[str]) -> list[Module]:
     """Importing a module runs the __init__.py of each package around it."""
     found = (find_module(parent, search_paths) for parent in _with_parents(name.rpartition(".")[0]))
     return [module for module in found if module is not None]
 
 
-def _read(file: Path) -> bytes:
+def read_source(file: Path) -> bytes:
+    """Returns a module's text.
+
+    Raises:
+        DeclarationError: It cannot be read.
+    """
     try:
         return file.read_bytes()
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import Optional
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import find_root, follow_imports
 from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_source
+from tfx_estimator.pipeline.user_source.needs import find_needs
 
 # The least that a zip file can say: equal modules are equal bytes, whenever they are packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -56,7 +57,8 @@ def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[P
         The wheel, installable by pip; None where there is nothing of the user's own.
 
     Raises:
-        DeclarationError: A module is missing, is no Python source, or two of one name are meant.
+        DeclarationError: A module is missing, is no Python source, or two of one name are meant; or one imports what
+            is found nowhere, and cannot do without.
     """
     found: dict[str, tuple[Module, bytes]] = {}
     for obstacle in _collect(targets, search_paths, found):
@@ -82,6 +84,12 @@ def _collect(
                     yield obstacle
                 else:
                     found[module.name] = (module, data)
+            for need in find_needs(target, search_paths).missing:
+                yield DeclarationError(
+                    f"{need.where} imports {need.module}, which is found nowhere",
+                    expected="a module of your own, or an installed package",
+                    todo="check the name, or install it here, too; what the image alone has, import in a function",
+                )
         except DeclarationError as error:
             yield error
 

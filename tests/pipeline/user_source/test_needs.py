@@ -1,0 +1,100 @@
+"""What the user's modules need where they run: a refusal only of what nothing excuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.user_source.needs import find_needs
+from tfx_estimator.pipeline.user_source.pack import pack
+from tfx_estimator.pipeline.user_source.packages import is_of_image
+
+pytestmark = pytest.mark.unit
+
+NOWHERE = "nowhere_to_be_found"
+
+
+def write(folder: Path, **texts: str) -> str:
+    """Writes modules; `__` is a folder's mark."""
+    for name, text in texts.items():
+        file = (folder / name.replace("__", "/")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"import {NOWHERE}\n",
+        f"from {NOWHERE}.deep import thing\n",
+        f"import os, {NOWHERE}.deep\n",
+        f"try:\n    import {NOWHERE}\nfinally:\n    pass\n",
+        "from helpers.gone import thing\n",
+        "import helpers.gone\n",
+        "import second\n",
+    ],
+)
+def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
+    folder = write(tmp_path, net=f"import numpy\n{text}", second=f"import {NOWHERE}\n", helpers__here="")
+    with pytest.raises(DeclarationError, match=r"\.py:[123] imports \S+, which is found nowhere"):
+        pack(["net:f"], [folder])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"try:\n    import {NOWHERE}\nexcept ImportError:\n    pass\n",
+        f"try:\n    import os\nexcept ImportError:\n    import {NOWHERE}\n",
+        f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import {NOWHERE}\n",
+        f"import contextlib\nwith contextlib.suppress(ImportError):\n    import {NOWHERE}\n",
+        f"def f():\n    import {NOWHERE}\n",
+        f"class Layer:\n    def call(self):\n        from {NOWHERE} import x\n",
+        f"load = lambda: __import__('{NOWHERE}')\n",
+        f"registry.import_module('{NOWHERE}')\n",
+        # What is optional may need what is not there.
+        "try:\n    import second\nexcept ImportError:\n    pass\n",
+        "def f():\n    import second\n",
+        # Folders without __init__.py, Python's own of another system, installed packages with parts made up as they
+        # are imported, and modules that are not here as files.
+        "import space.part\nfrom space import part\nfrom space import anything\n",
+        "import winreg, msvcrt\n",
+        "import six.moves.urllib\nfrom tensorflow.keras import layers\nimport google.cloud.storage\n",
+        "import __main__, sys, builtins\n",
+        "from . import neighbour\nfrom .... import far\n",
+        f"import sys\nsys.path.append('/opt/of/the/image')\nimport {NOWHERE}\n",
+        f"import site\nsite.addsitedir('/opt/of/the/image')\nimport {NOWHERE}\n",
+        "from vendored.six.moves import urllib\n",
+        "from tfx_estimator.model_fn import networks\n",
+    ],
+)
+def test_what_can_be_done_without_or_found_elsewhere_is_taken(tmp_path, text):
+    folder = write(
+        tmp_path,
+        net=text,
+        second=f"import {NOWHERE}\n",
+        space__part="",
+        vendored____init__="",
+        vendored__six="import sys\nsys.meta_path.append(None)\n",
+    )
+    assert not find_needs("net:f", [folder]).missing
+    pack(["net:f"], [folder])
+
+
+def test_what_is_added_to_the_path_is_told(tmp_path):
+    folder = write(tmp_path, net=f"import sys\nsys.path.append('/opt')\nimport {NOWHERE}\n")
+    (need,) = find_needs("net:f", [folder]).unknown
+    assert (need.module, need.where) == (NOWHERE, f"{tmp_path}/net.py:3")
+
+
+def test_packages_are_named_by_what_has_to_be_in_the_image(tmp_path):
+    text = "import yaml\nfrom google.cloud import storage\ndef f():\n    import hypothesis\ntry:\n    import pytest\n"
+    folder = write(tmp_path, net=f"{text}except ImportError:\n    pass\nimport json\n")
+    assert {each.module for each in find_needs("net:f", [folder]).installed} == {"yaml", "google", "hypothesis"}
+    assert is_of_image("yaml")
+    assert is_of_image("google")
+    assert is_of_image("tensorflow")
+    assert not is_of_image("hypothesis")
+    assert not is_of_image("pytest")
