@@ -9,6 +9,7 @@ from typing import Optional, Union
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
+from tfx_estimator.pipeline.config.env_checks import check_env
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
@@ -17,7 +18,6 @@ from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, 
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What both Google Cloud and Kubernetes take.
 _LABEL, _LABEL_VALUE = (
     re.compile(r"[a-z][a-z0-9_-]{0,61}[a-z0-9]|[a-z]"),
@@ -48,10 +48,7 @@ def check_deploy(declaration: Declaration) -> Iterator[Problem]:
         value = getattr(deploy, key)
         if value is not None and not pattern.fullmatch(value):
             yield Problem(f"deploy.{key}", f"this is no {key}", expected, "correct it", value=value)
-    for name in deploy.env:
-        if not _VARIABLE.fullmatch(name):
-            expected = "letters, digits and `_`"
-            yield Problem("deploy.env", "this is no variable's name", expected, "rename it", value=name)
+    yield from check_env(deploy.env)
     for name, value in deploy.labels.items():
         if not _LABEL.fullmatch(name) or not _LABEL_VALUE.fullmatch(value):
             expected = "a to z, digits, `_` and `-`, at most 63, from a letter on"

@@ -314,3 +314,29 @@ def test_a_gpus_options_are_told_of_the_machine_that_trains():
     (note,) = [note for note in load("digits", (*whole, "deploy.nodes.Trainer=null"), "vertex").notes if "gpu" in note]
     assert "this one" not in note
     assert "deploy.nodes.Trainer.accelerator would name it" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TF_CONFIG", "set by the service"),
+        ("CLUSTER_SPEC", "set by Vertex AI"),
+        ("AIP_MODEL_DIR", "set by Vertex AI"),
+        ("PATH", "set by the image"),
+        ("KFP_POD_NAME", "set by Kubeflow Pipelines"),
+        ("TFX_ESTIMATOR_RETRYABLE_EXIT_CODE", "set by this project"),
+        ("AWS_SECRET_ACCESS_KEY", "for all to read"),
+        ("GITHUB_TOKEN", "for all to read"),
+        ("PGPASSWORD", "for all to read"),
+        ("wandb_api_key", "for all to read"),
+    ],
+)
+def test_neither_a_services_variables_nor_credentials_are_taken(name, said):
+    (problem,) = refused("", f"deploy.env.{name}=quite-private")
+    assert "quite-private" not in problem.partition(f" deploy.env.{name} ")[2]
+    assert said in problem
+
+
+def test_a_variable_may_lead_to_a_secrets_file():
+    paths = {"GITHUB_TOKEN_FILE": "secrets/x", "AWS_SECRET": "/secrets/key/aws", "TOKENIZERS_PARALLELISM": "false"}
+    load("digits", [f"deploy.env.{name}={value!r}" for name, value in paths.items()])
