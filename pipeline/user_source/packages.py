@@ -36,7 +36,23 @@ def _by_module() -> Mapping[str, list[str]]:
     # Here, as it reads what each installed package says of itself: 0.3 s.
     from importlib import metadata
 
-    return metadata.packages_distributions()
+    found: dict[str, list[str]] = {}
+    for distribution in metadata.distributions():
+        # Newer build tools leave out the first: `metadata.packages_distributions` of this Python knows no NumPy.
+        tops = (distribution.read_text("top_level.txt") or "").split() or _tops(distribution.read_text("RECORD") or "")
+        for top in tops:
+            found.setdefault(top, []).append(distribution.metadata["Name"])
+    return found
+
+
+def _tops(record: str) -> set[str]:
+    """The top-level modules among the files that a wheel installed."""
+    paths = (line.partition(",")[0].partition("/") for line in record.splitlines())
+    return {
+        first.partition(".")[0]
+        for first, slash, _ in paths
+        if (slash and "." not in first) or first.endswith((".py", ".so"))
+    }
 
 
 @functools.lru_cache(maxsize=1)
