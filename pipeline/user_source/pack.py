@@ -16,9 +16,12 @@ from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import find_root, follow_imports
 from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_source
 from tfx_estimator.pipeline.user_source.needs import find_needs
+from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
 # The least that a zip file can say: equal modules are equal bytes, whenever they are packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
+# What some package installs beside its own modules, and nobody imports.
+_BY_ACCIDENT = ("docs", "examples", "tests")
 _DISTRIBUTION = "tfx_estimator_user_modules"
 _METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: tfx-estimator\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -106,6 +109,13 @@ def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optiona
         return DeclarationError(
             f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
             expected="another name, as it comes before Python's own where the steps run",
+            todo="rename it",
+        )
+    if module.name not in _BY_ACCIDENT and is_of_image(module.name):
+        return DeclarationError(
+            f"the module {module.name}, {module.file}, has the name of an installed package, "
+            f"{'/'.join(distributions_of(module.name))}, that tfx-estimator needs",
+            expected="another name, as it comes before that package where the steps run",
             todo="rename it",
         )
     if module.name in found and found[module.name][0].file != module.file:

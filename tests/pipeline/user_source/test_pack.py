@@ -85,3 +85,24 @@ def test_two_modules_of_one_name_are_refused(tmp_path):
         )
     with pytest.raises(DeclarationError, match="two modules are called utils"):
         pack([str(tmp_path / "a" / "main.py"), str(tmp_path / "b" / "second.py")])
+
+
+@pytest.mark.parametrize("file", ["yaml.py", "numpy/__init__.py", "google.py", "tree.py"])
+def test_a_module_that_hides_a_package_of_the_image_is_refused(write, tmp_path, file):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    name = file.partition("/")[0].removesuffix(".py")
+    with pytest.raises(DeclarationError, match=f"the module {name}, .*, has the name of an installed package"):
+        pack(["net:f"], [write(net=f"import {name}\n")])
+
+
+def test_folders_called_as_those_of_this_project_travel(write, tmp_path):
+    names = ("data", "model_fn", "pipeline", "components", "tests", "hypothesis")
+    folder = write(net="".join(f"from {name} import mine\n" for name in names))
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "mine.py").touch()
+    packed = pack(["net:f"], [folder])
+    assert packed is not None
+    assert {f"{name}.mine" for name in names} <= {*packed.modules}
