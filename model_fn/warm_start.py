@@ -125,17 +125,41 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
     return matched
 
 
-def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, Any]:
+def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, list[Any]]:
     """The variables of a model in a TF1 graph, by name: without an optimizer's slots, and without the step.
 
     Args:
         variables: All that there are.
         trainable: Those of them that are trained.
+
+    Returns:
+        The parts of each variable, as the layers of TensorFlow's canned Estimators of TF1 are cut into; most have one.
     """
     names = {_name(each) for each in trainable}
-    own = [each for each in variables if _name(each) in names or _name(each).rpartition("/")[2] in _AVERAGES]
     # A mirrored variable is known as one; what its replicas are called else is of no interest.
-    return {_name(each): each for each in own}
+    parts = {_name(each): each for each in variables}
+    found: dict[str, list[Any]] = {}
+    for name, each in parts.items():
+        part = _part(each)
+        whole = part.full_name if part else name
+        if name in names or whole.rpartition("/")[2] in _AVERAGES:
+            found.setdefault(whole, []).append(each)
+    return found
+
+
+def shape_of(parts: Sequence[Any]) -> list[int]:
+    """Returns the shape of a variable as a checkpoint has it.
+
+    Args:
+        parts: As of `of_graph`.
+    """
+    part = _part(parts[0])
+    return list(part.full_shape) if part else parts[0].shape.as_list()
+
+
+def _part(variable: Any) -> Any:
+    """Which part of a larger variable this is; None if it is a whole one. A checkpoint holds these as one."""
+    return getattr(variable, "_save_slice_info", None)
 
 
 def _name(variable: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.warm_start import Matched, match, of_graph
+from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
@@ -27,10 +27,10 @@ class _Deferred(tf.estimator.WarmStartSettings):
             tf.compat.v1.train.warm_start(*self.own)
         collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
         variables = of_graph(*collections)
-        shapes = {name: each.shape.as_list() for name, each in variables.items()}
+        shapes = {name: shape_of(parts) for name, parts in variables.items()}
         matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
         self.tell(matched)
-        wanted = [variables[name] for name in matched.keys]
+        wanted = [part for name in matched.keys for part in variables[name]]
         return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:

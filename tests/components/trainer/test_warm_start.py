@@ -9,7 +9,12 @@ import pytest
 
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
+from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -220,3 +225,154 @@ def test_variables_of_one_name_are_left_out_and_told(tmp_path):
     assert [float(weight.numpy()[0, 0]) for weight in begun.weights] == [0, 0, 5]
     assert matched.said.startswith("training begins with 1 of 3 variables")
     assert matched.left == "hidden/kernel, as 2 variables of the model are called"
+
+
+class Logged:
+    """What a chief tells of its warm start, as its supervisor logs it."""
+
+    def __init__(self, folder: Path) -> None:
+        file = str(folder / "progress")
+        self.context = TaskContext(Job("{}", "{}", {}, str(folder)), TaskSpec(CHIEF, 0, 1), ProgressWriter(file))
+        self._reader = ProgressReader(file)
+
+    def write(self) -> None:
+        """Logs it."""
+        report = Report(None, None)
+        for event in self._reader.read():
+            report.hear(self.context.task, event)
+
+
+WORDS = ("red", "green", "blue", "black")
+
+
+def _classifier(kind: str, folder: Path, vocabulary: tuple[str, ...]):
+    import tensorflow as tf
+
+    columns = tf.feature_column
+    words = columns.categorical_column_with_vocabulary_list("word", vocabulary)
+    # Those of TF1 cut their variables into parts, of which there is one without parameter servers.
+    kinds = {"tf1": tf.compat.v1.estimator.DNNLinearCombinedClassifier, "tf2": tf.estimator.DNNLinearCombinedClassifier}
+    return kinds[kind](
+        model_dir=str(folder),
+        linear_feature_columns=[words],
+        dnn_feature_columns=[columns.embedding_column(words, 3)],
+        dnn_hidden_units=[5],
+        dnn_optimizer="SGD",
+        linear_optimizer="SGD",
+    )
+
+
+def _words():
+    import tensorflow as tf
+
+    features = {"word": tf.constant([["red"], ["blue"]])}
+    return tf.data.Dataset.from_tensors((features, tf.constant([[0], [1]]))).repeat()
+
+
+@pytest.mark.parametrize("kind", ["tf1", "tf2"])
+def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_so(kind, tmp_path, caplog):
+    from tfx_estimator.components.trainer.estimator.warm_start import begin_with
+    from tfx_estimator.components.trainer.warm_start import tell
+    from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    before, after, logged = tmp_path / "before", tmp_path / "after", Logged(tmp_path)
+    _classifier(kind, before, WORDS[:3]).train(_words, steps=1)
+    begun = _classifier(kind, after, WORDS)
+    begin_with(begun, WarmStart(checkpoint=str(before)), lambda matched: tell(logged.context, matched))
+    # The weights before the first step.
+    first: dict[str, np.ndarray] = {}
+    begun.train(_words, hooks=[_first_values(first)], steps=1)
+    there = read_weights(str(before))
+    embedding = "dnn/input_from_feature_columns/input_layer/word_embedding/embedding_weights"
+    linear, taken = "linear/linear_model/word/weights", first.keys() & there.keys() - {"global_step"}
+    assert len(taken) >= 7
+    left = {name for name in taken if first[name].shape != there[name].shape}
+    assert left == {embedding, linear}
+    for name in taken - left:
+        np.testing.assert_array_equal(first[name], there[name], err_msg=name)
+    assert np.abs(there["dnn/hiddenlayer_0/kernel"]).sum() > 0
+    logged.write()
+    assert "training begins with 5 of 7 variables" in caplog.text
+    assert f"trainer.warm_start left out {embedding}, which is [4, 3] here and [3, 3] there; " in caplog.text
+    assert f"{linear}, which is [4, 1] here and [3, 1] there" in caplog.text
+
+
+def _first_values(values: dict[str, np.ndarray]):
+    """A hook that keeps the model's variables as training finds them; those of one part by the whole one's name."""
+    import tensorflow as tf
+
+    class Keep(tf.estimator.SessionRunHook):
+        def after_create_session(self, session, coord) -> None:
+            variables = tf.compat.v1.trainable_variables()
+            found = session.run({each.name.partition(":")[0].removesuffix("/part_0"): each for each in variables})
+            values.update(found)
+
+    return Keep()
+
+
+def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.estimator.warm_start import begin_with
+    from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+    v1 = tf.compat.v1
+
+    def estimator(folder: str, parts: int, words: int) -> tf.estimator.Estimator:
+        def model_fn(features, labels, mode):
+            with v1.variable_scope("words", partitioner=v1.fixed_size_partitioner(parts)):
+                table = v1.get_variable("table", [words, 3])
+                kernel = v1.get_variable("kernel", [4, 3])
+            found = v1.nn.embedding_lookup(table, tf.range(2), partition_strategy="div")
+            loss = tf.reduce_sum(found) + tf.reduce_sum(kernel.as_tensor())
+            train_op = v1.train.GradientDescentOptimizer(0.0).minimize(loss, v1.train.get_global_step())
+            return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+        return tf.estimator.Estimator(model_fn, str(tmp_path / folder))
+
+    estimator("two", 2, 6).train(_words, steps=1)
+    told = []
+    for folder, parts, words in (("three", 3, 6), ("one", 1, 6), ("more", 3, 9)):
+        begun = estimator(folder, parts, words)
+        begin_with(begun, WarmStart(checkpoint=str(tmp_path / "two")), told.append)
+        begun.train(_words, steps=1)
+    weights = {name: read_weights(str(tmp_path / name)) for name in ("two", "three", "one", "more")}
+    for folder, name in [
+        ("three", "table"),
+        ("three", "kernel"),
+        ("one", "table"),
+        ("one", "kernel"),
+        ("more", "kernel"),
+    ]:
+        np.testing.assert_array_equal(weights[folder][f"words/{name}"], weights["two"][f"words/{name}"])
+    assert [each.left for each in told] == ["", "", "words/table, which is [9, 3] here and [6, 3] there"]
+
+
+def test_an_embedding_of_another_size_begins_anew_and_the_log_says_so(tmp_path, caplog):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.warm_start import tell
+    from tfx_estimator.model_fn.warm_start import warm_keras
+
+    def network(words: int) -> tf.keras.Model:
+        layers = tf.keras.layers
+        chain = [
+            layers.Embedding(words, 3, input_length=2, name="words"),
+            layers.Flatten(),
+            layers.Dense(2, name="head"),
+        ]
+        model = tf.keras.Sequential(chain)
+        model.build((None, 2))
+        return model
+
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    before, begun = network(3), network(4)
+    prefix = tf.train.Checkpoint(model=before).save(str(tmp_path / "model.ckpt"))
+    anew, logged = begun.layers[0].get_weights()[0], Logged(tmp_path)
+    tell(logged.context, warm_keras(begun, prefix, ()))
+    np.testing.assert_array_equal(begun.layers[0].get_weights()[0], anew)
+    np.testing.assert_array_equal(begun.layers[2].get_weights()[0], before.layers[2].get_weights()[0])
+    logged.write()
+    assert f"training begins with 2 of 3 variables from {prefix}" in caplog.text
+    assert "trainer.warm_start left out words/embeddings, which is [4, 3] here and [3, 3] there" in caplog.text
