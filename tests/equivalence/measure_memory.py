@@ -7,7 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.classifier import make_model_fn
@@ -29,10 +28,13 @@ def peak() -> float:
 
 
 def batches(batch: int) -> tf.data.Dataset:
-    """Noise, of CIFAR-10's shape."""
-    images = np.random.default_rng(7).normal(size=(batch, 32, 32, 3)).astype(np.float32)
-    labels = np.arange(batch, dtype=np.int64) % 10
-    return tf.data.Dataset.from_tensors(({"image": images}, labels)).repeat()
+    """Noise, of CIFAR-10's shape; made as it is read, since what is a constant of a graph is in each copy of that."""
+
+    def make(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        images = tf.random.stateless_normal([batch, 32, 32, 3], tf.stack([step, 7]))
+        return {"image": images}, tf.range(batch, dtype=tf.int64) % 10
+
+    return tf.data.Dataset.range(STEPS).map(make)
 
 
 def with_estimator(batch: int, parts: int) -> None:
