@@ -79,6 +79,11 @@ def branched(num_classes: int) -> tf.keras.Model:
     return tf.keras.Model(image, layers.Dense(num_classes, kernel_regularizer="l2", name="logits")(both), name="net")
 
 
+def _is_of(job: str) -> bool:
+    """Does this process train as a task of that job; TF_CONFIG is gone on the Keras paths once the strategy is made."""
+    return any(f"/job:{job}/" in device for device in tf.distribute.get_strategy().extended.worker_devices)
+
+
 class _KillWorkerOnce(tf.keras.layers.Layer):
     """Passes its inputs on, and kills the process of a worker, not the chief's, at a step; once."""
 
@@ -86,10 +91,11 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
         super().__init__(name="kill")
         self._at = at
         self._marker = marker
+        # One for all parts of a batch, each of which is traced by itself.
+        self._counter = itertools.count()
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
-        if not training or config.get("task", {}).get("type") != "worker":
+        if not training or not _is_of("worker"):
             return inputs
         step = tf.compat.v1.train.get_global_step()
         looked = tf.numpy_function(self._look, [self._calls() if step is None else step], tf.int64)
@@ -98,8 +104,7 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
 
     def _calls(self) -> tf.Tensor:
         """On the Keras paths, which have no global step."""
-        counter = itertools.count()
-        return tf.numpy_function(lambda: np.int64(next(counter)), [], tf.int64)
+        return tf.numpy_function(lambda: np.int64(next(self._counter)), [], tf.int64)
 
     def _look(self, step: np.int64) -> np.int64:
         if step >= self._at and not self._marker.exists():
@@ -133,8 +138,7 @@ class _Count(tf.keras.layers.Layer):
         self._counts: dict[int, int] = {}
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
-        if not training or config.get("task", {}).get("type") != "chief":
+        if not training or not _is_of("chief"):
             return inputs
         # There is no global step here on the Keras paths.
         counted = tf.numpy_function(self._count, [], tf.int64)
@@ -145,7 +149,8 @@ class _Count(tf.keras.layers.Layer):
         lines = Path("/proc/net/dev").read_text().splitlines()
         received = next(int(line.split()[1]) for line in lines if line.strip().startswith("lo:"))
         self._counts[len(self._counts)] = received
-        self._file.write_text(json.dumps(self._counts))
+        # Keras puts a wrapper of its own around what a layer keeps.
+        self._file.write_text(json.dumps(dict(self._counts)))
         return np.int64(received)
 
 
