@@ -31,14 +31,27 @@ class Machine(Section):
     )
 
 
+class ReplicaMachine(Section):
+    """What the replicas of one role have otherwise than `machine`."""
+
+    machine_type: Optional[str] = Field(default=None, description="null is machine's")
+    accelerator: Optional[str] = Field(default=None, description="null is machine's")
+    accelerators: Optional[conint(ge=0, le=16)] = Field(  # type: ignore[valid-type]
+        default=None, description="how many of them; null is machine's, 0 is none"
+    )
+    disk_gb: Optional[conint(ge=100, le=64000)] = Field(  # type: ignore[valid-type]
+        default=None, description="size of the boot disk; null is machine's"
+    )
+
+
 class VertexJob(Section):
     """The custom job that trains: one replica for each process of `trainer.distribution`."""
 
-    machine: Machine = Field(default=Machine(), description="of every replica that has none of its own below")
-    chief: Optional[Machine] = Field(default=None, description="of the chief")
-    worker: Optional[Machine] = Field(default=None, description="of the other processes that train")
-    ps: Optional[Machine] = Field(default=None, description="of the parameter servers")
-    evaluator: Optional[Machine] = Field(default=None, description="of the evaluator")
+    machine: Machine = Field(default=Machine(), description="of every replica, but for what is said of its role below")
+    chief: Optional[ReplicaMachine] = Field(default=None, description="of the chief")
+    worker: Optional[ReplicaMachine] = Field(default=None, description="of the other processes that train")
+    ps: Optional[ReplicaMachine] = Field(default=None, description="of the parameter servers")
+    evaluator: Optional[ReplicaMachine] = Field(default=None, description="of the evaluator")
     network: Optional[str] = Field(
         default=None, description="to peer with: projects/NUMBER/global/networks/NAME; null for none"
     )
@@ -52,7 +65,14 @@ class VertexJob(Section):
         Args:
             distribution: What was declared.
         """
-        return {role: (count, getattr(self, role) or self.machine) for role, count in distribution.pods.items()}
+        return {role: (count, self._of(role)) for role, count in distribution.pods.items()}
+
+    def _of(self, role: str) -> Machine:
+        own = getattr(self, role) or ReplicaMachine()
+        told = {name: value for name, value in own.dict().items() if value is not None}
+        if told.get("accelerators") == 0:
+            told.update(accelerator=None, accelerators=None)
+        return self.machine.copy(update=told)
 
 
 def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Problem]:
@@ -70,13 +90,13 @@ def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Pro
         if role != "machine" and role not in there:
             what, expected = f"trainer.distribution has no {role}", "machines of " + ", ".join(there)
             yield Problem(path, what, expected, "remove it, or declare such a process")
-        if not _MACHINE_TYPE.fullmatch(machine.machine_type):
+        if machine.machine_type is not None and not _MACHINE_TYPE.fullmatch(machine.machine_type):
             what, expected = "this is no type of machine", "as n1-standard-8"
             yield Problem(f"{path}.machine_type", what, expected, "correct it", value=machine.machine_type)
         if machine.accelerator is not None and not _ACCELERATOR.fullmatch(machine.accelerator):
             what, expected = "this is no accelerator of Vertex AI", "as NVIDIA_TESLA_T4"
             yield Problem(f"{path}.accelerator", what, expected, "correct it", value=machine.accelerator)
-        if machine.accelerators and not machine.accelerator:
+        if machine.accelerators and not (machine.accelerator or job.machine.accelerator):
             what, todo = "of which kind is not said", f"add `accelerator:` under `{path}`"
             yield Problem(f"{path}.accelerators", what, "accelerator: KIND", todo)
     if job.network is not None and not _NETWORK.fullmatch(job.network):

@@ -340,3 +340,26 @@ def test_neither_a_services_variables_nor_credentials_are_taken(name, said):
 def test_a_variable_may_lead_to_a_secrets_file():
     paths = {"GITHUB_TOKEN_FILE": "secrets/x", "AWS_SECRET": "/secrets/key/aws", "TOKENIZERS_PARALLELISM": "false"}
     load("digits", [f"deploy.env.{name}={value!r}" for name, value in paths.items()])
+
+
+def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
+    whole = (
+        *(*COMMON, *OF_TARGET["vertex"], "trainer.global_batch_size=66"),
+        "trainer.distribution={train: {strategy: parameter_server, workers: 2, ps: 1}, evaluator: true}",
+        "deploy.vertex.machine={machine_type: n1-highmem-32, accelerator: NVIDIA_L4, accelerators: 2, disk_gb: 500}",
+        "deploy.vertex.worker={accelerator: NVIDIA_TESLA_T4, accelerators: 4}",
+        "deploy.vertex.ps={machine_type: n1-standard-8, accelerators: 0}",
+        "deploy.vertex.evaluator={accelerators: 1}",
+    )
+    declaration = load("digits", whole, "vertex").declaration
+    # As `show` prints it, with all that is null.
+    for each in (declaration, type(declaration).parse_raw(declaration.to_json())):
+        machines = each.deploy.vertex.machines(each.trainer.distribution)
+        assert {role: tuple(machine.dict().values()) for role, (_, machine) in machines.items()} == {
+            "chief": ("n1-highmem-32", "NVIDIA_L4", 2, 500),
+            "worker": ("n1-highmem-32", "NVIDIA_TESLA_T4", 4, 500),
+            "ps": ("n1-standard-8", None, None, 500),
+            "evaluator": ("n1-highmem-32", "NVIDIA_L4", 1, 500),
+        }
+    (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
+    assert "deploy.vertex.evaluator.accelerators of which kind is not said" in problem
