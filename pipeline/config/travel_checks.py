@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import TFJOB
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
-from tfx_estimator.pipeline.user_source.needs import find_needs
+from tfx_estimator.pipeline.user_source.needs import find_computed, find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
 from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
@@ -71,7 +71,8 @@ def note_travel(declaration: Declaration, search_paths: Sequence[str], target: s
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
-    needs = [find_needs(each, search_paths) for each in _travelling(declaration, target).values()]
+    code = _travelling(declaration, target).values()
+    needs = [find_needs(each, search_paths) for each in code]
     installed = {need.module: need for each in needs for need in each.installed}
     if others := sorted(name for name in installed if not is_of_image(name)):
         named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
@@ -80,6 +81,11 @@ def note_travel(declaration: Declaration, search_paths: Sequence[str], target: s
         yield (
             f"{need.where} imports {name}, which is found nowhere but, perhaps, in a folder that your code names: "
             "it does not travel"
+        )
+    if computed := list(dict.fromkeys(place for each in code for place in find_computed(each, search_paths))):
+        yield (
+            f"{', '.join(computed)}: modules are imported by names that are computed; those that no other import names "
+            "do not travel, and a change in them trains nothing anew"
         )
 
 

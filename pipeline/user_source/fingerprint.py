@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
+from tfx_estimator.pipeline.user_source.imports import Import, imports, listed_names, parse
 from tfx_estimator.pipeline.user_source.modules import PROJECT, Module, find_module, is_installed, is_project, is_source
 
 # Of this project, the packages that are followed: what becomes of an example, and what is trained. Data sources are
@@ -20,11 +20,11 @@ _NOT_FOLLOWED = (f"{PROJECT}.data.sources",)
 def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> str:
     """Hashes the Python files behind functions or a module file, and all of the user's own that they import.
 
-    Followed are `import` and `from` statements, absolute and relative, anywhere in a file, and
-    `importlib.import_module` of a literal name. Left out are the standard library, installed packages and all of this
-    project but `model_fn` and `data`. Nothing is imported or run: what code loads in other ways, data files too, is not
-    seen. The result depends on modules' names and bytes alone, not on where they lie or when they were written; of this
-    project's own files, comments and docstrings do not count.
+    Followed are `import` and `from` statements, absolute and relative, anywhere in a file, what `__all__` of a package
+    names where `*` is imported, and `importlib.import_module` of a literal name, relative ones too. Left out are the
+    standard library, installed packages and all of this project but `model_fn` and `data`. Nothing is imported or run:
+    what code loads in other ways, data files too, is not seen. The result depends on modules' names and bytes alone,
+    not on where they lie or when they were written; of this project's own files, comments and docstrings do not count.
 
     Args:
         target: `package.module:function` (or `package.module`), or the path of a `.py` file; or several.
@@ -82,20 +82,27 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
         yield module, data
         tree = parse(data) if is_source(module) else None
         for each in imports(tree, module) if tree is not None else ():
-            for name in modules_named(each):
+            for name in modules_named(each, paths):
                 found = find_module(name, paths)
                 if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
 
 
-def modules_named(found: Import) -> Iterator[str]:
+def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
     """Yields the dotted names of all modules that an import may run: of the packages around it, and of what it takes.
 
     Args:
         found: The import.
+        search_paths: Folders to look for modules in before `sys.path`.
     """
     yield from _with_parents(found.name)
-    yield from (f"{found.name}.{name}" if found.name else name for name in found.taken)
+    taken: Iterable[str] = found.taken
+    if "*" in found.taken:
+        package = find_module(found.name, search_paths)
+        is_users = package is not None and is_source(package) and is_followed(package)
+        tree = parse(read_source(package.file)) if is_users and package is not None and package.file else None
+        taken = listed_names(tree) if tree is not None else ()
+    yield from (f"{found.name}.{name}" if found.name else name for name in sorted(taken))
 
 
 def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:

@@ -52,7 +52,7 @@ def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
     while waiting:
         node, is_needed, is_guarded = waiting.pop()
-        for name, taken in _imported(node, package):
+        for name, taken in _imported(node, package, module.name):
             # A function of that name may be anybody's.
             is_call = isinstance(node, ast.Call)
             line = getattr(node, "lineno", 0)
@@ -83,17 +83,74 @@ def looks_elsewhere(tree: ast.Module) -> bool:
     return False
 
 
-def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def listed_names(tree: ast.Module) -> set[str]:
+    """Returns the names that a text puts into `__all__`: of a package, `from x import *` imports those modules.
+
+    Args:
+        tree: Of the text.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        places: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            places = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+            places = [node.target]
+        elif isinstance(node, ast.Call):  # as `__all__.append("name")`
+            places = [node.func]
+        if any(isinstance(each, ast.Name) and each.id == "__all__" for place in places for each in ast.walk(place)):
+            found |= {text for each in ast.walk(node) if isinstance(each, ast.expr) and (text := _text(each))}
+    return found
+
+
+def computed_imports(tree: ast.Module, module: Module) -> list[int]:
+    """Returns the lines where modules are imported by names that the text does not tell.
+
+    Args:
+        tree: Of the text.
+        module: Where it stands.
+    """
+    package = module.name if module.folders else module.name.rpartition(".")[0]
+    return sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and _is_import_module(node.func)
+        and (not isinstance(node.func, ast.Attribute) or ast.unparse(node.func.value) in ("importlib", "builtins"))
+        and not _named_by(node, package, module.name)
+    )
+
+
+def _imported(node: ast.AST, package: str, module: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     if isinstance(node, ast.Import):
         yield from ((alias.name, ()) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         base = _absolute(node, package)
         if base is not None:
             yield base, tuple(alias.name for alias in node.names)
-    elif isinstance(node, ast.Call) and _is_import_module(node.func) and node.args:
-        first = node.args[0]
-        if isinstance(first, ast.Constant) and isinstance(first.value, str) and not first.value.startswith("."):
-            yield first.value, ()
+    elif isinstance(node, ast.Call) and _is_import_module(node.func) and (name := _named_by(node, package, module)):
+        yield name, ()
+
+
+def _named_by(call: ast.Call, package: str, module: str) -> str:
+    """The module that a call of `import_module` names by a literal, maybe relative; empty where it does not."""
+    given = dict(zip(("name", "package"), call.args)) | {each.arg: each.value for each in call.keywords if each.arg}
+    name = _text(given.get("name"))
+    if not name.startswith("."):
+        return name
+    around = given.get("package")
+    known = {"__package__": package, "__spec__.parent": package, "__name__": module}
+    base = _text(around) or (known.get(ast.unparse(around), "") if around is not None else "")
+    rest = name.lstrip(".")
+    above = len(name) - len(rest) - 1
+    parts = base.split(".") if base else []
+    if len(parts) <= above:
+        return ""
+    return ".".join([*parts[: len(parts) - above], *([rest] if rest else [])])
+
+
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:

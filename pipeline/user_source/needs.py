@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from tfx_estimator.pipeline.user_source.fingerprint import (
     find_parents,
     find_root,
+    follow_imports,
     is_followed,
     modules_named,
     read_source,
 )
-from tfx_estimator.pipeline.user_source.imports import Import, imports, looks_elsewhere, parse
+from tfx_estimator.pipeline.user_source.imports import Import, computed_imports, imports, looks_elsewhere, parse
 from tfx_estimator.pipeline.user_source.modules import Module, find_module, is_installed, is_project, is_source
 
 
@@ -85,11 +86,28 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
             if each.is_needed:
                 if _is_missing(each, top, paths):
                     missing.setdefault(each.name, Need(each.name, where))
-                found = (find_module(name, paths) for name in modules_named(each))
+                found = (find_module(name, paths) for name in modules_named(each, paths))
                 waiting += [one for one in found if one is not None]
     found_nowhere = tuple(missing.values())
     needed = tuple(need for name, need in installed.items() if name not in sys.stdlib_module_names)
     return Needs(() if is_open else found_nowhere, found_nowhere if is_open else (), needed)
+
+
+def find_computed(target: str, search_paths: Sequence[str] = ()) -> list[str]:
+    """Returns the files and lines where the user's modules import others by names that no text tells.
+
+    Args:
+        target: As of `fingerprint_source`.
+        search_paths: As there.
+
+    Raises:
+        DeclarationError: There is no such module or file.
+    """
+    found = []
+    for module, data in follow_imports(target, search_paths):
+        tree = parse(data) if is_source(module) and not is_project(module) else None
+        found += [f"{module.file}:{line}" for line in (computed_imports(tree, module) if tree is not None else ())]
+    return sorted(found)
 
 
 def _is_missing(found: Import, top: Module | None, paths: Sequence[str]) -> bool:

@@ -28,3 +28,16 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
     for target in TARGETS:
         with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is found nowhere"):
             load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
+
+
+def test_an_import_by_a_computed_name_is_told_for_a_target_only(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+        "trainer: {model: 'networks:small', train_steps: 9}\n"
+    )
+    text = "import importlib\n\ndef small(num_classes):\n    return importlib.import_module(f'layers_{num_classes}')\n"
+    (tmp_path / "networks.py").write_text(text)
+    for target in TARGETS:
+        notes = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target).notes
+        assert any(f"{tmp_path}/networks.py:4: modules are imported by names" in note for note in notes)
+    assert not load(tmp_path / "mine.yaml").notes

@@ -136,3 +136,40 @@ def test_the_shipped_code_includes_its_own_packages_and_nothing_installed():
 def test_what_is_not_there_is_refused(target):
     with pytest.raises(DeclarationError, match="there is no source of"):
         fingerprint_source(target)
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        '__all__ = ["one", "two"]',
+        '__all__: list = ["one"]\n__all__ += ("two",)',
+        '__all__ = ["one"]\n__all__.append("two")',
+    ],
+)
+def test_what_a_star_takes_out_of_a_package_is_followed(tmp_path, listing):
+    (tmp_path / "fppkg" / "parts").mkdir(parents=True)
+    (tmp_path / "fppkg" / "__init__.py").touch()
+    (tmp_path / "fppkg" / "net.py").write_text("from fppkg.parts import *\n")
+    (tmp_path / "fppkg" / "parts" / "__init__.py").write_text(f"{listing}\n")
+    for name in ("one", "two", "three"):
+        (tmp_path / "fppkg" / "parts" / f"{name}.py").touch()
+    parts = {"fppkg", "fppkg.net", "fppkg.parts", "fppkg.parts.one", "fppkg.parts.two"}
+    assert set(collect_sources("fppkg.net:f", [str(tmp_path)])) == parts
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "import_module('.late', __package__)",
+        "importlib.import_module('.late', package='fppkg')",
+        "importlib.import_module(name='.late', package=__spec__.parent)",
+        "import_module('..late', 'fppkg.deep')",
+        "import_module('.late', __name__.rpartition('.')[0]) or import_module('fppkg.late')",
+    ],
+)
+def test_a_relative_name_that_is_imported_by_a_call_is_followed(tmp_path, call):
+    (tmp_path / "fppkg").mkdir()
+    for name in ("__init__", "late"):
+        (tmp_path / "fppkg" / f"{name}.py").touch()
+    (tmp_path / "fppkg" / "net.py").write_text(f"import importlib\nfrom importlib import import_module\n{call}\n")
+    assert "fppkg.late" in collect_sources("fppkg.net:f", [str(tmp_path)])
