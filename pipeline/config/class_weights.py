@@ -21,6 +21,10 @@ BALANCED = "balanced"
 
 _PATH = "trainer.class_weights"
 _LARGEST = 1_000_000
+_DIGITS = tuple(map(str, range(10)))
+# Data sets of known classes; where TFDS prepared one without the file of its names, these are numbers.
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGITS)}
 
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
@@ -59,7 +63,7 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
         yield Problem(_PATH, f"{inline(wrong[0])} is no weight", expected, "correct it", value=inline(weights))
     elif numbers and not any(numbers) and not isinstance(weights, Mapping):
         yield _none_counts(weights)
-    elif known := _classes(declaration.data.dataset):
+    elif known := _classes(declaration.data.dataset, weights):
         yield from _against(weights, known)
 
 
@@ -88,10 +92,10 @@ def _none_counts(weights: Weights, depends: tuple[str, ...] = ()) -> Problem:
     return Problem(_PATH, "no example would count", "a weight above 0", todo, value=inline(weights), depends=depends)
 
 
-def _classes(dataset: str) -> list[str]:
-    """The classes, where the name of the data set, or of its folders, tells them."""
-    if dataset == "digits":
-        return [str(digit) for digit in range(10)]
+def _classes(dataset: str, weights: Weights) -> Sequence[str]:
+    """The classes, where the name of the data set, or of its folders, tells them: those that the weights name."""
+    if dataset in _KNOWN:
+        return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
     if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
         return []
     try:

@@ -28,6 +28,8 @@ def weights_of(declaration: Declaration, *names: str):
     [("[1, 2, 0.5]", (1.0, 2.0, 0.5)), ("{bird: 3}", (1.0, 3.0, 1.0)), ("{cat: 0, dog: 2.5}", (0.0, 1.0, 2.5))],
 )
 def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
+    # Of a data set whose classes are not known yet.
+    good = good.replace("dataset: mnist", "dataset: pets")
     loaded = load(write(good + f"  class_weights: {declared}\n  label_smoothing: 0.1\n"))
     assert weights_of(loaded.declaration, "cat", "bird", "dog") == by_label
     assert load(write(loaded.declaration.to_yaml())).declaration == loaded.declaration
@@ -36,6 +38,7 @@ def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
 
 
 def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(write, good):
+    good = good.replace("dataset: mnist", "dataset: pets")
     three = load(write(good + "  class_weights: [1, 2, 3]\n")).declaration
     with pytest.raises(DeclarationError, match=r"trainer.class_weights: 3 weights for 2 classes"):
         weights_of(three, "cat", "dog")
@@ -64,6 +67,29 @@ def test_bad_ones(refuse, good, line, parts):
     assert "mine.yaml:8  trainer." in message
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "weights", "said"),
+    [
+        ("mnist", "{'10': 2}", "no class `10`"),
+        ("mnist", "[1, 2]", "2 weights for 10 classes"),
+        ("mnist", "{'9': 2}", ""),
+        ("cifar10", "{frg: 2}", "did you mean `frog`?"),
+        ("cifar10", "[1, 2]", "one for each label, in this order: airplane, automobile"),
+        ("cifar10", "{frog: 2, ship: 3}", ""),
+        # As TFDS names them where its file of names is missing.
+        ("cifar10", "{'6': 2}", ""),
+        ("cifar10", "{frog: 2, '6': 2}", "no class `6`"),
+        ("fashion_mnist", "{any: 2}", ""),
+    ],
+)
+def test_the_classes_of_known_data_sets_are_known(refuse, write, good, dataset, weights, said):
+    text = good.replace("dataset: mnist", f"dataset: {dataset}") + f"  class_weights: {weights}\n"
+    if said:
+        assert said in refuse(text)
+    else:
+        assert load(write(text)).declaration.trainer.class_weights
 
 
 def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):

@@ -63,10 +63,10 @@ def test_defaults_and_presets_are_no_word_of_the_users(declare):
 
 
 def test_options_of_the_loss_are_told_as_well(declare):
-    declare(WHOLE, "  params: {units: 3}\n  label_smoothing: 0.1\n  class_weights: {cat: 2}\n")
+    declare(WHOLE, "  params: {units: 3}\n  label_smoothing: 0.1\n  class_weights: {'3': 2}\n")
     (warning,) = load("mine.yaml").warnings
-    assert "trainer.label_smoothing, trainer.class_weights.cat have no effect: mynet:net" in warning
-    declare(WHOLE.replace('"units"', '"class_weights"'), "  class_weights: {cat: 2}\n")
+    assert "trainer.label_smoothing, trainer.class_weights.3 have no effect: mynet:net" in warning
+    declare(WHOLE.replace('"units"', '"class_weights"'), "  class_weights: {'3': 2}\n")
     assert load("mine.yaml").warnings == ()
 
 
