@@ -22,6 +22,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
+from tfx_estimator.pipeline.config.optimizer_checks import decays_twice
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.precision_checks import check_precision
@@ -327,6 +328,8 @@ def _warnings(
     if unread := list(find_unread(declaration, declared, search_paths)):
         found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
     found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
+    if twice := decays_twice(declaration.trainer.optimizer):
+        found.append(f"{origins['trainer.optimizer.weight_decay']}  {twice}")
     if late := stops_too_late(declaration.trainer):
         found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)

@@ -85,6 +85,25 @@ def test_rates_and_trials_have_options_that_only_some_of_them_take(write, good):
 
 
 @pytest.mark.parametrize(
+    ("optimizer", "warned"),
+    [
+        ("{name: adamw, weight_decay: 0.01}", True),
+        ("{name: adamw, weight_decay: 0.01, decoupled_weight_decay: 0.004}", False),
+        ("{name: adamw, decoupled_weight_decay: 0.01}", False),
+        ("{name: adamw}", False),
+        ("{name: sgd, weight_decay: 0.01}", False),
+    ],
+)
+def test_a_weight_decay_beside_that_of_adamw_is_told(write, good, optimizer, warned):
+    warnings = load(write(f"{good}  optimizer: {optimizer}\n")).warnings
+    assert len(warnings) == warned
+    if warned:
+        assert warnings[0].startswith("mine.yaml:8  trainer.optimizer.weight_decay is L2 on kernels")
+        assert "keeps its decoupled_weight_decay of 0.004" in warnings[0]
+        assert "set that, or both" in warnings[0]
+
+
+@pytest.mark.parametrize(
     "more", ["", "tune: {ranges: {trainer.optimizer.momentum: [0.5, 0.9]}}\n"], ids=["plain", "tune"]
 )
 def test_what_show_prints_says_nothing_new(write, good, capsys, more):
