@@ -61,11 +61,14 @@ def check_best(declaration: Declaration) -> Iterator[Problem]:
                 depends=("trainer.model", "trainer.module_file"),
             )
         elif section.better is None:
+            near = nearest(section.metric, METRICS)
             yield Problem(
                 metric,
                 f"its name does not tell whether more or less of `{section.metric}` is better",
                 f"{path}.mode: max, or min",
-                f"set {path}.mode",
+                f"did you mean `{near}`? If your evaluation reports `{section.metric}`, set {path}.mode"
+                if near
+                else f"set {path}.mode",
                 value=section.metric,
                 depends=(f"{path}.mode",),
             )

@@ -15,6 +15,8 @@ from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
+# Of a section with fewer keys the message lists all: none of them is meant by a key that is only like one elsewhere.
+_MANY_KEYS = 6
 
 
 def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -> Problem:
@@ -93,10 +95,13 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
     # One worker too few is nearer than the same word of another section.
     plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), None)
+    # What an item of a list takes, sections beside the list do not.
+    in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
+    everywhere = [found for found in everywhere if found[:in_item] == path[:in_item]]
     if not elsewhere and not plural:
         elsewhere = next((".".join(found) for found in everywhere if found[-1] == key), "")
     near = plural or nearest(key, siblings)
-    if not elsewhere and not near:
+    if not elsewhere and not near and not in_item and len(siblings) >= _MANY_KEYS:
         far = nearest(key, {found[-1] for found in everywhere})
         elsewhere = next((".".join(found) for found in everywhere if found[-1] == far), "")
     todo = f"did you mean `{elsewhere or near}`?" if elsewhere or near else "remove it"

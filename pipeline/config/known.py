@@ -81,6 +81,17 @@ ALIASES: dict[str, str] = {
     "random_vertical_flip": "random_flip: {mode: vertical}",
     "parameter_servers": f"{_TRAIN}.ps",
     "num_ps": f"{_TRAIN}.ps",
+    # TensorFlow's partitioners have min_shard_bytes, max_shard_bytes and num_shards.
+    **{
+        f"{_TRAIN}.variable_partitioner.{theirs}": f"{_TRAIN}.variable_partitioner.{ours}"
+        for theirs, ours in {
+            "min_size": "min_bytes",
+            "min_shard_bytes": "min_bytes",
+            "max_size": "max_bytes",
+            "max_shard_bytes": "max_bytes",
+            "num_shards": "fixed_shards",
+        }.items()
+    },
     "num_workers": f"{_TRAIN}.workers",
     f"{_EVAL}.num_gpus": f"{_EVAL}.devices.gpu",
     "num_gpus": f"{_TRAIN}.devices.gpu",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Optional
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.problems import Problem, nearest_multiples
+from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "trainer.distribution"
 # What tells a process that somebody else started its cluster; one of them is always set there.
@@ -97,6 +99,13 @@ def check_own_step(distribution: Distribution, reason: str) -> Iterator[Problem]
         )
 
 
+def _written(value: Any) -> str:
+    """A value as it was declared: of a section, what is not null."""
+    if isinstance(value, Section):
+        value = {key: each for key, each in value.dict().items() if each is not None}
+    return inline(value)
+
+
 def _options(path: str, section: Strategy) -> Iterator[Problem]:
     """Options of another strategy than the declared one."""
     for key in OPTIONS:
@@ -110,7 +119,7 @@ def _options(path: str, section: Strategy) -> Iterator[Problem]:
             f"the strategy {section.strategy} takes no {key}",
             f"{key} only with the strategy {names}",
             f"remove it, or set {path}.strategy to {names}",
-            value=str(getattr(section, key)),
+            value=_written(getattr(section, key)),
             depends=(f"{path}.strategy",),
         )
     packs_none = section.takes("num_packs") and section.cross_device_ops == "reduction_to_one_device"

@@ -30,6 +30,9 @@ NEAREST: list[tuple[str, str]] = [
     ("{train: {num_ps: 2}}", f"{TRAIN}.ps"),
     ("{train: {num_gpus: 2}}", f"{TRAIN}.devices.gpu"),
     ("{eval: {num_gpus: 2}}", f"{EVAL}.devices.gpu"),
+    ("{train: {variable_partitioner: {min_size: 10}}}", f"{TRAIN}.variable_partitioner.min_bytes"),
+    ("{train: {variable_partitioner: {num_shards: 10}}}", f"{TRAIN}.variable_partitioner.fixed_shards"),
+    ("{train: {variable_partitioner: {min_byte: 10}}}", "min_bytes"),
     ("{train: {max_restarts: 2}}", "trainer.distribution.max_restarts"),
 ]
 
@@ -68,3 +71,31 @@ def test_the_nearest_value_or_key_is_named(problems, good, distribution, meant):
 )
 def test_values_that_cannot_be(problems, good, distribution, said):
     assert any(said in problem for problem in problems(f"{good}  distribution: {distribution}\n"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("  augment: [nonsense]", "unknown"),
+        ("  augment: [{random_crop: {patience: 2}}]", "unknown key `patience`"),
+        (
+            "  distribution: {train: {strategy: parameter_server, variable_partitioner: {patienc: 1}}}",
+            "unknown key",
+        ),
+    ],
+)
+def test_what_is_only_like_a_key_of_another_section_is_not_taken_for_it(problems, good, lines, told):
+    [problem] = problems(f"{good}{lines}\n")
+    assert told in problem
+    assert "did you mean" not in problem
+
+
+def test_a_partitioner_under_another_strategy_is_shown_as_it_was_written(problems, good):
+    cut = "{train: {strategy: mirrored, variable_partitioner: {min_bytes: 10}}}"
+    [problem] = problems(f"{good}  path: keras\n  distribution: {cut}\n")
+    assert "variable_partitioner: {min_bytes: 10}\n" in problem
+
+
+def test_a_metric_that_is_near_a_known_one_is_asked_for(problems, good):
+    [problem] = problems(f"{good.replace('mnist_cnn', 'json:dumps')}  keep_best: accuray\n")
+    assert "did you mean `accuracy`? If your evaluation reports `accuray`, set trainer.keep_best.mode" in problem
