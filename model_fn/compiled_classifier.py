@@ -14,12 +14,15 @@ from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
+# What a test_step of the user's own returns, among what ours does.
+RETURNED = "returned"
+
 
 class CompiledClassifier(tf.keras.Model):
     """Drives a compiled model through the steps that `KerasClassifier` has.
 
     The loss is the user's, scaled as Keras scales it under a strategy; what is reported of it is that of the global
-    batch. A `train_step` of the user's own is called as it is. His metrics are those of an evaluation.
+    batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation.
 
     Args:
         own: The compiled model, built.
@@ -38,14 +41,29 @@ class CompiledClassifier(tf.keras.Model):
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
-        """The user's, which Keras resets."""
-        compiled = self.own.compiled_metrics
-        return list(compiled.metrics) if compiled is not None and compiled.built else []
+        """The user's, which Keras resets: those of `compile` and `add_metric`, and what his steps keep."""
+        return list(self.own.metrics)
 
     def own_metrics(self) -> dict[str, float]:
-        """The user's metrics of what has been evaluated since they were reset."""
-        values = {metric.name: metric.result() for metric in self.metrics}
+        """The user's metrics of what was evaluated since they were reset; none where his test_step returns them."""
+        if self._is_own("test_step"):
+            return {}
+        compiled = self.own.compiled_metrics
+        declared = list(compiled.metrics) if compiled is not None and compiled.built else []
+        # Of add_metric; one that the train_step alone updates has nothing to say here.
+        added = [metric for metric in self._added() if any(np.any(each.numpy()) for each in metric.variables)]
+        values = {metric.name: metric.result() for metric in (*added, *declared)}
         return {name: float(value) for name, value in values.items() if np.ndim(value) == 0}
+
+    def _added(self) -> list[tf.keras.metrics.Metric]:
+        """Neither of the loss nor of `compile`."""
+        containers = [each for each in (self.own.compiled_loss, self.own.compiled_metrics) if each is not None]
+        kept = {id(metric) for each in containers for metric in each.metrics}
+        return [metric for metric in self.own.metrics if id(metric) not in kept and metric.name != LOSS]
+
+    def _is_own(self, step: str) -> bool:
+        """Is a method of `tf.keras.Model` the user's."""
+        return getattr(type(self.own), step) is not getattr(tf.keras.Model, step)
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
         """Calls the model.
@@ -82,15 +100,8 @@ class CompiledClassifier(tf.keras.Model):
         features, labels = data
         inputs = inputs_of(self.own, features)
         context = tf.distribute.get_replica_context()
-        if type(self.own).train_step is not tf.keras.Model.train_step:
-            values = self.own.train_step((inputs, labels))
-            if LOSS not in values:
-                raise UserCodeError(
-                    f"the train_step of {self._section.model!r} returns {', '.join(values) or 'nothing'}, and no loss",
-                    expected="a dict with `loss`: what it is at each step is reported, and tells a diverged training",
-                    todo="return it as well",
-                )
-            return {name: tf.cast(each, tf.float32) for name, each in values.items()}
+        if self._is_own("train_step"):
+            return self._own_train_step(inputs, labels)
         with tf.GradientTape() as tape:
             with dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations):
                 outputs = self.own(inputs, training=True)
@@ -107,7 +118,29 @@ class CompiledClassifier(tf.keras.Model):
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
         return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
 
-    def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _own_train_step(self, inputs: Any, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The numbers that the user's own train_step returns, of this step."""
+        values = self.own.train_step((inputs, labels))
+        numbers = _numbers(values)
+        if LOSS not in numbers:
+            what = f"{', '.join(values) or 'nothing'}, and no loss"
+            if LOSS in values:
+                what = f"a loss of the shape {getattr(values[LOSS], 'shape', type(values[LOSS]).__name__)}"
+            raise UserCodeError(
+                f"the train_step of {self._section.model!r} returns {what}",
+                expected="a dict with `loss`, a number: what it is at each step is reported, and tells a diverged "
+                "training",
+                todo="return its mean" if LOSS in values else "return it as well",
+            )
+        strategy = tf.distribute.get_strategy()
+        # Keras resets its metrics at each epoch, and here is but one: they would be means since training began. The
+        # workers of parameter servers have the same metrics, and each is in another step: see `served`.
+        if not isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            for metric in self.own.metrics:
+                metric.reset_state()
+        return numbers
+
+    def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, Any]:
         """Evaluates a batch.
 
         Args:
@@ -115,7 +148,8 @@ class CompiledClassifier(tf.keras.Model):
 
         Returns:
             Sums over this replica's examples, and their number, float64: `loss`, `examples`, and `accuracy` where there
-            is a score for each class.
+            is a score for each class. In `returned`, as a dict, the numbers that a `test_step` of the user's own
+            returns: as in Keras, those after the last batch count.
         """
         features, labels = data
         inputs = inputs_of(self.own, features)
@@ -123,12 +157,14 @@ class CompiledClassifier(tf.keras.Model):
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64)
         examples = tf.cast(tf.size(labels), tf.float64)
-        self.own.compiled_metrics.update_state(labels, outputs, None)
         # Of a mean, that of the replica's examples: Keras divides it by the replicas, to add it up.
         total = loss * replicas * examples if self._is_mean else tf.reduce_sum(loss)
         sums = {LOSS: tf.where(examples > 0, total, 0.0), "examples": examples}
         if (hits := self._hits(labels, outputs)) is not None:
             sums[ACCURACY] = tf.cast(hits, tf.float64)
+        if self._is_own("test_step"):
+            return {**sums, RETURNED: _numbers(self.own.test_step((inputs, labels)))}
+        self.own.compiled_metrics.update_state(labels, outputs, None)
         return sums
 
     @property
@@ -146,3 +182,16 @@ class CompiledClassifier(tf.keras.Model):
         if scores is None:
             return None
         return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, axis=-1), labels), tf.float32))
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Those of what a step of the user's returns that are one number; others Keras shows nobody either."""
+    found = {}
+    for name, value in values.items():
+        if not hasattr(value, "shape") and not isinstance(value, (int, float)):
+            continue
+        shape = tf.TensorShape(getattr(value, "shape", ()))
+        is_number = shape.num_elements() == 1 or (shape.rank is None and name == LOSS)
+        if is_number and tf.as_dtype(getattr(value, "dtype", tf.float32)) != tf.string:
+            found[name] = tf.reshape(tf.cast(value, tf.float32), [])
+    return found

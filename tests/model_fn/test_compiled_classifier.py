@@ -83,6 +83,123 @@ def test_a_train_step_that_returns_no_loss_is_told(tf):
         _wrapped(tf, _model(tf, Silent)).train_step(_data(tf))
 
 
+@pytest.mark.parametrize("loss", ["vector", "one", "number"])
+def test_of_what_a_train_step_returns_the_numbers_are_reported(tf, loss):
+    losses = {"vector": tf.ones([3]), "one": tf.ones([1]), "number": 1.0}
+
+    class Own(tf.keras.Model):
+        def train_step(self, data):
+            more = {"each": tf.ones([2]), "by_name": {"mae": tf.constant(1.0)}, "word": tf.constant("a")}
+            return {"loss": losses[loss], "count": tf.constant(2), **more}
+
+    wrapped = _wrapped(tf, _model(tf, Own))
+    if loss == "vector":
+        with pytest.raises(UserCodeError, match=r"returns a loss of the shape \(3,\)") as caught:
+            wrapped.train_step(_data(tf))
+        assert "return its mean" in str(caught.value)
+        return
+    for step in (wrapped.train_step, tf.function(wrapped.train_step)):
+        assert {name: float(each) for name, each in step(_data(tf)).items()} == {"loss": 1, "count": 2}
+
+
+def _with_steps(tf):
+    """A class as Keras's guide has it: its steps keep a mean loss, and its evaluation is another one."""
+
+    class Own(tf.keras.Model):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.seen = tf.keras.metrics.Mean(name="loss")
+            self.share = tf.keras.metrics.Mean(name="share")
+
+        @property
+        def metrics(self):
+            return [self.seen, self.share]
+
+        def train_step(self, data):
+            images, labels = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(images, labels, self(images, training=True))
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_variables), self.trainable_variables))
+            self.seen.update_state(loss)
+            return {"loss": self.seen.result()}
+
+        def test_step(self, data):
+            _, labels = data
+            self.share.update_state(labels == 2)
+            return {"share": self.share.result(), "each": tf.ones([2])}
+
+    return Own
+
+
+@pytest.mark.parametrize("driver", ["fit", "loop"])
+def test_a_mean_loss_that_a_train_step_keeps_is_that_of_each_step(tf, driver):
+    from tests.components.trainer.keras.test_drivers import _Watch
+    from tfx_estimator.components.trainer.keras import drivers
+    from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+
+    losses = []
+    for kind in (_with_steps(tf), None):
+        model = _model(tf, kind)
+        wrapped, watch = CompiledClassifier(model, SECTION, 3), _Watch()
+        wrapped.compile(optimizer=model.optimizer, steps_per_execution=4)
+        batches = tf.data.Dataset.from_tensors(_data(tf)).repeat()
+        getattr(drivers, driver)(wrapped, batches, watch, tf.distribute.get_strategy())
+        losses.append([each["loss"] for each in watch.values])
+    assert len(losses[0]) == 3
+    assert losses[0][0] > losses[0][-1]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def _evaluate(tf, monkeypatch, model, batches):
+    """What `Evaluation` reports of a checkpoint."""
+    import types
+
+    from tfx_estimator.components.trainer.keras import evaluation
+
+    monkeypatch.setattr(evaluation, "restore_weights", lambda *_: None)
+    monkeypatch.setattr(evaluation, "Curves", lambda _: types.SimpleNamespace(write=lambda *_: 0, flush=lambda: 0))
+    reader = types.SimpleNamespace(input_fn=lambda mode, context: batches)
+    progress = types.SimpleNamespace(write=lambda *_, **__: 0)
+    maker = types.SimpleNamespace(make=lambda: _wrapped(tf, model))
+    return evaluation.Evaluation(maker, reader, None, None, "", progress).evaluate("model.ckpt-1")
+
+
+def _batches(tf):
+    """Of another size each."""
+    features, labels = _data(tf)
+    one = features["image"]
+    sizes = [slice(0, 4), slice(4, 6)]
+    return tf.data.Dataset.from_generator(
+        lambda: (({"image": one[each]}, labels[each]) for each in sizes),
+        output_signature=({"image": tf.TensorSpec([None, 4])}, tf.TensorSpec([None], tf.int64)),
+    )
+
+
+def test_a_test_step_of_the_users_own_is_called_and_its_metrics_are_those_after_the_last_batch(tf, monkeypatch):
+    model = _model(tf, _with_steps(tf), metrics=["mae"])
+    found = _evaluate(tf, monkeypatch, model, _batches(tf))
+    assert sorted(found) == ["accuracy", "average_loss", "loss", "share"]
+    # Twice: what an evaluation counts is forgotten before the next one.
+    again = _evaluate(tf, monkeypatch, model, _batches(tf))
+    assert found["share"] == again["share"] == pytest.approx(2 / 6)
+    assert found["loss"] == found["average_loss"]
+
+
+def test_an_added_metric_is_evaluated_and_what_only_training_keeps_is_not(tf, monkeypatch):
+    class Own(_with_steps(tf)):
+        test_step = tf.keras.Model.test_step
+
+    image = tf.keras.Input([4], name="image")
+    model = tf.keras.Model(image, tf.keras.layers.Dense(3, activation="softmax")(image))
+    model.add_metric(tf.reduce_mean(image), name="mean_input", aggregation="mean")
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["mae"])
+    found = _evaluate(tf, monkeypatch, model, _batches(tf))
+    assert sorted(found) == ["accuracy", "average_loss", "loss", "mae", "mean_input"]
+    only = _evaluate(tf, monkeypatch, _model(tf, Own), _batches(tf))
+    assert sorted(only) == ["accuracy", "average_loss", "loss"]
+    assert only["loss"] == only["average_loss"] > 0
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -15,6 +15,7 @@ from tfx_estimator.components.trainer.keras.saver import restore_weights, step_o
 from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.model_fn.compiled_classifier import RETURNED
 from tfx_estimator.pipeline.errors import DataError
 
 _EVERY_SECONDS = 0.5
@@ -69,11 +70,13 @@ class Evaluation:
         # Of a compiled model of the user's.
         self._model.reset_metrics()
         sums: dict[str, float] = {}
+        returned: dict[str, tf.Tensor] = {}
         reported = 0.0
         for number, batch in enumerate(self._batches()):
             if number == self._steps:
                 break
-            for name, value in self._step(batch).items():
+            summed, returned = self._step(batch)
+            for name, value in summed.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
             if time.monotonic() - reported >= _EVERY_SECONDS:
                 reported = time.monotonic()
@@ -90,6 +93,8 @@ class Evaluation:
             raise not_a_number(f"the loss of checkpoint {path}")
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
+        # Of a test_step of the user's own: after the last batch, as in Keras.
+        metrics.update({name: float(value) for name, value in returned.items()})
         step = step_of(path)
         self._curves.write(step, metrics)
         self._curves.flush()
@@ -100,6 +105,10 @@ class Evaluation:
         mode = tf.estimator.ModeKeys.EVAL
         return self._strategy.distribute_datasets_from_function(lambda context: self._reader.input_fn(mode, context))
 
-    def _one_step(self, batch: Any) -> dict[str, tf.Tensor]:
+    def _one_step(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """The sums over all replicas; and what a test_step of the user's own returns."""
         values = self._strategy.run(self._model.test_step, args=(batch,))
-        return {name: self._strategy.reduce("SUM", value, axis=None) for name, value in values.items()}
+        returned = values.pop(RETURNED, {})
+        summed = {name: self._strategy.reduce("SUM", value, axis=None) for name, value in values.items()}
+        # A metric's result is the same in each replica.
+        return summed, {name: self._strategy.experimental_local_results(each)[0] for name, each in returned.items()}

@@ -143,6 +143,8 @@ def loop(
     iterator = iter(coordinator.create_per_worker_dataset(per_worker))
     while not watch.ended:
         steps = watch.next_steps()
+        # As `fit` does at each of its epochs: no worker is in a step.
+        model.reset_metrics()
         for _ in range(steps):
             last = coordinator.schedule(one_step, args=(iterator,))
         coordinator.join()
