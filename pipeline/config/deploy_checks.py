@@ -28,6 +28,13 @@ _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/.*)?")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
+_IN_THE_CLUSTER = "which in many clusters may read no bucket"
+_DEFAULT_ACCOUNTS = {
+    VERTEX: "the project's default, NUMBER-compute@developer.gserviceaccount.com: it needs the image and the bucket",
+    KUBEFLOW: f"Kubeflow Pipelines' own, pipeline-runner, {_IN_THE_CLUSTER}",
+    KUBEFLOW_V2: f"Kubeflow Pipelines' own, pipeline-runner, {_IN_THE_CLUSTER}",
+    TFJOB: f"the namespace's, default, {_IN_THE_CLUSTER}",
+}
 _RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
 
 
@@ -118,13 +125,22 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
             yield paths[0], f"{', '.join(paths)}: {what}"
 
 
-def note_default(deploy: Optional[DeploySection], target: str) -> Iterator[str]:
-    """Says where `nodes.default` has no effect: on a training with machines of its own.
+def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
+    """Says what is right, and should be known before it is deployed.
 
     Args:
-        deploy: The section, if there is one.
-        target: Where it is to be deployed.
+        declaration: Typed values.
+        target: Where it is to be deployed; empty if it runs on this machine.
     """
+    if target:
+        yield from _note_default(declaration.deploy, target)
+        if declaration.deploy is None or declaration.deploy.service_account is None:
+            yield f"deploy.service_account is null: the steps run as {_DEFAULT_ACCOUNTS[target]}"
+        yield from _note_quota(declaration, target)
+
+
+def _note_default(deploy: Optional[DeploySection], target: str) -> Iterator[str]:
+    """Says where `nodes.default` has no effect: on a training with machines of its own."""
     if target == VERTEX and deploy and deploy.vertex is not None and (keys := _resources_of(deploy.nodes.default)):
         paths = ", ".join(f"deploy.nodes.default.{key}" for key in keys)
         yield (
@@ -133,13 +149,8 @@ def note_default(deploy: Optional[DeploySection], target: str) -> Iterator[str]:
         )
 
 
-def note_quota(declaration: Declaration, target: str) -> Iterator[str]:
-    """Says which machines of Vertex AI training wants at once: a project's own quota may hold none of them.
-
-    Args:
-        declaration: Typed values.
-        target: Where it is to be deployed.
-    """
+def _note_quota(declaration: Declaration, target: str) -> Iterator[str]:
+    """Says which machines of Vertex AI training wants at once: a project's own quota may hold none of them."""
     deploy = declaration.deploy
     if target != VERTEX or deploy is None:
         return
@@ -152,7 +163,7 @@ def note_quota(declaration: Declaration, target: str) -> Iterator[str]:
     if wanted:
         yield (
             f"quota: {', '.join(wanted)}: see in Google Cloud's IAM & Admin, Quotas, that those of Custom model "
-            f"training in {deploy.region} allow it; a project has often none of an accelerator"
+            f"training in {deploy.region or 'its region'} allow it; a project has often none of an accelerator"
         )
 
 

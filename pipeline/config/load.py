@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_default, note_quota
+from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
@@ -145,13 +145,14 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     names = tuple(draft.modernise_names())
     declaration = draft.validate(target)
     if draft.problems or declaration is None:
-        raise to_error(draft.sorted_problems(), text.source, target)
+        # Whoever mends the problems should know the rest by then.
+        told = () if declaration is None else tuple(note_deployment(declaration, target))
+        raise to_error(draft.sorted_problems(), text.source, target, told)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
     warnings = _warnings(declaration, origins, declared, draft.search_paths)
     warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
-    deployed = (*note_default(declaration.deploy, target), *note_quota(declaration, target))
-    deployed += tuple(note_travel(declaration, draft.search_paths, target))
+    deployed = (*note_deployment(declaration, target), *note_travel(declaration, draft.search_paths, target))
     notes = (*names, *note_runtime(declaration, target), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 

@@ -65,20 +65,22 @@ class Problem:
         return "\n".join(map(one_line, lines))
 
 
-def to_error(problems: Sequence[Problem], source: str, target: str = "") -> DeclarationError:
+def to_error(problems: Sequence[Problem], source: str, target: str = "", notes: Sequence[str] = ()) -> DeclarationError:
     """Makes one error of all problems.
 
     Args:
         problems: At least one.
         source: The preset or file, as the user named it.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
+        notes: What the user should know besides.
     """
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))
     name = one_line(source)
     again = " --set …" if any(problem.where.startswith(OVERRIDE) for problem in problems) else ""
     again += f" --target {target}" if target else ""
-    todo = f"\n\n  then:     tfx-estimator validate {name}{again}"
+    told = "".join(f"  note:     {one_line(note)}\n" for note in notes)
+    todo = f"\n\n{told}  then:     tfx-estimator validate {name}{again}"
     return DeclarationError(f"the declaration {name} has {count}\n\n{text}{todo}")
 
 

@@ -363,3 +363,21 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
         }
     (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
     assert "deploy.vertex.evaluator.accelerators of which kind is not said" in problem
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("vertex", "compute@"), ("kubeflow", "runner"), ("kubeflow_v2", "runner"), ("tfjob", "default,")],
+)
+def test_a_missing_account_and_the_quota_are_told_beside_the_problems(target, said):
+    whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    assert not [note for note in load("digits", whole, target).notes if "service_account" in note]
+    mine = (*whole, "deploy.service_account=null")
+    (note,) = [note for note in load("digits", mine, target).notes if "service_account" in note]
+    assert said in note
+    with pytest.raises(DeclarationError) as caught:
+        load("digits", (*mine, "deploy.image=null"), target)
+    told = [line for line in str(caught.value).splitlines() if line.startswith("  note:     ")]
+    assert f"  note:     {note}" in told
+    assert any("quota: a machine with 2 NVIDIA_TESLA_T4" in line for line in told) == (target == "vertex")
+    assert not [note for note in load("digits", mine).notes if "service_account" in note]
