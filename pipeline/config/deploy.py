@@ -16,10 +16,10 @@ from tfx_estimator.pipeline.config.vertex import VertexJob
 class Node(Section):
     """What one step of the pipeline may use, and what becomes of it when it fails."""
 
-    cpu: Optional[confloat(gt=0, le=1024)] = Field(  # type: ignore[valid-type]
+    cpu: Optional[confloat(ge=0.001, le=1024)] = Field(  # type: ignore[valid-type]
         default=None, description="most CPUs; null is nodes.default's, or else the service's own"
     )
-    memory_gb: Optional[confloat(gt=0, le=16384)] = Field(  # type: ignore[valid-type]
+    memory_gb: Optional[confloat(ge=0.001, le=16384)] = Field(  # type: ignore[valid-type]
         default=None, description="most memory, in 10^9 bytes; null likewise"
     )
     accelerator: Optional[str] = Field(

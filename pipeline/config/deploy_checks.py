@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional, Union
 
+from tfx_estimator.pipeline.config import render
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_env
+from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
@@ -23,10 +25,14 @@ _LABEL, _LABEL_VALUE = (
     re.compile(r"[a-z][a-z0-9_-]{0,61}[a-z0-9]|[a-z]"),
     re.compile(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?"),
 )
-_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
-_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/.*)?")
+_GS, _NO_BUCKET = "gs://", "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
+_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
+# Of Vertex AI, whose jobs TFX labels by itself, with those of its own among them.
+_MOST_LABELS, _LABELS_OF_TFX = 64, 3
+# What services fill in by themselves: of Argo, and of a PipelineSpec.
+_PLACEHOLDER = "{{"
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
 _IN_THE_CLUSTER = "which in many clusters may read no bucket"
 _DEFAULT_ACCOUNTS = {
@@ -60,7 +66,7 @@ def check_deploy(declaration: Declaration) -> Iterator[Problem]:
         if not _LABEL.fullmatch(name) or not _LABEL_VALUE.fullmatch(value):
             expected = "a to z, digits, `_` and `-`, at most 63, from a letter on"
             yield Problem("deploy.labels", "this is no label", expected, "rename it", value=f"{name}: {value}")
-    yield from _mounts(deploy)
+    yield from check_mounts(deploy)
     if deploy.vertex is not None:
         yield from check_vertex_job(deploy.vertex, declaration.trainer.distribution)
     for name, node in deploy.nodes.declared():
@@ -94,6 +100,8 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
         what, expected = "a TFJob's pods train one model, and no trials", "the values that a tuning chose"
         yield Problem("tune", what, expected, "tune elsewhere first, and write its best values down")
     yield from _unfit(deploy, target)
+    if target != TFJOB:
+        yield from _placeholders(declaration)
 
 
 def find_idle(declaration: Declaration, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
@@ -175,23 +183,6 @@ def _resources_of(node: Node) -> list[str]:
     return [key for key in _RESOURCES if getattr(node, key) is not None]
 
 
-def _mounts(deploy: DeploySection) -> Iterator[Problem]:
-    taken: set[str] = set()
-    named = [("volumes", each.claim, each.path) for each in deploy.volumes]
-    named += [("secrets", each.name, each.path) for each in deploy.secrets]
-    for key, name, path in named:
-        if not _KUBERNETES_NAME.fullmatch(name):
-            expected = "a to z, digits, `-` and `.`"
-            yield Problem(f"deploy.{key}", "this is no name of Kubernetes", expected, "correct it", value=name)
-        if not path.startswith("/") or path.rstrip("/") == "":
-            expected = "an absolute path of a folder of its own"
-            yield Problem(f"deploy.{key}", "it cannot be mounted there", expected, "name another path", value=path)
-        elif path.rstrip("/") in taken:
-            expected = "each at a path of its own"
-            yield Problem(f"deploy.{key}", "two are mounted there", expected, "name another path", value=path)
-        taken.add(path.rstrip("/"))
-
-
 def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
     root, path = deploy.pipeline_root, "deploy.pipeline_root"
     expected = {
@@ -210,13 +201,18 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
         what, todo = "its chief keeps ML Metadata there, in a file", "name a folder in a volume"
         yield Problem(path, what, expected, todo, value=root)
     elif target == VERTEX:
-        yield Problem(path, "Vertex AI keeps artifacts in Cloud Storage only", expected, "name a bucket", value=root)
+        what = "Vertex AI keeps artifacts in Cloud Storage only"
+        if root.startswith(_GS):
+            what += f", and {_NO_BUCKET}"
+        yield Problem(path, what, expected, "name a bucket", value=root)
     else:
         yield Problem(path, _unreached(root), expected, "name a place that every step reaches", value=root)
 
 
 def _unreached(path: str) -> str:
     """Says why no step reads or writes there."""
+    if path.startswith(_GS):
+        return _NO_BUCKET
     return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
 
 
@@ -247,13 +243,21 @@ def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Ite
         yield Problem("data.data_dir", what, expected, todo, depends=("data.download",))
 
 
+def _placeholders(declaration: Declaration) -> Iterator[Problem]:
+    """Checks that no value is taken for another one's place: services know no way to quote it."""
+    for path, value in render.leaves(declaration.dict()):
+        if _PLACEHOLDER in str(value):
+            what, expected = "the service takes what is in {{…}} for a name, and puts its value there", "no `{{`"
+            yield Problem(".".join(path), what, expected, "write it otherwise", value=str(value))
+
+
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
     if deploy.tfjob.train and target != TFJOB:
         what, todo = f"the Trainer trains in a step of the target {target}", "set it to false"
         yield Problem("deploy.tfjob.train", what, "false: it is for `run`", todo, value="true")
     account = deploy.service_account
     pattern, expected = (
-        (_KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
+        (KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
         if target in (KUBEFLOW, TFJOB)
         else (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")
     )
@@ -266,6 +270,9 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
     if target != VERTEX and deploy.vertex is not None:
         what, todo = f"the target {target} has no custom jobs", "remove it, or compile for vertex"
         yield Problem("deploy.vertex", what, "null", todo)
+    if target == VERTEX and len(deploy.labels) > (most := _MOST_LABELS - _LABELS_OF_TFX):
+        what = f"Vertex AI takes {_MOST_LABELS} labels of a job, {_LABELS_OF_TFX} of which TFX sets"
+        yield Problem("deploy.labels", what, f"at most {most}", "remove some", value=str(len(deploy.labels)))
     if target == VERTEX:
         for key in ("volumes", "secrets"):
             if getattr(deploy, key):

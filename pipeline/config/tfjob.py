@@ -15,10 +15,10 @@ _MONTH = 30 * 24 * 3600
 class Replica(Section):
     """What each pod of one type may use; what is left open is that of `deploy.nodes.Trainer`."""
 
-    cpu: Optional[confloat(gt=0, le=1024)] = Field(  # type: ignore[valid-type]
+    cpu: Optional[confloat(ge=0.001, le=1024)] = Field(  # type: ignore[valid-type]
         default=None, description="CPUs; null is nodes.Trainer's, or else the cluster's own"
     )
-    memory_gb: Optional[confloat(gt=0, le=16384)] = Field(  # type: ignore[valid-type]
+    memory_gb: Optional[confloat(ge=0.001, le=16384)] = Field(  # type: ignore[valid-type]
         default=None, description="memory, in 10^9 bytes; null likewise"
     )
     accelerator: Optional[str] = Field(

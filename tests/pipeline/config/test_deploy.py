@@ -381,3 +381,46 @@ def test_a_missing_account_and_the_quota_are_told_beside_the_problems(target, sa
     assert f"  note:     {note}" in told
     assert any("quota: a machine with 2 NVIDIA_TESLA_T4" in line for line in told) == (target == "vertex")
     assert not [note for note in load("digits", mine).notes if "service_account" in note]
+
+
+@pytest.mark.parametrize(
+    ("override", "target", "said"),
+    [
+        ("deploy.nodes.Trainer.cpu=0.0001", "kubeflow", "out of range"),
+        ("deploy.nodes.default.memory_gb=0.0001", "kubeflow", "out of range"),
+        ("deploy.tfjob.replicas.chief.cpu=0.0001", "", "out of range"),
+        ("deploy.tfjob.replicas.chief.memory_gb=0.0004", "", "out of range"),
+        ("deploy.volumes=[{claim: a..b, path: /x}]", "", "no name of Kubernetes"),
+        ("deploy.volumes=[{claim: a.-b, path: /x}]", "", "no name of Kubernetes"),
+        ("deploy.volumes=[{claim: a, path: '/x:y'}]", "", "cannot be mounted there"),
+        ("deploy.volumes=[{claim: a, path: /x/..}]", "", "cannot be mounted there"),
+        ("deploy.volumes=[{claim: a, path: /mnt/work}, {claim: b, path: //mnt//work}]", "", "two are mounted there"),
+        ("deploy.volumes=[{claim: a, path: /mnt/work}, {claim: b, path: /mnt/x/../work}]", "", "two are mounted there"),
+        ("deploy.volumes=[{claim: a, path: /usr/}]", "", "hide what the image has"),
+        ("deploy.volumes=[{claim: a, path: /tmp, read_only: true}]", "", "takes nothing"),
+        ("deploy.secrets=[{name: a, path: //tmp/}]", "", "takes nothing"),
+        ("deploy.env.GREETING='hello {{workflow.name}}'", "kubeflow", "deploy.env.GREETING"),
+        ("deploy.pipeline_root='gs://example-bucket/{{x}}'", "vertex", "no `{{`"),
+        ("pusher.destination=gs://b/models", "vertex", "a bucket has a name of at least 3"),
+        ("pusher.destination=gs://b/models", "kubeflow", "a bucket has a name of at least 3"),
+        ("deploy.pipeline_root=gs://b/x", "vertex", "a bucket has a name of at least 3"),
+    ],
+)
+def test_what_would_break_where_it_is_deployed_only(override, target, said):
+    whole = (*COMMON, *OF_TARGET[target]) if target else ()
+    assert any(said in problem for problem in refused(target, *whole, override))
+
+
+def test_as_many_labels_are_taken_as_vertex_ai_takes():
+    def labels(count: int) -> str:
+        return f"deploy.labels={{{', '.join(f'x{number}: a' for number in range(count))}}}"
+
+    whole = (*COMMON, *OF_TARGET["vertex"])
+    load("digits", (*whole, labels(61)), "vertex")
+    (problem,) = refused("vertex", *whole, labels(62))
+    assert "takes 64 labels of a job" in problem
+    load("digits", (*COMMON, *OF_TARGET["kubeflow"], labels(62)), "kubeflow")
+
+
+def test_a_volume_to_write_may_be_at_tmp():
+    load("digits", ("deploy.volumes=[{claim: a.b-c, path: /tmp}, {claim: b, path: /mnt/x}]",))
