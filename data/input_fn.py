@@ -72,7 +72,8 @@ class ExampleReader:
         resident_bytes: Training files of up to this size together are kept in memory, and shuffled as a whole.
         seed: Of the order of files and examples.
         start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
-            it stopped: a checkpoint does not hold the input's position.
+            it stopped: a checkpoint does not hold the input's position. An int64 scalar of a graph where that is run
+            again to go on.
         label: Name of the label among the transformed features.
         sharding: `element` or `file`.
         index_folder: Keeps where the records of the training files lie; None finds out at each start.
@@ -93,7 +94,7 @@ class ExampleReader:
     shuffle_buffer: int
     seed: int
     resident_bytes: int = 0
-    start_step: Callable[[], int] = lambda: 0
+    start_step: Callable[[], Union[int, tf.Tensor]] = lambda: 0
     label: str = LABEL
     sharding: str = ELEMENT
     index_folder: Optional[str] = None

@@ -19,7 +19,7 @@ _READ_BUFFER = 1 << 20
 _PHILOX = 1
 
 
-def resident_windows(index: RecordIndex, start: int) -> tf.data.Dataset:
+def resident_windows(index: RecordIndex, start: int | tf.Tensor) -> tf.data.Dataset:
     """Reads all records once; each window is an epoch.
 
     Args:
@@ -39,7 +39,7 @@ def resident_windows(index: RecordIndex, start: int) -> tf.data.Dataset:
     return _read(index, numbers.map(lambda block: (block, 0))).unbatch().batch(index.records).flat_map(epochs)
 
 
-def streamed_windows(index: RecordIndex, start: int, seed: int, window: int) -> tf.data.Dataset:
+def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, window: int) -> tf.data.Dataset:
     """Reads the blocks over and over, in another order each time; begins with the block that is needed first.
 
     Args:
@@ -72,7 +72,7 @@ def streamed_windows(index: RecordIndex, start: int, seed: int, window: int) -> 
 
 def hand_out(
     windows: tf.data.Dataset,
-    start: int,
+    start: int | tf.Tensor,
     seed: Optional[int],
     context: Optional[tf.distribute.InputContext],
     chunk: int,

@@ -35,6 +35,11 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
     distribution = trainer.distribution
     if trainer.path == "estimator":
         yield "trainer.steps_per_execution", "the Keras paths"
+    elif distribution.train.asynchronous:
+        yield (
+            "trainer.steps_per_execution",
+            "the strategies that train in step; workers of parameter servers get one at a time",
+        )
     if trainer.optimizer.schedule == "piecewise":
         yield "trainer.optimizer.learning_rate", "the other schedules; piecewise has its rates in values"
     for which, section in (("train", distribution.train), ("eval", distribution.eval)):

@@ -87,7 +87,7 @@ def _training(facts: dict[str, float], asynchronous: bool) -> str:
     """Steps, time and pace, as far as they are known."""
     steps, rate, extra = "", "", facts.get("extra_steps")
     if "last_step" in facts:
-        reason = ": asynchronous workers end the step that they are in" if asynchronous else ""
+        reason = ": asynchronous workers end the step that they are in, or do it again" if asynchronous else ""
         more = f" ({extra:.0f} more than declared{reason})" if extra else ""
         epochs = f" ({facts['train_epochs']:g} epochs)" if "train_epochs" in facts else ""
         steps = f"steps {facts['first_step']:.0f} to {facts['last_step']:.0f}{epochs}{more} in "

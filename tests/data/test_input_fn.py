@@ -151,6 +151,23 @@ def test_a_resumed_run_goes_on_where_the_step_says(reader, step):
     assert resumed == straight[step:]
 
 
+def test_a_graph_that_is_run_again_goes_on_where_the_step_is_by_then(reader):
+    import tensorflow as tf
+
+    step = tf.Variable(0, dtype=tf.int64)
+
+    # As the workers of TensorFlow 2's parameter servers do: traced once, and run by each that is started.
+    @tf.function
+    def begin(number):
+        batches = reader(start_step=step.read_value).input_fn("train", context(2, number))
+        return batches.map(lambda _, label: label).batch(3).take(1).get_single_element()
+
+    for now, number in ((0, 0), (5, 1), (23, 0), (23, 1)):
+        step.assign(now)
+        wanted = labels(reader(start_step=lambda now=now: now).input_fn("train", context(2, number)), 3)
+        assert begin(tf.constant(number, tf.int64)).numpy().tolist() == wanted
+
+
 @pytest.mark.parametrize("pipelines", [1, 2, 4])
 def test_each_input_pipeline_gets_its_part_of_the_global_batch(reader, pipelines):
     for mode in ("train", "eval"):

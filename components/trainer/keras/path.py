@@ -176,8 +176,9 @@ class _Task:
         if self._is_served:
             section = section.copy(update={"log_every_steps": served.stretch(section)})
         with used.scope():
-            # At least 2: of 1 Keras makes a function whose number of steps does not change.
-            model = self._maker().make_compiled(max(section.steps_per_execution, 2))
+            # At least 2: of 1 Keras makes a function whose number of steps does not change. What is handed out to a
+            # worker is done once more if it dies: a single step.
+            model = self._maker().make_compiled(1 if self._is_served else max(section.steps_per_execution, 2))
             sync = section.sync_every
             averaging = Averaging(model, used, sync.steps, sync.outer_momentum) if sync else None
         if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
@@ -209,7 +210,10 @@ class _Task:
             decides.go_on_from(step)
         watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
-            input_fn = self._declared().reader.input_fn
+            reader = self._declared().reader
+            if self._is_served:
+                reader = dataclasses.replace(reader, start_step=served.position(model, step))
+            input_fn = reader.input_fn
             self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used, averaging)
         if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError

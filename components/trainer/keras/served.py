@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.keras.watch import EXTRA_STEPS, Watch
 from tfx_estimator.components.trainer.measuring.clock import measure_server
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
@@ -88,6 +88,28 @@ def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Datas
     return make
 
 
+def position(model: tf.keras.Model, step: int) -> Callable[[], tf.Tensor]:
+    """Makes what tells, whenever a worker begins to read, how many steps are done.
+
+    TensorFlow traces `dataset_fn` once, and runs the same graph for a worker that is started again alone: a number
+    would still be that of the beginning.
+
+    Args:
+        model: Compiled, restored.
+        step: That training starts from.
+
+    Returns:
+        A function that returns an int64 scalar, of the graph.
+    """
+    return lambda: tf.maximum(tf.cast(model.optimizer.iterations, tf.int64), step)
+
+
+def _values(model: tf.keras.Model, watch: Watch, steps: int, values: Mapping[str, Any]) -> dict[str, float]:
+    """What to report of a stretch: with the steps that were done once more, as the worker died that had done them."""
+    extra = max(int(model.optimizer.iterations.numpy()) - watch.step - steps, 0)
+    return {**{name: float(value) for name, value in values.items()}, EXTRA_STEPS: extra}
+
+
 def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch, steps: int) -> None:
     """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch.
 
@@ -111,7 +133,7 @@ class _Stretches(tf.keras.callbacks.Callback):
         self._steps = steps
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._watch.done(self._steps, {name: float(value) for name, value in logs.items()})
+        self._watch.done(self._steps, _values(self.model, self._watch, self._steps, logs))
         if self._watch.ended:
             self.model.stop_training = True
 
@@ -148,4 +170,4 @@ def loop(
         for _ in range(steps):
             last = coordinator.schedule(one_step, args=(iterator,))
         coordinator.join()
-        watch.done(steps, {name: float(value) for name, value in last.fetch().items()})
+        watch.done(steps, _values(model, watch, steps, last.fetch()))

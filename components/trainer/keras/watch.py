@@ -11,9 +11,12 @@ from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
+from tfx_estimator.model_fn.keras_classifier import SKIPPED
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import TrainingError
 
+# Steps that were done more than the global step says: of parameter servers alone.
+EXTRA_STEPS = "extra_steps"
 # Between two reports, and two looks for the request to stop; no execution is much longer.
 _EVERY_SECONDS = 0.5
 
@@ -173,8 +176,8 @@ class Watch:
         self._profile(begins=False)
         if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
             self._reported = now
-            skipped = {"skipped_steps": int(values["skipped_steps"])} if "skipped_steps" in values else {}
-            self._progress.write(Event.STEP, step=self.step, loss=values["loss"], **skipped)
+            counted = {name: int(values[name]) for name in (SKIPPED, EXTRA_STEPS) if name in values}
+            self._progress.write(Event.STEP, step=self.step, loss=values["loss"], **counted)
         if self._curves is not None and self.step % self._report_steps == 0:
             self._curves.write(self.step, values)
         saves = self.step >= self.total or self.step % self._checkpoint_steps == 0

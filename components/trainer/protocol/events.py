@@ -24,7 +24,9 @@ class Event(str, enum.Enum):
     SCALED = "scaled"  # text: the learning rate that is scaled with the number of replicas
     WARMED = "warmed"  # text: the weights that training begins with
     STAGED = "staged"  # text: how long the stages of a pipeline wait for each other
-    STEP = "step"  # step, loss, `read_usage`; skipped_steps in float16; the first also the total, if there is one
+    # step, loss, `read_usage`; skipped_steps in float16; extra_steps of parameter servers; the first also the total, if
+    # there is one
+    STEP = "step"
     TRAINED = "trained"  # this task's part of the training is done
     WAITING = "waiting"  # an evaluator, for checkpoints
     SERVING = "serving"  # a parameter server

@@ -33,6 +33,7 @@ class Report:
         self._first: Optional[int] = None
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
+        self._repeated = 0
         # Of the present attempt.
         self._steps: list[tuple[float, int]] = []
         self._rates: list[tuple[float, float]] = []
@@ -139,7 +140,7 @@ class Report:
             steps * self._batch / seconds if self._batch and seconds > 0 else None,
             self._metrics,
             tuple(self._restarts),
-            max(self._last - self._total, 0) if self._last is not None and self._total is not None else None,
+            self._extra(),
             self.publishes,
             self._cost.properties(self._batch),
             self._chosen["step"] if self._chosen else None,
@@ -151,10 +152,16 @@ class Report:
             self._decided,
         )
 
+    def _extra(self) -> Optional[int]:
+        if self._last is None or self._total is None:
+            return None
+        return max(self._last - self._total, 0) + self._repeated
+
     def _step(self, event: dict[str, Any]) -> None:
         step = event["step"]
         self._total = event.get("total", self._total)
         self._skipped = event.get("skipped_steps", self._skipped)
+        self._repeated = event.get("extra_steps", self._repeated)
         if self._first is None:
             self._first = step
         self._resumed(step)

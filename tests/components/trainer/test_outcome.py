@@ -24,6 +24,18 @@ def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
     assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
 
 
+def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
+    from tfx_estimator.components.trainer.protocol.events import Event
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.report import Report
+
+    report = Report(batch_size=8, total_steps=50)
+    for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
+        told = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
+        report.hear(TaskSpec("chief", 0, 1), told)
+    assert report.outcome().properties()["extra_steps"] == 1
+
+
 def test_what_is_not_known_of_a_training_is_not_told():
     from tfx_estimator.components.trainer.protocol.events import Event
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
