@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import itertools
 import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 
@@ -24,6 +25,7 @@ MODULE = "tfx_estimator.pipeline.runners.entry"
 COMMAND = ("python", "-m", MODULE)
 # Of the pipeline's folder, and of its artifacts' beside it.
 HOME, ROOT = "--home", "--root"
+MODULES = "--modules"
 FOLDER = "modules"
 
 
@@ -36,7 +38,19 @@ def arguments(flag: str, place: str, modules: Packed, then: Sequence[str]) -> li
         modules: The wheel.
         then: The command that wants the modules.
     """
-    return [flag, place, "--modules", modules.name, "--sha256", modules.sha256, "--", *then]
+    return [flag, place, MODULES, modules.name, "--sha256", modules.sha256, "--", *then]
+
+
+def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
+    """Returns the name of the wheel that a container fetches; empty if it is told none, None if it fetches none.
+
+    Args:
+        container: Of a compiled pipeline.
+    """
+    if tuple(container.get("command", ())) != COMMAND:
+        return None
+    words = [*container.get("args", ())]
+    return next((name for flag, name in itertools.pairwise(words) if flag == MODULES), "")
 
 
 def main(argv: Sequence[str]) -> NoReturn:
@@ -45,7 +59,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument(HOME)
     place.add_argument(ROOT)
-    parser.add_argument("--modules", required=True)
+    parser.add_argument(MODULES, required=True)
     parser.add_argument("--sha256", required=True)
     parser.add_argument("then", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)

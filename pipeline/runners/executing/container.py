@@ -42,7 +42,7 @@ class Command:
 
 def environment(container: Mapping[str, Any]) -> dict[str, str]:
     """Returns the variables that a container declares."""
-    return {each["name"]: str(each["value"]) for each in container.get("env", ())}
+    return {each["name"]: each.get("value", "") for each in container.get("env", ())}
 
 
 def start(command: Command, logs: str, tries: int) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +18,14 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.ending import signals, slate
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container, places, resolving
-from tfx_estimator.pipeline.runners.executing.job import Job, Task
+from tfx_estimator.pipeline.runners.executing.job import Job
 from tfx_estimator.pipeline.runners.executing.placeholders import fill
 from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
+from tfx_estimator.pipeline.runners.executing.task import Task
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 
 Outputs = dict[str, dict[str, dict[str, Any]]]
@@ -85,12 +87,10 @@ def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
         folders: Where it is executed.
     """
     for task in job.tasks:
-        words = list((task.container or {}).get("args", ()))
-        if "--modules" not in words or tuple((task.container or {}).get("command", ())) != entry.COMMAND:
+        if (name := entry.wheel_of(task.container or {})) is None:
             continue
-        wheel = os.path.join(beside, words[words.index("--modules") + 1])
-        if os.path.isfile(wheel):
-            places.write(os.path.join(folders.home, entry.FOLDER, os.path.basename(wheel)), Path(wheel).read_bytes())
+        if os.path.isfile(wheel := os.path.join(beside, name)):
+            places.write(os.path.join(folders.home, entry.FOLDER, name), Path(wheel).read_bytes())
 
 
 @dataclass
@@ -121,8 +121,10 @@ class Execution:
             The artifacts by task and output, as a RuntimeArtifact's JSON.
 
         Raises:
-            PipelineError: A task failed as often as it may.
+            PipelineError: A task failed as often as it may, or a placeholder means nothing.
         """
+        for task in self.job.tasks:
+            self._rehearse(task)
         self._records = Records(os.path.join(self.folders.local, "executions"))
         self._number = self._records.next_number
         # One that was ended before any of its tasks was done has left a folder, and no record.
@@ -144,6 +146,12 @@ class Execution:
             listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
         return self._outputs
 
+    def _rehearse(self, task: Task) -> None:
+        """Fills in a task's command before any is started: what means nothing is not found after hours."""
+        artifact = {"name": "", "uri": "", "type": {}, "metadata": defaultdict(str)}
+        inputs, outputs = (dict.fromkeys(task.definitions(way, "artifacts"), artifact) for way in ("input", "output"))
+        _words(task, _told(inputs, self._parameters(task), outputs, ""))
+
     def _execute(self, task: Task) -> str:
         """Executes one task; returns its state."""
         artifacts, parameters = self._artifacts(task), self._parameters(task)
@@ -153,12 +161,6 @@ class Execution:
         if "importer" in task.executor:
             self._outputs[task.name] = self._import(task, parameters)
             return "resolved"
-        if task.container is None:
-            raise PipelineError(
-                f"component {task.name} has an executor that is not emulated here: {', '.join(task.executor)}",
-                expected="a container, a resolver or an importer",
-                todo="execute this pipeline on the service",
-            )
         key = _key(task, artifacts, parameters)
         if self.caches and task.is_cached and (record := self._records.cached(key)):
             self._outputs[task.name] = record.outputs
@@ -184,25 +186,12 @@ class Execution:
         for key, source in task.given("parameters").items():
             if "componentInputParameter" in source:
                 values[key] = self.parameters[source["componentInputParameter"]]
-            elif "runtimeValue" in source and "constant" in source["runtimeValue"]:
-                values[key] = source["runtimeValue"]["constant"]
             else:
-                raise PipelineError(
-                    f"component {task.name} takes {key} from another component, which is not emulated here",
-                    expected="a constant or a runtime parameter",
-                    todo="execute this pipeline on the service",
-                )
+                values[key] = source["runtimeValue"]["constant"]
             kind = task.definitions("input", "parameters").get(key, {}).get("parameterType", "")
             if kind.startswith("NUMBER_"):
-                try:
-                    # A Value of a protocol buffer has doubles only.
-                    values[key] = float(values[key])
-                except (TypeError, ValueError) as error:
-                    raise PipelineError(
-                        f"component {task.name} takes {key}, a number, which is {values[key]!r}",
-                        expected="a number",
-                        todo="compile the pipeline anew",
-                    ) from error
+                # A Value of a protocol buffer has doubles only.
+                values[key] = float(values[key])
         return values
 
     def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -235,18 +224,32 @@ class Execution:
             }
             for key, defined in task.definitions("output", "artifacts").items()
         }
-        told = {
-            "inputs": {"artifacts": _listed(artifacts), "parameterValues": dict(parameters)},
-            "outputs": {"artifacts": _listed(outputs), "outputFile": file},
-        }
-        spec = task.container or {}
-        words = [fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
-        command = container.Command(task.name, tuple(words), container.environment(spec))
+        words = _words(task, _told(artifacts, parameters, outputs, file))
+        command = container.Command(task.name, tuple(words), container.environment(task.container or {}))
         container.start(command, self.logs, task.tries)
         for key, made in _read_output(file).items():
             if key in outputs:
                 outputs[key] = {**outputs[key], **{name: made[name] for name in ("uri", "metadata") if name in made}}
         return outputs
+
+
+def _told(
+    inputs: Mapping[str, dict[str, Any]],
+    parameters: Mapping[str, Any],
+    outputs: Mapping[str, dict[str, Any]],
+    file: str,
+) -> dict[str, Any]:
+    """Returns an ExecutorInput, as JSON has it."""
+    return {
+        "inputs": {"artifacts": _listed(inputs), "parameterValues": dict(parameters)},
+        "outputs": {"artifacts": _listed(outputs), "outputFile": file},
+    }
+
+
+def _words(task: Task, told: Mapping[str, Any]) -> list[str]:
+    """Returns the command of a task's container and its arguments, filled in."""
+    spec = task.container or {}
+    return [fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
 
 
 def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

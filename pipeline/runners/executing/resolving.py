@@ -12,7 +12,7 @@ from typing import Any, Optional
 import yaml
 
 from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.runners.executing.job import Task
+from tfx_estimator.pipeline.runners.executing.task import Task
 
 _TERM = re.compile(r'([a-z_.]+)="?([^"]*)"?')
 _METADATA = re.compile(r"metadata\.(\w+)\.(number|string|bool)_value")
@@ -36,7 +36,7 @@ def resolve(
         PipelineError: A query is of a kind that is not emulated.
     """
     earlier, found = list(earlier), {}
-    for key, query in task.executor["resolver"]["outputArtifactQueries"].items():
+    for key, query in task.executor["resolver"].get("outputArtifactQueries", {}).items():
         text = str(query.get("filter", ""))
         filled = _fill(text, inputs)
         terms = [] if filled is None else filled.split(" AND ")
@@ -44,6 +44,26 @@ def resolve(
         if filled is not None and (artifact := next(fitting, None)):
             found[key] = dict(artifact)
     return found
+
+
+def check(task: Task) -> None:
+    """Checks the queries of a resolver before anything is executed.
+
+    Args:
+        task: The resolver.
+
+    Raises:
+        PipelineError: A query is of a kind that is not emulated.
+    """
+    nothing = {"name": "", "type": {"schemaTitle": "system.Artifact"}}
+    for query in task.executor["resolver"].get("outputArtifactQueries", {}).values():
+        text = str(query.get("filter", ""))
+        # What is compared is known once that artifact is.
+        filled = _PLACEHOLDER.sub(lambda found: "0" if found[1] in task.given("artifacts") else found[0], text)
+        for term in filled.split(" AND "):
+            if "{{" in term:
+                raise _not_emulated(term)
+            _fits(term, nothing)
 
 
 def imported(task: Task, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -86,8 +106,17 @@ def _fits(term: str, artifact: Mapping[str, Any]) -> bool:
         return artifact["name"] == wanted
     if described := _METADATA.fullmatch(name):
         value = artifact.get("metadata", {}).get(described[1])
-        return value == (float(wanted) if described[2] == "number" else wanted)
-    raise PipelineError(
+        if described[2] != "number":
+            return value == wanted
+        try:
+            return value == float(wanted)
+        except ValueError as error:
+            raise _not_emulated(term) from error
+    raise _not_emulated(term)
+
+
+def _not_emulated(term: str) -> PipelineError:
+    return PipelineError(
         f"the resolver's query has a term that is not emulated here: {term}",
         expected="the queries of LatestArtifactStrategy and LatestBlessedModelStrategy",
         todo="execute this pipeline on the service",

@@ -46,6 +46,8 @@ def test_the_machines_of_a_custom_job_are_told():
     plan = Plan("project", "region", "digits", IMAGE, pools, ("python",))
     trainer = job["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
     trainer["inputs"]["parameters"][PLAN_KEY] = {"runtimeValue": {"constant": plan.to_json()}}
+    defined = job["pipelineSpec"]["components"]["Trainer"]["inputDefinitions"]["parameters"]
+    defined[PLAN_KEY] = {"parameterType": "STRING"}
     rows = read_plan(json.dumps(job), VERTEX)
     place = [row.step for row in rows].index("Trainer")
     assert rows[place + 1 : place + 3] == [

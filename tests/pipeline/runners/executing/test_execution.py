@@ -101,7 +101,7 @@ class Compiled:
         }
         self.components[name] = {
             "executorLabel": name,
-            "inputDefinitions": {"parameters": typed},
+            "inputDefinitions": {"parameters": typed, "artifacts": dict.fromkeys(sources, _typed("tfx.Artifact"))},
             "outputDefinitions": {"artifacts": {"made": _typed(title)}},
         }
         self.executors[name] = executor
@@ -298,6 +298,7 @@ def test_an_importer_takes_the_artifact_that_is_known_already(compiled):
 
 
 def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
+    compiled.step("First")
     job = read_job(compiled.write())
     parameters = {"pipeline_home": "gs://there", "push_destination": "gs://there/serving", "greeting": "hello"}
     object.__setattr__(job, "parameters", parameters)
@@ -309,6 +310,7 @@ def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
 
 
 def test_a_parameter_is_of_its_type(compiled, tmp_path):
+    compiled.step("First")
     job, folders = read_job(compiled.write()), PipelineFolders(str(tmp_path), "small")
     kinds = {"n": "NUMBER_INTEGER", "x": "NUMBER_DOUBLE", "yes": "BOOLEAN", "s": "STRING"}
     object.__setattr__(job, "kinds", kinds)
