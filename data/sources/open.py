@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import is_table
-from tfx_estimator.pipeline.errors import DataNotFoundError
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 
@@ -24,7 +25,24 @@ def open_source(section: DataSection) -> ImageSource:
 
     Raises:
         DataNotFoundError: there is no such data set, folder, class or version.
+        DataError: an object store does not answer, or not to this account.
     """
+    try:
+        return _open(section)
+    except Exception as error:
+        # Who asks a store has loaded TensorFlow; the others need not.
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+            raise
+        place = section.dataset if section.data_dir is None else f"{section.dataset} in {section.data_dir}"
+        raise DataError(
+            f"the data set {place} cannot be looked at: {error.message}",
+            expected="a folder, or a bucket, that is there, and that this account may read",
+            todo="see that it is, and `gcloud auth application-default login`; then try again",
+        ) from error
+
+
+def _open(section: DataSection) -> ImageSource:
     # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
     dataset = section.dataset
     if is_table(dataset):

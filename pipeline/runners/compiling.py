@@ -48,6 +48,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
 
     Raises:
         DataError: The data set cannot be looked at.
+        PipelineError: Its bucket is not there.
         DeclarationError: The user's code cannot travel.
     """
     declaration = loaded.declaration
@@ -60,7 +61,10 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
         made = compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))
         return Compiled(_yaml(*made), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.runners.buckets import check_buckets
 
+    # Not that of the pipeline root: only the service needs to reach it.
+    check_buckets((declaration.data.dataset, declaration.data.data_dir))
     sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
     targets = user_targets(declaration)
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.pipeline.runners.deployed import COMMON
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 
@@ -82,6 +83,19 @@ def test_a_bucket_that_is_not_there(tmp_path, binary):
         said = store.run(*RUN[:-6], *elsewhere, code=6)
         assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
         assert "gcloud auth application-default login" in said
+
+
+@pytest.mark.parametrize(("name", "more"), [("compile", ("--output", "it.json")), ("submit", ("--dry-run",))])
+def test_data_in_a_bucket_that_is_not_there(tmp_path, binary, name, more):
+    told = ("deploy.project=example-project", "deploy.region=europe-west4", *COMMON)
+    told += ("data.dataset=mnist", "data.splits=null", "data.data_dir=gs://some-other-bucket/tfds")
+    more = tuple(str(tmp_path / each) if each.endswith(".json") else each for each in more)
+    overrides = [word for each in told for word in ("--set", each)]
+    command = (sys.executable, "-m", "tfx_estimator", name, "digits", "--target", "vertex", *more, *overrides)
+    with serving(tmp_path, binary) as store:
+        said = store.run(*command, code=6)
+        assert "gs://some-other-bucket cannot be used: there is no such bucket" in said
+        assert "Traceback" not in said
 
 
 def test_a_store_that_fails_now_and_then(tmp_path, binary, state):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
+import tensorflow as tf
 
-from tfx_estimator.data.sources import open_source
+from tfx_estimator.data.sources import open_source, tfds_lookup
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
@@ -50,6 +51,16 @@ def test_an_unknown_name_is_answered_with_the_nearest(data_dir):
         _open("mnst", data_dir=str(data_dir))
     assert "'mnst'" in caught.value.what
     assert str(data_dir) in caught.value.what
+
+
+def test_a_store_that_does_not_answer(monkeypatch):
+    def ask(folder):
+        raise tf.errors.FailedPreconditionError(None, None, f"Error executing an HTTP request for {folder}")
+
+    monkeypatch.setattr(tfds_lookup, "_prepared_versions", ask)
+    with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be looked at: Error executing") as caught:
+        _open("mnist", data_dir="gs://mine/tfds")
+    assert "gcloud auth application-default login" in caught.value.todo
 
 
 @pytest.mark.parametrize("version", ["9.9.9", "nonsense"])

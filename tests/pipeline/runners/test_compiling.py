@@ -105,6 +105,21 @@ ELSEWHERE = {
 FILES_OF_TFX = {"module_file", "module_path"}
 
 
+def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, capsys):
+    from tfx_estimator.pipeline.runners import buckets
+
+    asked = []
+    monkeypatch.setattr(buckets.fileio, "exists", asked.append)
+    overrides = ("data.splits=null", "data.dataset=mnist", "data.data_dir=gs://not-there/tfds", *COMMON)
+    words = [word for each in (*overrides, *OF_TARGET[VERTEX]) for word in ("--set", each)]
+    for verb in (["compile", "--output", str(tmp_path / "it.json")], ["submit", "--dry-run"]):
+        assert main([verb[0], "digits", "--target", VERTEX, *verb[1:], *words]) == 6
+        assert "gs://not-there cannot be used: there is no such bucket" in capsys.readouterr().err
+    # The pipeline root's is the service's.
+    assert asked == ["gs://not-there/"] * 2
+    assert not (tmp_path / "it.json").exists()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_step_reads_the_local_properties(compiled, local, target):
     _check_properties(read_steps(compiled[target], target), local, ELSEWHERE)
