@@ -29,13 +29,16 @@ CONFIG_FOLDER = "/etc/tfx-estimator"
 
 
 def job_name(name: str, key: str = "") -> str:
-    """Returns the name of a TFJob.
+    """Returns the name of a TFJob: the pipeline's, where that fits and there is but one.
 
     Args:
         name: Of the pipeline.
         key: What tells one training from another; empty if there is but one.
     """
-    suffix = f"-{hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]}" if key else ""
+    if not key and name[:_MOST].rstrip("-") == name:
+        return name
+    # Of two long names that begin alike each has one of its own.
+    suffix = f"-{hashlib.sha256((key or name).encode()).hexdigest()[:_DIGITS]}"
     return name[: _MOST - len(suffix)].rstrip("-") + suffix
 
 

@@ -156,6 +156,17 @@ def test_a_name_fits_with_what_the_operator_adds():
     assert job_name("digits", "one") != job_name("digits", "another")
 
 
+def test_no_two_pipelines_have_a_name_in_common():
+    fits = "a" * 51
+    assert job_name(fits) == fits
+    names = ["mine", "mine-", "mine--", fits, f"{fits}-", f"{fits}b", f"{fits}c", "b" * 63, "b" * 62 + "-"]
+    made = [job_name(name) for name in names]
+    assert len({*made}) == len(names)
+    for name in made:
+        assert len(f"{name}-evaluator-0") <= 63
+        assert name == name.strip("-")
+
+
 REFUSED = {
     "tune={max_trials: 2, ranges: {trainer.optimizer.learning_rate: [0.1, 0.2]}}": "train one model, and no trials",
     "deploy.tfjob.restart_policy=Always": "OnFailure",
