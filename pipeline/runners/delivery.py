@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Union
 
 from tfx_estimator.components.trainer.tfjob.manifest import job_name
 from tfx_estimator.pipeline.config import Loaded
+from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.runners.compiling import Compiled
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TFJOB, VERTEX
@@ -47,9 +49,12 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
         account = f", as {deploy.service_account}" if deploy.service_account else ""
         lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
     if target == TFJOB:
-        space = f" --namespace {deploy.tfjob.namespace}" if deploy and deploy.tfjob.namespace else ""
-        lines.append(f"    start it: kubectl apply --filename {file}")
-        lines.append(f"    see it run: kubectl logs --follow {job_name(loaded.declaration.name)}-chief-0{space}")
+        job = deploy.tfjob if deploy else TfJob()
+        cluster = f" --context {shlex.quote(job.context)}" if job.context else ""
+        space = f" --namespace {job.namespace}" if job.namespace else ""
+        lines.append(f"    start it: kubectl{cluster} apply --filename {file}")
+        name = job_name(loaded.declaration.name)
+        lines.append(f"    see it run: kubectl{cluster} logs --follow {name}-chief-0{space}")
         lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
     if target == KUBEFLOW_V2:
         lines.append(

@@ -22,12 +22,12 @@ from tfx_estimator.pipeline.errors import RETRYABLE, DeclarationError
 pytestmark = pytest.mark.unit
 
 
-def compile_it(tmp_path, source: str, *overrides: str) -> tuple[dict, dict]:
+def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml") -> tuple[dict, dict]:
     """Compiles by the command line; returns the ConfigMap and the TFJob."""
-    output = tmp_path / "out.yaml"
+    path = tmp_path / output
     said = [argument for each in overrides for argument in ("--set", each)]
-    assert main(["compile", source, "--target", "tfjob", "--output", str(output), *said]) == 0
-    config_map, job = yaml.safe_load_all(output.read_text())
+    assert main(["compile", source, "--target", "tfjob", "--output", str(path), *said]) == 0
+    config_map, job = yaml.safe_load_all(path.read_text())
     return config_map, job
 
 
@@ -79,6 +79,10 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "kubectl apply --filename" in said
     assert "kubectl logs --follow digits-chief-0 --namespace vision" in said
+    compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="other.yaml")
+    said = capsys.readouterr().out
+    assert "kubectl --context 'arn:of/mine it' apply --filename" in said
+    assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 
 def test_the_pods_read_the_same_declaration(tmp_path):
