@@ -18,7 +18,10 @@ from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of
 from tfx_estimator.components.trainer.tfjob.failures import error_of, said_of
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+
+logger = get_logger("submit")
 
 # Annotation of a TFJob: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
@@ -61,12 +64,16 @@ class TfJobs:
                 if there is None:
                     # Its name is of its contents.
                     self._ask(lambda: self._kube.create_config_map(config_map))
-                    self._uid = self._ask(lambda: self._kube.create(job))["metadata"]["uid"]
+                    there = self._ask(lambda: self._kube.create(job))
+                    self._uid = there["metadata"]["uid"]
+                    self._own(config_map, there)
                     return Started(name, True)
             except TakenError:
                 continue  # by somebody else just now, or by a try whose answer was lost
             if self._goes_on(there, again):
                 self._uid = there["metadata"]["uid"]
+                # The answer to whoever created it may have been lost before it did this.
+                self._own(config_map, there)
                 return Started(name, False, end_of(there)[0] or "goes on")
             if "deletionTimestamp" not in there["metadata"]:
                 self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
@@ -120,6 +127,14 @@ class TfJobs:
         """See `job.Service`."""
         if self._pods is not None:
             self._pods.end(0.0)
+
+    def _own(self, config_map: Object, there: Object) -> None:
+        """Has the ConfigMap go with the TFJob, which runs in any case."""
+        try:
+            self._ask(lambda: self._kube.own_config_map(config_map, there))
+        except PipelineError as error:
+            name = config_map["metadata"]["name"]
+            logger.warning(f"the ConfigMap {name}, with your code, stays when the TFJob has gone: {error.what}")
 
     def _goes_on(self, there: Object, again: bool) -> bool:
         """Is a TFJob that is there this submission, done or under way; not one that failed, or is being deleted.

@@ -120,6 +120,26 @@ class Kube:
         with contextlib.suppress(TakenError):
             self._ask(self._core.create_namespaced_config_map, self.namespace, manifest)
 
+    def own_config_map(self, manifest: Object, job: Object) -> None:
+        """Has a ConfigMap go when its TFJob does; one that went with an earlier TFJob is created anew.
+
+        Args:
+            manifest: Of the ConfigMap.
+            job: The TFJob, as the server tells of it.
+
+        Raises:
+            LostError: The server did not answer.
+            PipelineError: It was refused.
+        """
+        owner = {key: job[key] for key in ("apiVersion", "kind")}
+        owner.update({key: job["metadata"][key] for key in ("name", "uid")})
+        owned = {"metadata": {"ownerReferences": [owner]}}
+        try:
+            # Owners are merged by their uid: who has this ConfigMap as well keeps it.
+            self._ask(self._core.patch_namespaced_config_map, manifest["metadata"]["name"], self.namespace, owned)
+        except MissingError:
+            self.create_config_map({**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}})
+
     def read(self, name: str) -> Optional[Object]:
         """Returns a TFJob; None if there is none.
 
@@ -230,7 +250,7 @@ class Kube:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
                 expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
-                "to submit, create on configmaps",
+                "to submit, create and patch on configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
         if error.status in (_INVALID, _BAD):

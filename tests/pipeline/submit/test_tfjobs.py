@@ -37,12 +37,16 @@ class Cluster:
         self.of_pods: list[Any] = []
         self.deleted: list[str] = []
         self.made = 0
+        self.owners: list[tuple[str, str]] = []
 
     def read(self, name: str) -> Any:
         return self.there
 
     def create_config_map(self, manifest: Any) -> None:
         pass
+
+    def own_config_map(self, manifest: Any, job: Any) -> None:
+        self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
 
     def create(self, manifest: Any) -> Any:
         self.made += 1
@@ -104,6 +108,20 @@ def test_one_that_was_replaced_is_left_alone(cluster, tmp_path):
     assert not service(cluster, tmp_path, uid="uid-2").look("digits").ended
     service(cluster, tmp_path, uid="uid-2").cancel("digits")
     assert cluster.deleted == ["uid-1", "uid-2"]
+
+
+def test_its_config_map_goes_with_it(cluster, tmp_path, monkeypatch, caplog):
+    service(cluster, tmp_path).start(False)
+    assert cluster.owners == [("digits", "uid-1")]
+    service(cluster, tmp_path).start(False)
+    assert cluster.owners == [("digits", "uid-1")] * 2
+
+    def refuse(*_: Any) -> None:
+        raise errors.PipelineError("the Kubernetes API server refuses: no patch", expected="it", todo="ask")
+
+    monkeypatch.setattr(cluster, "own_config_map", refuse)
+    assert service(cluster, tmp_path).start(False) == ("digits", False, "goes on")
+    assert "stays when the TFJob has gone: the Kubernetes API server refuses: no patch" in caplog.text
 
 
 def test_one_that_was_removed_after_its_end_is_not_said_to_have_failed(cluster, tmp_path):

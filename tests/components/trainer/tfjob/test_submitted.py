@@ -59,7 +59,10 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         out = capsys.readouterr().out
         assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
         config_maps = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
-        assert sum(each["metadata"]["name"].startswith("digits-") for each in config_maps) == 1
+        (ours,) = [each["metadata"] for each in config_maps if each["metadata"]["name"].startswith("digits-")]
+        job = Kube().read("digits")
+        assert job
+        assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
         # Another declaration of this name is not started beside it.
         assert main(["submit", *SOURCE, "--yes", "--set", "trainer.train_steps=7"]) == 6
         assert "another submission of this pipeline goes on" in capsys.readouterr().err
@@ -83,6 +86,12 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert operator.started == ["digits-chief-0"]
         assert main(["submit", *SOURCE, "--yes", "--again", "--follow"]) == 0
         assert operator.started == ["digits-chief-0"] * 2
+        # A garbage collector, which is not here, leaves what has one owner left.
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{ours['name']}"
+        uids = [each["uid"] for each in server.ask("GET", path)["metadata"]["ownerReferences"]]
+        again = Kube().read("digits")
+        assert again
+        assert sorted(uids) == sorted([job["metadata"]["uid"], again["metadata"]["uid"]])
 
 
 def test_a_chief_that_fails_is_told_in_its_own_words_and_started_anew(server, tmp_path, capsys):
