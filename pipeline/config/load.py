@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
+from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -152,7 +153,11 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     declared = _declared(declaration, origins, draft)
     warnings = _warnings(declaration, origins, declared, draft.search_paths)
     warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
-    deployed = (*note_deployment(declaration, target), *note_travel(declaration, draft.search_paths, target))
+    deployed = (
+        *note_deployment(declaration, target),
+        *note_travel(declaration, draft.search_paths, target),
+        *note_data(declaration, target),
+    )
     notes = (*names, *note_runtime(declaration, target), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 

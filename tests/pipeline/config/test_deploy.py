@@ -156,6 +156,20 @@ def test_resources_that_reach_nothing_are_told():
     assert "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every step" in warning
 
 
+def test_data_that_the_compiling_machine_does_not_see_are_told(tmp_path):
+    def of_data(*told) -> list[str]:
+        return [note for note in load(*told).notes if note.startswith("data.data_dir: ")]
+
+    for target in ("kubeflow", "kubeflow_v2"):
+        mine = (*COMMON, *OF_TARGET[target])
+        volume = f"deploy.volumes=[{{claim: data, path: /mnt/data}}, {{claim: here, path: {tmp_path}}}]"
+        elsewhere, here = (*mine, volume, "data.data_dir=/mnt/data/tfds"), (*mine, volume, f"data.data_dir={tmp_path}")
+        (note,) = of_data("mnist", elsewhere, target)
+        assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so that the fingerprint")
+        assert of_data("mnist", here, target) == of_data("digits", elsewhere, target) == []
+    assert of_data("mnist", (*COMMON, *OF_TARGET["vertex"], "data.data_dir=gs://mine/tfds"), "vertex") == []
+
+
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
