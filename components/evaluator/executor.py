@@ -15,7 +15,7 @@ from tfx.utils import io_utils, path_utils, proto_utils
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import is_baseline
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
-from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_features
+from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_averaged, find_features
 from tfx_estimator.components.evaluator.extras import Extras, extracting
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.log import get_logger
@@ -111,7 +111,7 @@ def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
 
 
 def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
-    """The features that slices are made by, and that a preprocessing_fn has to return.
+    """The features that slices are made by, or means taken of, and that a preprocessing_fn has to return.
 
     Raises:
         UserCodeError: It does not.
@@ -121,7 +121,7 @@ def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
     raw = [feature.name for feature in _schema(inputs).feature]
     wanted = find_features(config, raw)
     output = tft.TFTransformOutput(artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]))
-    check_features(wanted, raw, list(output.transformed_feature_spec()))
+    check_features(wanted, raw, output.transformed_feature_spec(), find_averaged(config))
     return wanted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tensorflow_model_analysis.api import types
 
 from tfx_estimator.components.evaluator.extras import Extras, current
 from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.config.metric_table import FEATURES, MEAN
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -108,29 +110,47 @@ def _dense(value: Any) -> Any:
 
 
 def find_features(config: tfma.EvalConfig, raw: Sequence[str]) -> tuple[str, ...]:
-    """Returns the features that slices are made by and that the examples do not have."""
+    """Returns the features that slices are made by, or means taken of, and that the examples do not have."""
     names = [name for spec in config.slicing_specs for name in (*spec.feature_keys, *spec.feature_values)]
-    return tuple(sorted({*names} - {*raw}))
+    return tuple(sorted({*names, *find_averaged(config)} - {*raw}))
 
 
-def check_features(wanted: Sequence[str], raw: Sequence[str], returned: Sequence[str]) -> None:
-    """Checks that slices are by features that there are.
+def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
+    """Returns the features that metrics are the means of."""
+    means = [each for spec in config.metrics_specs for each in spec.metrics if each.class_name == MEAN and each.config]
+    paths = [path for each in means for key, path in json.loads(each.config).items() if key.endswith("_key_path")]
+    return tuple(dict.fromkeys(path[1] for path in paths if path and len(path) == 2 and path[0] == FEATURES))
+
+
+def check_features(
+    wanted: Sequence[str], raw: Sequence[str], returned: Mapping[str, Any], averaged: Sequence[str] = ()
+) -> None:
+    """Checks that slices are by features that there are, and means of numbers.
 
     Args:
         wanted: Those that the examples do not have.
         raw: Those that they have.
-        returned: Those of the preprocessing_fn.
+        returned: Those of the preprocessing_fn, as TensorFlow parses them.
+        averaged: Those that means are taken of.
 
     Raises:
-        UserCodeError: One is not there.
+        UserCodeError: One is not there, or is no number.
     """
     there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
     for name in wanted:
         if name not in returned:
-            near = nearest(name, there)
+            near, section = nearest(name, there), "metrics" if name in averaged else "slices"
             raise UserCodeError(
-                f"evaluator.slices: there is no feature `{name}`: the examples, and what the preprocessing_fn returns, "
-                f"have {', '.join(there)}",
+                f"evaluator.{section}: there is no feature `{name}`: the examples, and what the preprocessing_fn "
+                f"returns, have {', '.join(there)}",
                 expected=f"some of {', '.join(there)}",
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
+            )
+    for name in averaged:
+        found = returned.get(name) if name in wanted else None
+        if found is not None and found.dtype == tf.string:
+            raise UserCodeError(
+                f"evaluator.metrics: {MEAN} of the feature `{name}`, which is text",
+                expected="a feature that is a number",
+                todo=f"return a number from the preprocessing_fn, or remove {MEAN}",
             )

@@ -9,12 +9,11 @@ import numpy as np
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_specs, metric_types
 
+from tfx_estimator.components.evaluator.extractors import find_averaged
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.text import one_line
 
-# What reads features, of which nothing is made up.
-_OF_FEATURES = ("Mean",)
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
 
@@ -32,12 +31,13 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int, of_two: bool = False)
     """
     for spec in config.metrics_specs:
         for metric in spec.metrics:
-            if metric.class_name in _OF_FEATURES:
-                continue
             alone = tfma.MetricsSpec()
             alone.CopyFrom(spec)
             del alone.metrics[:], alone.model_names[:]
             alone.metrics.add().CopyFrom(metric)
+            # Of what a preprocessing_fn returns nothing is made up.
+            if {*find_averaged(tfma.EvalConfig(metrics_specs=[alone]))} - {LABEL}:
+                continue
             one = tfma.EvalConfig(model_specs=[tfma.ModelSpec(label_key=LABEL)], metrics_specs=[alone])
             try:
                 measured = _measure(one, num_classes, of_two)

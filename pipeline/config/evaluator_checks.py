@@ -8,7 +8,9 @@ from typing import Any
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, Metric
 from tfx_estimator.pipeline.config.metric_table import (
+    FEATURES,
     INSTEAD,
+    MEAN,
     METRICS,
     REFUSED,
     WEIGHTED,
@@ -43,6 +45,8 @@ def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
         path = f"{_PATH}.{index}"
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _metric(path, metric)
+        if metric.name == MEAN:
+            yield from _paths_of_keys(path, metric, known)
     yield from _alike(section.metrics)
 
 
@@ -144,6 +148,25 @@ def _options(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
             what = "classes are named twice"
             expected = f"{key} of the metric, or the option {option}"
             yield Problem(f"{path}.options.{option}", what, expected, f"remove it, and name it in {key}")
+
+
+def _paths_of_keys(path: str, metric: Metric, known: Sequence[str]) -> Iterator[Problem]:
+    """Checks what a mean is of: TFMA looks for it among what it extracts, after the training."""
+    for option in ("feature_key_path", "example_weights_key_path"):
+        value = metric.options.get(option)
+        if value is None or value in (["labels"], ("labels",)):
+            continue
+        where, written = f"{path}.options.{option}", inline(value)
+        is_path = isinstance(value, (list, tuple)) and len(value) == 2 and value[0] == FEATURES
+        expected = f"[{FEATURES}, NAME] of a feature that is one number, as [{FEATURES}, {_LABEL}]"
+        if not is_path or not isinstance(value[1], str) or not value[1].strip():
+            yield Problem(where, "it leads to no feature of the examples", expected, "correct it", value=written)
+        elif value[1] == _IMAGE or (known and value[1] not in known):
+            what = "an image is no number"
+            if value[1] != _IMAGE:
+                what = f"the examples have no feature `{value[1]}` to take the mean of"
+            depends = ("transform.preprocessing_fn", "transform.module_file")
+            yield Problem(where, what, expected, "correct it", value=written, depends=depends)
 
 
 def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:

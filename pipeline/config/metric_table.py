@@ -14,6 +14,8 @@ from typing import Any
 # declared metric.
 BINARIZE, TOP_K, MICRO, MACRO, WEIGHTED = "binarize", "top_k", "micro", "macro", "weighted_macro"
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
+# The one that reads features, and what TFMA calls those.
+MEAN, FEATURES = "Mean", "features"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ METRICS: dict[str, Nature] = {
     "SparseCategoricalCrossentropy": Nature(("from_logits", "ignore_class", "axis", "name"), direction=LOWER),
     **_each("ExampleCount WeightedExampleCount", _NAME),
     **_each(_DISCRIMINATION, _NAME, direction=HIGHER),
-    "Mean": Nature(("feature_key_path", "example_weights_key_path", "name"), ("feature_key_path",)),
+    MEAN: Nature(("feature_key_path", "example_weights_key_path", "name"), ("feature_key_path",)),
     "FairnessIndicators": Nature(("thresholds", "name"), (), (BINARIZE,)),
     "MultiClassConfusionMatrixAtThresholds": Nature(("thresholds", "name"), is_number=False),
     "MultiClassConfusionMatrixPlot": Nature(("thresholds", "num_thresholds", "name"), is_number=False),
@@ -192,7 +194,7 @@ def name_in_results(name: str, options: dict[str, Any]) -> str:
     if own := options.get("name"):
         return str(own)
     path = options.get("feature_key_path")
-    if name == "Mean" and isinstance(path, (list, tuple)):
+    if name == MEAN and isinstance(path, (list, tuple)):
         return f"mean_{'.'.join(map(str, path))}"
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name))
     return _CALLED.get(name, words.lower())

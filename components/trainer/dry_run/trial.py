@@ -142,14 +142,14 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
     import tensorflow_transform as tft
 
     from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.components.evaluator.extractors import check_features, find_features
+    from tfx_estimator.components.evaluator.extractors import check_features, find_averaged, find_features
     from tfx_estimator.components.evaluator.trial import try_metrics
     from tfx_estimator.data.features import IMAGE, LABEL
 
     config = eval_config(declaration.evaluator, info.label_names)
     if wanted := find_features(config, (IMAGE, LABEL)):
         returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
-        check_features(wanted, (IMAGE, LABEL), list(returned))
+        check_features(wanted, (IMAGE, LABEL), returned, find_averaged(config))
     if declaration.evaluator.metrics:
         try_metrics(config, info.num_classes)
 

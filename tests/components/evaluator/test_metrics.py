@@ -32,6 +32,9 @@ METRICS = [
     {"name": "RootMeanSquaredError"},
     {"name": "MultiClassConfusionMatrixPlot"},
     {"name": "CalibrationPlot", "binarize": [1]},
+    {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}},
+    # No slice is by it.
+    {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}, "threshold": {"lower": 0.0}},
 ]
 
 
@@ -39,8 +42,9 @@ def preprocessing_fn(inputs):
     import tensorflow as tf
 
     pixels = tf.reshape(tf.io.decode_raw(inputs["image"], tf.uint8), [-1, 784])
-    much = tf.reduce_mean(tf.cast(pixels, tf.float32), 1) > 60
-    return {"image": tf.cast(pixels, tf.float32), "label": inputs["label"], "ink": tf.where(much, "much", "little")}
+    shade = tf.reduce_mean(tf.cast(pixels, tf.float32), 1)
+    ink = tf.where(shade > 60, "much", "little")
+    return {"image": tf.cast(pixels, tf.float32), "label": inputs["label"], "ink": ink, "shade": shade}
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +88,11 @@ def measured(digits, export, tmp_path_factory):
 
     parsed = [tf.train.Example.FromString(record).features.feature for record in records]
     labels = np.array([each["label"].int64_list.value[0] for each in parsed])
-    ink = [np.frombuffer(each["image"].bytes_list.value[0], np.uint8).mean() > 60 for each in parsed]
+    shade = np.array([np.frombuffer(each["image"].bytes_list.value[0], np.uint8).mean() for each in parsed])
     serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
     (name,) = serve.structured_input_signature[1]
     scores = tf.nn.softmax(serve(**{name: tf.constant(records)})["raw"]).numpy()
-    truth = {"labels": labels, "ink": np.where(ink, "much", "little"), "scores": scores}
+    truth = {"labels": labels, "ink": np.where(shade > 60, "much", "little"), "shade": shade, "scores": scores}
     slices = [["label", "ink"], {"label": "digit 5"}]
     return {"uri": _evaluate(inputs, home / "out", slices, METRICS), "inputs": inputs, **truth}
 
@@ -150,6 +154,8 @@ def test_metrics_are_those_of_scikit_learn(measured, results):
     assert found["root_mean_squared_error"] == pytest.approx(errors, abs=1e-4)
     assert results.accuracy == pytest.approx((scores.argmax(1) == labels).mean(), abs=1e-6)
     assert results.loss == pytest.approx(-np.log(scores[np.arange(len(labels)), labels]).mean(), abs=1e-4)
+    assert found["mean_features.label"] == pytest.approx(labels.mean(), rel=1e-6)
+    assert found["mean_features.shade"] == pytest.approx(measured["shade"].mean(), rel=1e-5)
     # Its own baseline.
     assert found["pooled_diff"] == results.gained() == 0
 
@@ -188,7 +194,15 @@ def test_plots_are_where_tfma_shows_them(measured):
 
 
 def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_path):
-    with pytest.raises(UserCodeError, match=r"no feature `inc`.* have ink, label") as caught:
+    with pytest.raises(UserCodeError, match=r"no feature `inc`.* have ink, label, shade") as caught:
         _evaluate(measured["inputs"], tmp_path, [["label", "inc"]], [])
     assert caught.value.todo == "did you mean `ink`?"
+    assert not (tmp_path / "evaluation").exists()
+
+
+@pytest.mark.parametrize(("name", "said"), [("ink", "the feature `ink`, which is text"), ("inc", "no feature `inc`")])
+def test_a_mean_of_what_is_no_number_is_told_before_the_evaluation(measured, tmp_path, name, said):
+    mean = {"name": "Mean", "options": {"feature_key_path": ["features", name]}}
+    with pytest.raises(UserCodeError, match=f"evaluator.metrics: .*{said}"):
+        _evaluate(measured["inputs"], tmp_path, [], [mean])
     assert not (tmp_path / "evaluation").exists()

@@ -95,6 +95,14 @@ WRONG = {
     "{name: Recall, slices: [label]}": ["there is none", "a threshold beside it"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
     "{name: Recall, aggregate: weighted_macro, threshold: {lower: 1}}": ["stores a weighted mean as a plain one"],
+    "{name: Mean, options: {feature_key_path: label}}": ["it leads to no feature of the examples", "[features, label]"],
+    "{name: Mean, options: {feature_key_path: [label]}}": ["evaluator.metrics.0.options.feature_key_path: [label]"],
+    "{name: Mean, options: {feature_key_path: 3}}": ["it leads to no feature"],
+    "{name: Mean, options: {feature_key_path: [features, lable]}}": ["the examples have no feature `lable`"],
+    "{name: Mean, options: {feature_key_path: [features, image]}}": ["an image is no number"],
+    "{name: Mean, options: {feature_key_path: [features, label], example_weights_key_path: w}}": [
+        "evaluator.metrics.0.options.example_weights_key_path: w"
+    ],
     "{threshold: {lower: 1}}": ["evaluator.metrics.0.name", "this key is missing"],
     "{name: Recall, clases: [1]}": ["unknown key `clases`"],
     "5": ["a whole number is no section"],
@@ -148,6 +156,8 @@ def test_no_metric_takes_the_name_of_what_is_measured_anyway(problems, good, nam
     [
         "[AUC, {name: AUC, binarize: all}]",
         "[{name: AUC, aggregate: micro}, {name: AUC, options: {name: other}}]",
+        "[{name: Mean, options: {feature_key_path: [features, label]}}, "
+        "{name: Mean, options: {feature_key_path: [labels]}}]",
         "[{name: Recall, binarize: [1], options: {name: sparse_categorical_accuracy}}, AUC]",
         "[{name: Recall, binarize: [1]}, {name: Recall, options: {class_id: 2}}]",
         # Thresholds for what is measured anyway.
