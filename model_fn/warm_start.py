@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.text import one_line
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Averages of normalisation, which no optimizer trains, and which belong to the model.
@@ -48,13 +51,15 @@ def match(
         repeated: Names that several variables of the model have, which cannot be told apart; and how many.
 
     Raises:
-        UserCodeError: There are none.
+        UserCodeError: There are none, or they cannot be read; or a pattern fits no name.
     """
-    reader = tf.train.load_checkpoint(prefix)
-    there = reader.get_variable_to_shape_map()
+    with _reading(prefix):
+        reader = tf.train.load_checkpoint(prefix)
+        there = reader.get_variable_to_shape_map()
+        objects = reader.get_tensor(_OBJECTS) if _OBJECTS in there else None
+        nodes = TrackableObjectGraph.FromString(objects).nodes if objects is not None else ()
     keys = {name: name for name in there}
-    if _OBJECTS in there:
-        nodes = TrackableObjectGraph.FromString(reader.get_tensor(_OBJECTS)).nodes
+    if objects is not None:
         named = {(each.full_name, each.checkpoint_key) for node in nodes for each in node.attributes if each.full_name}
         times = collections.Counter(name for name, _ in named)
         keys = {name: key for name, key in named if times[name] == 1}
@@ -63,6 +68,10 @@ def match(
     found = {name: aligned[name] for name in wanted if name in aligned}
     other = {name: there[key] for name, key in found.items() if list(there[key]) != list(wanted[name])}
     taken = {name: key for name, key in found.items() if name not in other}
+    with _reading(prefix):
+        for key in taken.values():
+            # In a graph they are read later, where an error names no file.
+            reader.get_tensor(key)
     if not taken:
         raise UserCodeError(
             f"trainer.warm_start: none of the weights in {prefix} is of this model",
@@ -76,6 +85,19 @@ def match(
     count = len(shapes) + sum(repeated.values())
     said = f"training begins with {len(taken)} of {count} variables from {prefix}"
     return Matched(taken, said, "; ".join(left))
+
+
+@contextlib.contextmanager
+def _reading(prefix: str) -> Iterator[None]:
+    """Names the checkpoint in what TensorFlow raises of a damaged one."""
+    try:
+        yield
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError, DecodeError) as error:
+        raise UserCodeError(
+            f"trainer.warm_start: the checkpoint {prefix} is damaged or incomplete: {one_line(str(error))[:200]}",
+            expected="its .index file and each of its .data files, as they were written",
+            todo="copy them again from where they come, or name another checkpoint",
+        ) from error
 
 
 def _is_any(name: str, patterns: Sequence[str]) -> bool:

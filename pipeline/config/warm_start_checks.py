@@ -42,6 +42,11 @@ def check_warm_start(trainer: TrainerSection) -> Iterator[Problem]:
         }[key]
         todo = "check the path: it is relative to the declaration's folder"
         yield Problem(f"{_PATH}.{key}", what, expected, todo, value=value)
+    elif section.lacks_data():
+        name = os.path.basename(section.prefix)
+        what = f"the checkpoint is incomplete: of {name} there is the index, and not all of the weights"
+        expected = f"{name}.index, and each of {name}.data-00000-of-00001 and the like"
+        yield Problem(f"{_PATH}.{key}", what, expected, "copy it again from where it comes", value=value)
     if trainer.module_file is not None and RUN_FN in (functions_of(trainer.module_file) or ()):
         what = "a run_fn makes its own model, and begins by itself where it wants"
         yield Problem(_PATH, what, "trainer.model, or a trainer_fn", "remove it", depends=("trainer.module_file",))

@@ -57,6 +57,21 @@ def test_a_path_is_relative_to_the_declarations_folder(write, good, tmp_path):
     assert loaded.origins["trainer.warm_start.checkpoint"] == "mine.yaml:8, made absolute"
 
 
+@pytest.mark.parametrize("left", [[], [".data-00000-of-00002"]])
+def test_an_index_without_its_weights_is_told(refuse, write, good, tmp_path, left):
+    prefix = Path(checkpoint(tmp_path / "run", 20))
+    text = good + "  warm_start: {checkpoint: run}\n"
+    assert load(write(text)).declaration.trainer.warm_start is not None
+    prefix.with_name(f"{prefix.name}.data-00000-of-00001").unlink()
+    for suffix in left:
+        prefix.with_name(prefix.name + suffix).write_bytes(b"x")
+    message = refuse(text)
+    assert "of model.ckpt-20 there is the index, and not all of the weights" in message
+    prefix.with_name(f"{prefix.name}.data-00000-of-00002").write_bytes(b"x")
+    prefix.with_name(f"{prefix.name}.data-00001-of-00002").write_bytes(b"x")
+    assert load(write(text)).declaration.trainer.warm_start is not None
+
+
 @pytest.mark.parametrize(
     ("section", "parts"),
     [
