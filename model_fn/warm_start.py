@@ -14,6 +14,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
+from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.text import one_line
 
@@ -63,7 +64,9 @@ def match(
         named = {(each.full_name, each.checkpoint_key) for node in nodes for each in node.attributes if each.full_name}
         times = collections.Counter(name for name, _ in named)
         keys = {name: key for name, key in named if times[name] == 1}
-    wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude)}
+    _check_patterns(exclude, [*shapes, *repeated], keys)
+    own = _own_scope(shapes)
+    wanted = {name: shape for name, shape in shapes.items() if not _is_any(name, exclude, own)}
     aligned = _aligned({name: key for name, key in keys.items() if key in there}, shapes)
     found = {name: aligned[name] for name in wanted if name in aligned}
     other = {name: there[key] for name, key in found.items() if list(there[key]) != list(wanted[name])}
@@ -72,6 +75,13 @@ def match(
         for key in taken.values():
             # In a graph they are read later, where an error names no file.
             reader.get_tensor(key)
+    if not taken and (fits := [name for name in shapes if name in aligned and name not in wanted]):
+        raise UserCodeError(
+            f"trainer.warm_start.exclude: {', '.join(exclude)} leaves nothing of the weights in {prefix} to begin "
+            f"with: of this model there are {_named(fits)}",
+            expected="patterns that leave some of them",
+            todo="remove a pattern, or remove trainer.warm_start",
+        )
     if not taken:
         raise UserCodeError(
             f"trainer.warm_start: none of the weights in {prefix} is of this model",
@@ -100,9 +110,38 @@ def _reading(prefix: str) -> Iterator[None]:
         ) from error
 
 
-def _is_any(name: str, patterns: Sequence[str]) -> bool:
+def _is_any(name: str, patterns: Sequence[str], own: str) -> bool:
     """Does a name, with the model's own in front or without, fit one of the patterns."""
-    return any(fnmatch.fnmatchcase(each, pattern) for pattern in patterns for each in (name, name.partition("/")[2]))
+    return any(fnmatch.fnmatchcase(each, pattern) for pattern in patterns for each in (name, name.removeprefix(own)))
+
+
+def _own_scope(names: Iterable[str]) -> str:
+    """What an Estimator's graph puts in front of the names of all layers, `classifier/`; Keras puts nothing there."""
+    parts = [name.split("/") for name in names]
+    scopes = {each[0] for each in parts}
+    return f"{scopes.pop()}/" if len(scopes) == 1 and any(len(each) > 2 for each in parts) else ""
+
+
+def _check_patterns(patterns: Sequence[str], names: Sequence[str], there: Iterable[str]) -> None:
+    """Refuses a pattern that is of no variable: the one that was meant would be taken after all.
+
+    Args:
+        patterns: Declared.
+        names: Of the model's variables.
+        there: Of the checkpoint's; what only that has is left out in any case.
+    """
+    own = _own_scope(names)
+    for pattern in patterns:
+        known = [*((name, own) for name in names), *((name, _own_scope([name])) for name in there)]
+        if not any(_is_any(name, [pattern], scope) for name, scope in known):
+            short = [name.removeprefix(own) for name in names]
+            heads = [f"{layer}/*" for layer in dict.fromkeys(name.rpartition("/")[0] for name in short) if layer]
+            near = nearest(pattern, [*heads, *short])
+            raise UserCodeError(
+                f"trainer.warm_start.exclude: no variable of the model fits `{one_line(pattern)}`",
+                expected=f"patterns of the names of its variables: {_named(short)}",
+                todo=f"did you mean `{near}`?" if near else "correct the pattern, or remove it",
+            )
 
 
 def _aligned(keys: Mapping[str, str], shapes: Mapping[str, Any]) -> dict[str, str]:

@@ -47,3 +47,30 @@ def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage
         match(prefix, shapes, ())
     assert f"trainer.warm_start: the checkpoint {prefix} is damaged or incomplete: " in str(caught.value)
     assert caught.value.todo == "copy them again from where they come, or name another checkpoint"
+
+
+@pytest.mark.parametrize("scope", ["", "classifier/"])
+def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(stored, scope):
+    from tfx_estimator.model_fn.warm_start import match
+
+    prefix, shapes = stored
+    shapes = {f"{scope}{name}": shape for name, shape in shapes.items()}
+
+    def taken(*exclude: str) -> list[str]:
+        return sorted(name.removeprefix(scope) for name in match(prefix, shapes, exclude).keys)
+
+    assert taken("logits/*") == taken(f"{scope}logits/*") == ["hidden/bias", "hidden/kernel"]
+    assert taken("*/bias") == ["hidden/kernel", "logits/kernel"]
+    # Of the checkpoint, and not of this model: it would not be taken either way.
+    assert len(taken("save_counter")) == 4
+    # On Keras it took out each bias, and in an Estimator none.
+    for pattern in ("bias", "logit/*", "[x]", "", "Logits/*"):
+        with pytest.raises(UserCodeError) as caught:
+            taken(pattern)
+        assert f"trainer.warm_start.exclude: no variable of the model fits `{pattern}`" in str(caught.value)
+        assert "hidden/bias, hidden/kernel, logits/bias, logits/kernel" in caught.value.expected
+        if pattern == "logit/*":
+            assert caught.value.todo == "did you mean `logits/*`?"
+    with pytest.raises(UserCodeError) as caught:
+        taken("*")
+    assert "trainer.warm_start.exclude: * leaves nothing of the weights in" in str(caught.value)
