@@ -88,7 +88,14 @@ def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.Metr
     spec = tfma.MetricsSpec()
     if metric.binarize is not None:
         every = range(len(label_names))
-        labels = every if metric.binarize == ALL else [_label(each, path, label_names) for each in metric.binarize]
+        where = f"{path}.binarize"
+        labels = every if metric.binarize == ALL else [_label(each, where, label_names) for each in metric.binarize]
+        if twice := [label for label in labels if list(labels).count(label) > 1]:
+            raise DeclarationError(
+                f"{where}: the label {twice[0]} is named more than once: {', '.join(map(repr, metric.binarize))}",
+                expected="each class once, by its label or by its name",
+                todo="keep one of them",
+            )
         spec.binarize.class_ids.values.extend(labels)
     if metric.top_k:
         spec.binarize.top_k_list.values.extend(metric.top_k)
@@ -109,7 +116,7 @@ def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
         return each
     near = nearest(str(each), label_names)
     raise DeclarationError(
-        f"{path}.binarize: the data has no class `{each}`",
+        f"{path}: the data has no class `{each}`",
         expected=f"a label from 0 to {len(label_names) - 1}, or one of {', '.join(label_names)}",
         todo=f"did you mean `{near}`?" if near else "correct or remove it",
     )
@@ -122,9 +129,10 @@ def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
 
 
 def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
-    if name == LABEL and isinstance(value, str) and value in label_names:
-        return str(list(label_names).index(value))
-    return str(value)
+    if name != LABEL or not label_names or str(value) in map(str, range(len(label_names))):
+        return str(value)
+    # A slice of no example, else, of which nothing would ever be said.
+    return str(_label(value, "evaluator.slices", label_names))
 
 
 def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[tfma.PerSliceMetricThreshold]:

@@ -139,7 +139,7 @@ def _options(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
         if metric.options.get(option) is None:
             todo = f"add options: {{{option}: VALUE}}"
             yield Problem(f"{path}.options", f"{metric.name} needs the option `{option}`", "a value", todo)
-    for option, value, expected in find_wrong_options(nature, metric.options):
+    for option, value, expected in find_wrong_options(metric.name, metric.options):
         what = f"{metric.name} does not take this value"
         yield Problem(f"{path}.options.{option}", what, expected, "correct it", value=inline(value))
     for option, key in (("class_id", "binarize"), ("top_k", "top_k")):
@@ -183,6 +183,14 @@ def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
         key = "threshold" if threshold is not None else "change_threshold"
         yield Problem(f"{path}.{key}", f"{metric.name} is no number, but {why}", "a metric of one number", "remove it")
         return
+    for option, value in metric.options.items():
+        # TFMA measures it under that class's key, and looks for the threshold under the whole's.
+        if option in ("class_id", "top_k") and option in nature.options and value is not None:
+            key = "binarize" if option == "class_id" else "top_k"
+            todo = f"write {key}: [{value}] beside options in its place" if key in nature.forms else "remove it"
+            what = "a threshold does not hold for what an option chooses"
+            yield Problem(f"{path}.options.{option}", what, f"{key} beside a threshold", todo, value=inline(value))
+            return
     if metric.aggregate == WEIGHTED:
         what = "TFMA stores a weighted mean as a plain one, and would look for it in vain"
         yield Problem(f"{path}.aggregate", what, "macro or micro, beside a threshold", "set aggregate: macro")

@@ -44,12 +44,13 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
     value = _get(values, path)
     written = "" if isinstance(value, dict) else inline(value)
     if kind == "value_error.const":
-        return _unknown_value(dotted, str(value), expected, where(path))
+        return _unknown_value(dotted, str(value), expected, where(path), field)
     if kind == "value_error.str.regex":
         todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
         return Problem(dotted, "this name cannot be used", expected, todo, where(path), written)
     if kind == "type_error":
-        return Problem(dotted, error["msg"], expected, _retype(value, field), where(path), written)
+        mapped = known.MAPPINGS.get(dotted, "") if isinstance(value, dict) else ""
+        return Problem(dotted, error["msg"], expected, mapped or _retype(value, field), where(path), written)
     what = "the value is out of range" if kind.startswith("value_error.number") else error["msg"]
     return Problem(dotted, what, expected, "choose another value", where(path), written)
 
@@ -108,8 +109,7 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
 
 
-def _unknown_value(dotted: str, value: str, expected: str, where: str) -> Problem:
-    field = find_field(tuple(dotted.split(".")))
+def _unknown_value(dotted: str, value: str, expected: str, where: str, field: Optional[ModelField]) -> Problem:
     choices = _choices(field.outer_type_) if field else ()
     # An item of a list has its number at the end.
     refused = known.VALUES.get(re.sub(r"\.\d+$", "", dotted), {})

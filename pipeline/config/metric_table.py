@@ -202,6 +202,7 @@ def name_in_results(name: str, options: dict[str, Any]) -> str:
 
 _PART, _COUNT = "a number from 0 to 1", "a whole number, at least 1"
 _ONE_OR_MORE = "a number, or a list of numbers"
+_RISING = "numbers from the lowest to the highest, each one higher than the other before it"
 # Option -> what it takes.
 _VALUES = {
     **dict.fromkeys(("threshold", "recall", "precision", "specificity", "sensitivity", "label_smoothing"), _PART),
@@ -215,20 +216,27 @@ _VALUES = {
 }
 
 
-def find_wrong_options(nature: Nature, options: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
+def find_wrong_options(name: str, options: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
     """Finds values that an option does not take.
 
     Args:
-        nature: Of the metric.
+        name: Of the metric, one of METRICS.
         options: What was declared; those that it does not have are passed over.
 
     Yields:
         The option, its value, and what was expected.
     """
-    for name, value in options.items():
-        expected = _VALUES.get(name) if name in nature.options else None
+    for option, value in options.items():
+        expected = _VALUES.get(option) if option in METRICS[name].options else None
         if expected and value is not None and not _fits(expected, value):
-            yield name, value, expected
+            yield option, value, expected
+        elif option == "thresholds" and name.startswith("AUC") and not _rises(value):
+            # Of falling ones the area is negative.
+            yield option, value, _RISING
+
+
+def _rises(value: Any) -> bool:
+    return not isinstance(value, (list, tuple)) or list(value) == sorted(set(value))
 
 
 def _fits(expected: str, value: Any) -> bool:

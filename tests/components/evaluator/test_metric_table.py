@@ -8,6 +8,7 @@ import pytest
 
 from tfx_estimator.pipeline.config.evaluator import BUILT_IN, EvaluatorSection, Metric
 from tfx_estimator.pipeline.config.metric_table import INSTEAD, METRICS, REFUSED, name_in_results
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.run.summary import ACCURACY
 
 LABELS = tuple("abcd")
@@ -62,6 +63,33 @@ def test_every_metric_is_called_in_the_results_as_is_told():
             assert name_in_results(name, dict(metric.options)) in keys, name
             assert not own or "own" in keys
     assert name_in_results("SparseCategoricalAccuracy", {}) == ACCURACY
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("value", ["e", 4, -1, 3.0, "4"])
+def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    def config(label, names=LABELS):
+        own = [Metric(name="ExampleCount", threshold={"lower": 1}, slices=[{"label": label}])] if held else []
+        slices = [] if held else [{"label": label}]
+        return eval_config(EvaluatorSection(slices=slices, metrics=own), names)
+
+    with pytest.raises(DeclarationError, match=f"evaluator.slices: the data has no class `{value}`"):
+        config(value)
+    for label in ("d", 3, "3"):
+        assert config(label).slicing_specs[-1].feature_values["label"] == "3"
+    # Where the names are not known.
+    assert config(value, ()).slicing_specs[-1].feature_values["label"] == str(value)
+
+
+def test_a_class_that_is_named_twice_is_refused():
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    for twice in (["a", 0], ["d", 3]):
+        section = EvaluatorSection(metrics=[Metric(name="Recall", binarize=twice)])
+        with pytest.raises(DeclarationError, match=r"metrics\.0\.binarize: the label [03] is named more than once"):
+            eval_config(section, LABELS)
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(tuple(METRICS), marks=pytest.mark.long)], ids=["few", "all"])

@@ -83,6 +83,7 @@ def test_without_the_section_nothing_is_tuned(write, good):
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "more than 1, by which values are multiplied"),
         ("trainer.seed: {min: 1, max: 9, values: [1]}", "it has values, and min and max as well"),
         ("trainer.seed: [1, 1]", "it has a value twice"),
+        ("trainer.seed: {min: 1, max: 9, sampling: cubic}", "choose one of: linear, log"),
         ("trainer.label_smoothing: [0, 0.0]", "it has a value twice"),
         ("trainer.seed: [1, a]", "its values are of other kinds"),
         ("trainer.seed: [null, 1]", "its values are of other kinds"),
