@@ -191,6 +191,11 @@ def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
             what = "a threshold does not hold for what an option chooses"
             yield Problem(f"{path}.options.{option}", what, f"{key} beside a threshold", todo, value=inline(value))
             return
+    if metric.name == MEAN:
+        key = "threshold" if threshold is not None else "change_threshold"
+        what = f"TFMA stores {MEAN} as a plain number, and would look for a weighted one in vain"
+        yield Problem(f"{path}.{key}", what, "a threshold of another metric", "remove it")
+        return
     if metric.aggregate == WEIGHTED:
         what = "TFMA stores a weighted mean as a plain one, and would look for it in vain"
         yield Problem(f"{path}.aggregate", what, "macro or micro, beside a threshold", "set aggregate: macro")

@@ -34,7 +34,7 @@ METRICS = [
     {"name": "CalibrationPlot", "binarize": [1]},
     {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}},
     # No slice is by it.
-    {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}, "threshold": {"lower": 0.0}},
+    {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}},
 ]
 
 
