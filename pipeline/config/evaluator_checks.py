@@ -193,7 +193,7 @@ def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
             return
     if metric.name == MEAN:
         key = "threshold" if threshold is not None else "change_threshold"
-        what = f"TFMA stores {MEAN} as a plain number, and would look for a weighted one in vain"
+        what = f"TFMA stores {MEAN} as of no model, and beside a baseline would look for the candidate's in vain"
         yield Problem(f"{path}.{key}", what, "a threshold of another metric", "remove it")
         return
     if metric.aggregate == WEIGHTED:

@@ -105,7 +105,9 @@ WRONG = {
     "{name: Recall, aggregate: weighted_macro, threshold: {lower: 1}}": ["stores a weighted mean as a plain one"],
     "{name: Mean, options: {feature_key_path: label}}": ["it leads to no feature of the examples", "[features, label]"],
     "{name: Mean, options: {feature_key_path: [label]}}": ["evaluator.metrics.0.options.feature_key_path: [label]"],
-    "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": ["look for a weighted one"],
+    "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": [
+        "as of no model, and beside a baseline"
+    ],
     "{name: Mean, options: {feature_key_path: 3}}": ["it leads to no feature"],
     "{name: Mean, options: {feature_key_path: [features, lable]}}": ["the examples have no feature `lable`"],
     "{name: Mean, options: {feature_key_path: [features, image]}}": ["an image is no number"],
