@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.vertex import CHIEF, EVALUATOR, WORKER
 from tfx_estimator.pipeline.targets import TFJOB, VERTEX
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
-_TPU = "tpu"
+_TPU = "TPU"
 
 
 class _Machine(NamedTuple):
@@ -100,7 +100,7 @@ def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
 
 
 def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
-    return (count or 1) if accelerator and _TPU not in accelerator.lower() else 0
+    return (count or 1) if accelerator and _TPU not in accelerator.upper() else 0
 
 
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
