@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import typing
@@ -68,6 +69,15 @@ class Contender:
         """
         count = len(available) if self.name == ONE_DEVICE else self.count
         return tuple(sorted(available)[:count])
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What declares this strategy, and its path, in place of those of a file."""
+        name = ONE_DEVICE if self.name == ONE_CORE else self.name
+        sizes = {"workers": self.count} if NATURES[name].is_cluster else {"devices": {"cpu": self.count}}
+        train = {"strategy": name, **(sizes if name in _COUNTED else {})}
+        declared = f"trainer.distribution.train={json.dumps(train)}"
+        return (declared, f"trainer.path={self.path}") if self.path else (declared,)
 
     def declare(self, declaration: Declaration, steps: int) -> Declaration:
         """Changes a declaration to this strategy.
@@ -188,8 +198,9 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
     refused: dict[str, DeclarationError] = {}
     chosen = []
     for variation in dict.fromkeys(each.variation for each in contenders):
+        measured = [each for each in contenders if each.variation == variation]
         try:
-            loaded[variation] = load(source, [*overrides, *variation.overrides])
+            loaded[variation] = _load(source, overrides, variation, measured)
         except DeclarationError as error:
             refused[str(variation)] = reworded(error, variation)
     trained: dict[str, Contender] = {}
@@ -211,6 +222,17 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
     used = {each.variation for each in chosen}
     loaded = {variation: each for variation, each in loaded.items() if variation in used}
     return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})
+
+
+def _load(source: str, overrides: Sequence[str], variation: Variation, contenders: Sequence[Contender]) -> Loaded:
+    """Loads the declaration under a variation; where its strategy or path has no such value, with one that has."""
+    try:
+        return load(source, [*overrides, *variation.overrides])
+    except DeclarationError:
+        for contender in contenders:
+            with contextlib.suppress(DeclarationError):
+                return load(source, [*overrides, *contender.overrides, *variation.overrides])
+        raise
 
 
 def check_contender(contender: Contender, loaded: Loaded) -> None:

@@ -73,8 +73,11 @@ def run(args: argparse.Namespace) -> int:
 
     from tfx_estimator.pipeline.compare.session import compare
 
-    found = compare(candidates, args.workdir, output, terminal_fd=2 if args.json else 1)
+    found, failure = compare(candidates, args.workdir, output, terminal_fd=2 if args.json else 1)
     if args.json:
+        # Of the others, where some failed.
         say(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    if failure is not None:
+        raise failure
     require_equal(found.spread, args.require_equal)
     return 0

@@ -137,7 +137,7 @@ def _check_different(candidates: Sequence[Candidate]) -> None:
         if one.run and other.run:
             same = os.path.realpath(one.run.logs) == os.path.realpath(other.run.logs)
         else:
-            same = bool(one.loaded and other.loaded) and _without_name(one) == _without_name(other)
+            same = bool(one.loaded and other.loaded) and _deciding(one) == _deciding(other)
         if same:
             sources = " and ".join(dict.fromkeys(one_line(each.source) for each in (one, other)))
             raise DeclarationError(
@@ -147,8 +147,13 @@ def _check_different(candidates: Sequence[Candidate]) -> None:
             )
 
 
-def _without_name(candidate: Candidate) -> dict[str, Any]:
-    return {key: value for key, value in candidate.values.items() if key != "name"}
+def _deciding(candidate: Candidate) -> tuple[dict[str, Any], str]:
+    """What a candidate is told apart by: its values, and the source of what it trains, wherever that lies."""
+    assert candidate.loaded
+    trainer = candidate.loaded.declaration.trainer
+    values = {key: value for key, value in candidate.values.items() if key != "name"}
+    # The same name in two folders may be of two networks.
+    return values, fingerprint_source(trainer.module_file or trainer.target, candidate.loaded.search_paths)
 
 
 def _check_same_examples(candidates: Sequence[Candidate]) -> None:

@@ -26,6 +26,7 @@ _LEVEL = 0.05
 _FACTS = (
     "first_step",
     "last_step",
+    "exported_step",
     "train_seconds",
     "examples_per_second",
     "steady_examples_per_second",

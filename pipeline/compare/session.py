@@ -44,7 +44,7 @@ _LEAST = 2
 
 def compare(
     candidates: Sequence[Candidate], workdir: str, output: Optional[str] = None, terminal_fd: int = 1
-) -> Comparison:
+) -> tuple[Comparison, Optional[TfxEstimatorError]]:
     """Compares candidates.
 
     Args:
@@ -54,12 +54,11 @@ def compare(
         terminal_fd: As of `quiet`.
 
     Returns:
-        What was found.
+        What was found; and why a candidate that was left out could not be trained, the first of them.
 
     Raises:
         DeclarationError: A finished run has no model, or others' examples.
-        TfxEstimatorError: A candidate could not be trained; results of the others are written all the same, where at
-            least two are left, the first among them.
+        TfxEstimatorError: The first candidate could not be trained, or fewer than two could.
         StoppedError: A signal ended a training.
         SignalledError: The same outside of a training.
     """
@@ -103,7 +102,7 @@ class _Session:
         self._view = _CompareView(console)
         self._failed: dict[str, TfxEstimatorError] = {}
 
-    def run(self, output: str) -> Comparison:
+    def run(self, output: str) -> tuple[Comparison, Optional[TfxEstimatorError]]:
         with self._view.explaining(self._log):
             with self._view.waiting("starting TensorFlow and TFX"):
                 from tfx_estimator.pipeline.compare.judge import judge
@@ -124,9 +123,7 @@ class _Session:
                 comparison, page = judge(had, {name: str(error) for name, error in self._failed.items()}, _facts())
             slate.at("while writing the results")
             self._write(comparison, page, output)
-        if self._failed:
-            raise self._failure(next(iter(self._failed)))
-        return comparison
+        return comparison, self._failure(next(iter(self._failed))) if self._failed else None
 
     def _bear(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
         """Works, and notes that a candidate failed; nothing can be compared without the first."""

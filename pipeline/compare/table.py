@@ -26,6 +26,7 @@ def result_rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
         "calibration error": lambda each: show_percent(each.ece, 2),
         **{name: functools.partial(_metric, name=name) for each in comparison.results for name in each.metrics},
         "steps": lambda each: _number(each.training, "last_step"),
+        "exported step": lambda each: _number(each.training, "exported_step"),
         "training": lambda each: _shown(each.training, "train_seconds", show_seconds),
         "examples/s": lambda each: _number(each.training, "steady_examples_per_second"),
         "CPU µs/example": lambda each: _number(each.training, "cpu_micros_per_example"),

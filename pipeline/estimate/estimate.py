@@ -157,10 +157,12 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     trainer = declaration.trainer
     train: TrainStrategy = trainer.distribution.train
     gradients, batch = found["trained_bytes"], found["batch"]
+    sync = trainer.sync_every
     memory = Memory(
         weights=found["weight_bytes"],
         gradients=gradients,
-        slots=found["slot_bytes"],
+        # An outer momentum keeps the weights of the last averaging and how they move; neither is sent.
+        slots=found["slot_bytes"] + (2 * gradients if sync is not None and sync.outer_momentum else 0),
         # Some of the gradients are among what is alive at the peak.
         activations=max(found["peak_bytes"] - gradients, 0),
         input=_PREFETCHED * batch * found["example_bytes"],
@@ -179,7 +181,7 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         forward_flops=found["forward_flops"] / batch,
         step_flops=found["step_flops"] / batch,
         memory=memory,
-        wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], trainer.sync_every),
+        wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], sync, trainer.path == "estimator"),
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
     )

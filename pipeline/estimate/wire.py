@@ -27,7 +27,12 @@ class Wire:
 
 
 def wire_of(
-    train: TrainStrategy, weights: int, gradients: int, slots: int = 0, sync: Optional[SyncEvery] = None
+    train: TrainStrategy,
+    weights: int,
+    gradients: int,
+    slots: int = 0,
+    sync: Optional[SyncEvery] = None,
+    chief_trains: bool = True,
 ) -> Wire:
     """Counts the bytes of one step.
 
@@ -37,6 +42,8 @@ def wire_of(
         gradients: Bytes of the gradients, before they are compressed.
         slots: Bytes of the optimizer's slots.
         sync: The declared averaging of weights, which is then what is sent.
+        chief_trains: Does the chief of parameter servers do steps as well, as an Estimator's does; on the Keras paths
+            it hands them out.
 
     Returns:
         What is sent. A ring of n sends 2 (n - 1) / n of the gradients from each of its members.
@@ -50,7 +57,7 @@ def wire_of(
         what = f"the weights and slots once in {sync.steps} steps"
     local = 2 * (devices - 1) * gradients
     if train.asynchronous:
-        workers = train.worker_count
+        workers = train.worker_count - (not chief_trains)
         each = weights + gradients
         return Wire(weights, workers * each, 0, "each worker pulls the weights, and pushes its gradients")
     if train.is_collective:

@@ -285,6 +285,24 @@ def test_what_a_variation_does_not_change_is_not_measured_twice(vary, todo):
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize(
+    ("vary", "paths"),
+    [("sync_every=null,4", "keras"), ("distribution.train.gradient_compression=none,fp16", "")],
+)
+def test_what_only_a_measured_strategy_has_is_varied_though_the_file_declares_another(vary, paths):
+    choice = choose(parse_contenders("multi_worker_mirrored:2", paths, [vary]), "digits", [])
+    named = [each for each in choice.contenders if each.name == "multi_worker_mirrored"]
+    values = [next(iter(each.variation.values.values())) for each in named]
+    assert len(values) == len(named) == 2
+    declared = [each.declare(choice.loaded[each.variation].declaration, 10) for each in named]
+    if paths:
+        assert [each.trainer.sync_every and each.trainer.sync_every.steps for each in declared] == [None, 4]
+        assert {each.trainer.path for each in declared} == {"keras"}
+    else:
+        assert [each.trainer.distribution.train.gradient_compression for each in declared] == ["none", "fp16"]
+
+
+@pytest.mark.unit
 def test_what_it_changes_is_measured():
     choice = choose(parse_contenders("one_device", "", ["seed=1,2", "global_batch_size=32,64"]), "digits", [])
     assert (len(choice.contenders), choice.refused) == (8, {})

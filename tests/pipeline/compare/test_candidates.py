@@ -69,6 +69,16 @@ def test_the_same_twice_is_refused(tmp_path, leave_run):
     assert "the same run twice" in refused(logs, f"{logs}/../20261122-010101")
 
 
+def test_the_same_declaration_of_another_network_of_that_name_is_another_training(tmp_path):
+    sources = [write(tmp_path / name) for name in ("a", "b")]
+    for source, units in zip(sources, (1, 2)):
+        Path(source).write_text(Path(source).read_text().replace("mnist_cnn", "mine:network"))
+        Path(source).with_name("mine.py").write_text(f"def network(classes):\n    return {units}\n")
+    assert len(find_candidates(sources, [], [])) == 2
+    Path(sources[1]).with_name("mine.py").write_text(Path(sources[0]).with_name("mine.py").read_text())
+    assert "the same declaration twice" in refused(*sources)
+
+
 def test_other_examples_are_refused_and_told_key_by_key(tmp_path):
     said = refused(write(tmp_path, "one", shards=2), write(tmp_path, "two", shards=3))
     assert "one and two are not trained on the same examples" in said

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.unit
 
 
 def test_the_metrics_of_any_candidate_are_measured_of_all(tmp_path):
-    sources = []
+    sources, mean = [], "{name: Mean, options: {feature_key_path: [features, label]}}"
     for name, metrics in (
-        ("one", "[AUC, {name: Mean, options: {feature_key_path: [x]}}, {name: Precision, threshold: {lower: 0.1}}]"),
+        ("one", f"[AUC, {mean}, {{name: Precision, threshold: {{lower: 0.1}}}}]"),
         ("two", "[{name: Precision, binarize: [3]}, AUC]"),
     ):
         file = tmp_path / f"{name}.yaml"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.ending.signals import SignalledError
 
@@ -48,15 +49,21 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[s
         session, "answer", lambda *_: Answers(LABELS, np.eye(2)[LABELS], "probabilities", model_bytes=1, parameters=1)
     )
 
-    def run(failing: dict[str, BaseException]) -> Any:
+    def run(failing: dict[str, BaseException], *options: str) -> Any:
         def trained(loaded: Any, *_: Any) -> Any:
             if error := failing.get(f"seed={loaded.declaration.trainer.seed}"):
                 raise error
             return outputs
 
         monkeypatch.setattr(training, "train", trained)
+        places = ("--workdir", str(tmp_path / "runs"), "--output", str(tmp_path / "results"))
+        if options:
+            return main(["compare", "digits", "--vary", "trainer.seed=1,2,3", *places, *options])
         candidates = find_candidates(["digits"], [], ["trainer.seed=1,2,3"])
-        return session.compare(candidates, str(tmp_path / "runs"), str(tmp_path / "results"))
+        found, failure = session.compare(candidates, places[1], places[3])
+        if failure is not None:
+            raise failure
+        return found
 
     return run
 
@@ -74,6 +81,14 @@ def test_a_candidate_that_fails_does_not_hide_the_others(tmp_path, compare):
     assert list(told["pairs"]) == ["seed=3"]
     assert told["failures"] == {"seed=2": "it burns"}
     assert "it burns" in (tmp_path / "results" / "compare.html").read_text()
+
+
+@pytest.mark.parametrize("seed", ["seed=2", "seed=3", "none"])
+def test_what_is_left_is_printed_as_json_where_one_fails(tmp_path, compare, capsys, seed):
+    code = compare({seed: errors.TaskFailedError("it burns")}, "--json")
+    out, err = capsys.readouterr()
+    assert json.loads(out) == read(tmp_path)
+    assert (code != 0) == (f"{seed}: it burns" in err) == (seed in json.loads(out)["failures"]) == (seed != "none")
 
 
 @pytest.mark.parametrize("failing", [["seed=1"], ["seed=2", "seed=3"]])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tfx_estimator.components.trainer.dry_run.costs import Costs
+from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.sync import SyncEvery
+from tfx_estimator.pipeline.estimate.estimate import put_together
 from tfx_estimator.pipeline.estimate.wire import wire_of
 
 pytestmark = pytest.mark.unit
@@ -32,6 +35,29 @@ WEIGHTS, GRADIENTS = 1200, 1000
 def test_bytes_of_a_step(train, sent, total, between):
     found = wire_of(TrainStrategy.parse_obj(train), WEIGHTS, GRADIENTS)
     assert (found.sent, found.total, found.between_devices) == (sent, total, between)
+
+
+def test_the_chief_of_a_keras_path_pulls_and_pushes_nothing():
+    train = TrainStrategy(strategy="parameter_server", workers=3, ps=2)
+    assert wire_of(train, WEIGHTS, GRADIENTS, chief_trains=False).total == 2 * 2200
+    found = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"trained_bytes": GRADIENTS, "weight_bytes": WEIGHTS}
+    found |= {"batch": 64, "unseen": ()}
+    for path, workers in (("estimator", 3), ("keras", 2), ("keras_custom_loop", 2)):
+        declared = ["trainer.distribution.train={strategy: parameter_server, workers: 3}", f"trainer.path={path}"]
+        estimate = put_together(load("digits", declared).declaration, found)
+        assert estimate.wire.total == workers * 2200
+
+
+def test_an_outer_momentum_keeps_two_copies_of_the_weights_and_sends_none():
+    found = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"trained_bytes": GRADIENTS, "slot_bytes": 10}
+    found |= {"batch": 64, "unseen": ()}
+    declared = ["trainer.distribution.train=multi_worker_mirrored", "trainer.path=keras"]
+    without, beside = (
+        put_together(load("digits", [*declared, f"trainer.sync_every={each}"]).declaration, found)
+        for each in ("4", "{steps: 4, outer_momentum: 0.5}")
+    )
+    assert (without.memory.slots, beside.memory.slots) == (10, 10 + 2 * GRADIENTS)
+    assert without.wire == beside.wire
 
 
 def test_averaged_weights_are_sent_in_place_of_gradients_with_the_slots():
