@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.bench.worker import Slices
 
 KERAS_PATHS = ("keras", "keras_custom_loop")
+# Before a path: with `threads: {intra_op: 1}`.
+ONE_THREAD = "one thread"
 # Far beyond what is measured.
 _STEPS = 10_000_000
 
@@ -25,17 +27,19 @@ class Case:
         model: Our network function.
         batch_size: Examples.
         precision: Of our side.
+        threads: Of an operation, in the data set's preset; 0 is TensorFlow's own choice.
     """
 
     dataset: str
     model: str
     batch_size: int
     precision: str = "float32"
+    threads: int = 0
 
 
 CASES = {
-    "dense": Case("mnist", "tests.bench.networks:dense", 128),
-    "mnist_cnn": Case("mnist", "mnist_cnn", 64),
+    "dense": Case("mnist", "tests.bench.networks:dense", 128, threads=1),
+    "mnist_cnn": Case("mnist", "mnist_cnn", 64, threads=1),
     "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
     "cifar_cnn_bfloat16": Case("cifar10", "cifar_cnn", 64, "mixed_bfloat16"),
 }
@@ -49,7 +53,7 @@ def train(
     Args:
         slices: Measures.
         side: `guide`; or a path, `keras` or `keras_custom_loop`; or `constant` and the path, with one batch that stays
-            in memory; or `xla` and the path, with a step that XLA compiles.
+            in memory; or `xla` and the path, with a step that XLA compiles; or ONE_THREAD and the path.
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
@@ -85,8 +89,9 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 
 
 def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
-    # As the preset `mnist` declares it, and the supervisor sets it.
-    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
+    # As the data set's preset declares it, and the supervisor sets it.
+    if case.threads or side.startswith(ONE_THREAD):
+        os.environ["TF_NUM_INTRAOP_THREADS"] = str(case.threads or 1)
     import tensorflow as tf
 
     from tests.bench import ours
