@@ -88,6 +88,13 @@ def test_where_training_stopped_and_which_step_is_the_model_is_told_where_it_was
     assert "exported" not in shown(Summary("own.yaml"))
 
 
+def test_steps_that_changed_nothing_and_those_done_twice_are_counted():
+    facts = {"first_step": 0.0, "last_step": 60.0, "train_seconds": 9.0, "extra_steps": 2.0, "skipped_steps": 1234.0}
+    text = shown(Summary("own.yaml", training=facts))
+    assert "steps 0 to 60 (2 more than declared) in 9" in text
+    assert ", 1,234 steps skipped as a gradient overflowed\n" in text
+
+
 def test_the_summary_of_each_profile_is_printed_with_its_folder(tmp_path):
     folder = tmp_path / "chief-0"
     folder.mkdir()
