@@ -30,6 +30,20 @@ METRICS = [
     {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}},
     {"name": "ExampleCount", "threshold": {"lower": 3}, "slices": ["ink", {"label": "digit 5", "ink": "none"}]},
     {"name": "RootMeanSquaredError"},
+    # Against a copy of itself, from which nothing differs.
+    *(
+        {"name": metric, "options": {"name": name}, "change_threshold": asked}
+        for name, metric, asked in (
+            ("higher", "AUC", {"absolute": 0.01}),
+            ("higher_by_parts", "AUC", {"relative": 0.1}),
+            ("not_lower_by_parts", "AUC", {"relative": -0.1}),
+            ("lower", "RootMeanSquaredError", {"absolute": -0.01}),
+            ("lower_by_parts", "RootMeanSquaredError", {"relative": -0.1}),
+            ("not_higher", "RootMeanSquaredError", {"absolute": 0.01}),
+            ("not_lower", "RootMeanSquaredError", {"absolute": -0.01, "direction": "higher_is_better"}),
+            ("higher_as_said", "RootMeanSquaredError", {"absolute": 0.01, "direction": "higher_is_better"}),
+        )
+    ),
     {"name": "MultiClassConfusionMatrixPlot"},
     {"name": "CalibrationPlot", "binarize": [1]},
     {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}},
@@ -182,7 +196,22 @@ def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured
 def test_each_missed_threshold_is_told_in_one_line_with_its_value(results):
     missed = [f"recall of class digit {label} {results.metrics[f'classId:{label}/recall']:.4f}" for label in (3, 8)]
     none = "no example is of ink none x label digit 5, which a threshold is for"
-    assert sorted(results.reasons) == sorted([*(f"{each} is below 1.5000" for each in missed), none])
+    own = [each for each in results.reasons if "latest blessed" not in each]
+    assert sorted(own) == sorted([*(f"{each} is below 1.5000" for each in missed), none])
+
+
+def test_a_change_that_is_asked_for_is_missed_by_the_same_model(results):
+    asked = {
+        "higher": "+0.0100",
+        "higher_by_parts": "+10.00 %",
+        "lower": "-0.0100",
+        "lower_by_parts": "-10.00 %",
+        "higher_as_said": "+0.0100",
+    }
+    assert [each for each in results.reasons if "latest blessed" in each] == [
+        f"{name} changed by +0.0000 against the latest blessed model, allowed is {least}"
+        for name, least in asked.items()
+    ]
 
 
 def test_plots_are_where_tfma_shows_them(measured):
