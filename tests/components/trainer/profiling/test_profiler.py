@@ -66,3 +66,5 @@ def test_each_task_of_a_cluster_has_its_own(training, settings, path):
         training, settings, ["chief-0", "worker-0"], path=path, distribution=distribution
     ).values():
         _check(summary)
+        # Each step sends its gradients, and waits for those of the other.
+        assert summary["shares"]["communication"] > 0
