@@ -28,6 +28,7 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     weights = Path("runs/scaling/serving/1/variables/variables.index")
     weights.parent.mkdir(parents=True)
     weights.touch()
+    weights.with_name("variables.data-00000-of-00001").touch()
     assert main(["validate", path.name]) == 0
     assert capsys.readouterr().out.startswith("ok: ")
     assert any(path.name in command for command in commands()[path.parts[0]])

@@ -8,7 +8,8 @@ import pytest
 
 from tests.docs.pages import PAGES, Page
 
-_DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", "runs/digits/serving/1/variables/variables.index")
+_WEIGHTS = "runs/digits/serving/1/variables/variables"
+_DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
 MODULE_FILE = "def trainer_fn(fn_args, schema):\n    raise NotImplementedError\n"
 
 
