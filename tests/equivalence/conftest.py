@@ -225,7 +225,7 @@ def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         if name not in prepared:
             dataset, _, kind = name.partition(" ")
             splits = _load(dataset, request)
-            inputs = _write_inputs(tmp_path_factory.mktemp(dataset), splits, exact=kind == "exact")
+            inputs = write_inputs(tmp_path_factory.mktemp(dataset), splits, exact=kind == "exact")
             prepared[name] = Images(splits["train"], splits["eval"], inputs)
         return prepared[name]
 
@@ -246,13 +246,21 @@ def _load(name: str, request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarr
         folder = request.getfixturevalue("real_data_dir")
     except pytest.skip.Exception:
         return _digits(name)
-    return {split: _first(folder, name, part, count) for split, part, count in _PARTS}
+    return {split: first_images(folder, name, part, count) for split, part, count in _PARTS}
 
 
 _PARTS = (("train", "train", TRAIN), ("eval", "test", EVAL))
 
 
-def _first(folder: str, name: str, part: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+def first_images(folder: str, name: str, part: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Reads the first images and labels of a split.
+
+    Args:
+        folder: TFDS's data_dir.
+        name: Of the data set.
+        part: `train` or `test`.
+        count: How many.
+    """
     import tensorflow as tf
 
     path = next(Path(folder, name).glob(f"*/{name}-{part}.tfrecord-00000-*"))
@@ -274,8 +282,17 @@ def _digits(name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {"train": (images[EVAL:], labels[EVAL:]), "eval": (images[:EVAL], labels[:EVAL])}
 
 
-def _write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], exact: bool) -> dict[str, list[Any]]:
-    """Writes what ingestion and Transform would: tf.Examples of raw uint8, two files a split, and a Transform graph."""
+def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], exact: bool) -> dict[str, list[Any]]:
+    """Writes what ingestion and Transform would: tf.Examples of raw uint8, two files a split, and a Transform graph.
+
+    Args:
+        home: A fresh folder.
+        splits: Images and labels.
+        exact: With a preprocessing that does not round, in place of the built-in one.
+
+    Returns:
+        The Trainer's input artifacts.
+    """
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
