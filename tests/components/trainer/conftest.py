@@ -19,14 +19,15 @@ def digits(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
     """Input artifacts of a Trainer over the digits: examples, schema and transform_graph."""
     # Once, however many folders of tests import this fixture.
     if _DIGITS not in pytestconfig.stash:
-        pytestconfig.stash[_DIGITS] = _make_digits(tmp_path_factory.mktemp("digits"))
+        pytestconfig.stash[_DIGITS] = make_digits(tmp_path_factory.mktemp("digits"))
     return pytestconfig.stash[_DIGITS]
 
 
 _DIGITS = pytest.StashKey[dict]()
 
 
-def _make_digits(home: Path) -> dict[str, list[Any]]:
+def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:
+    """Makes the artifacts; with a second feature, `mean`, of each image, if that is asked for."""
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
@@ -62,12 +63,16 @@ def _make_digits(home: Path) -> dict[str, list[Any]]:
     (home / "schema" / "schema.pbtxt").write_text(str(schema))
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
     metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
+
+    def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
+        features = preprocessing_fn(inputs, {"image_shape": list(SHAPE)})
+        mean = tf.reshape(tf.reduce_mean(features["image"], axis=[1, 2, 3]), [-1, 1])
+        return {**features, "mean": mean} if with_mean else features
+
     options = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
     with Pipeline(argv=options) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
         data = pipeline | Create(raw)
-        graph = (data, metadata) | tft_beam.AnalyzeDataset(
-            lambda inputs: preprocessing_fn(inputs, {"image_shape": list(SHAPE)})
-        )
+        graph = (data, metadata) | tft_beam.AnalyzeDataset(preprocess)
         _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
         raw_metadata = str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR)
         _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)

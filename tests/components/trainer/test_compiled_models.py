@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.components.trainer.conftest import Training
+from tests.components.trainer.conftest import Training, make_digits
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
@@ -188,3 +188,28 @@ def test_what_a_path_cannot_train_is_refused(train, model, told, path):
 def test_its_batches_are_not_cut_into_parts(train, path):
     with pytest.raises(TfxEstimatorError, match="returns a compiled model: its batches would stay whole"):
         train("functional", path=path, gradient_accumulation=2)
+
+
+@pytest.fixture(scope="module")
+def two_features(tmp_path_factory):
+    """Examples whose Transform makes an image and its mean."""
+    return make_digits(tmp_path_factory.mktemp("two"), with_mean=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "network"])
+def test_a_model_of_two_features_is_the_same_on_every_path(two_features, settings, tmp_path, monkeypatch, compiled):
+    monkeypatch.syspath_prepend(str(HERE / "user"))
+    found = []
+    for path in ("estimator", "keras", "keras_custom_loop"):
+        training = Training(tmp_path / path, two_features)
+        served, run = _train(training, settings, "two_inputs", path=path, params={"compiled": compiled})
+        assert len(_losses(run)) == STEPS
+        answers = _answers(served)
+        assert sorted(answers) == OUTPUTS
+        found.append((_losses(run), answers["probabilities"]))
+        assert len(_said(run)) == compiled
+    (losses, answers), *others = found
+    for other, others_answers in others:
+        np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
+        np.testing.assert_allclose(others_answers, answers, rtol=0, atol=CLOSE)
