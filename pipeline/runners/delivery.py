@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Union
 
+from tfx_estimator.components.trainer.tfjob.api import kubectl
 from tfx_estimator.components.trainer.tfjob.manifest import job_name
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
@@ -50,11 +51,9 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
         lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
     if target == TFJOB:
         job = deploy.tfjob if deploy else TfJob()
-        cluster = f" --context {shlex.quote(job.context)}" if job.context else ""
-        space = f" --namespace {job.namespace}" if job.namespace else ""
-        lines.append(f"    start it: kubectl{cluster} apply --filename {file}")
+        lines.append(f"    start it: {kubectl(f'apply --filename {shlex.quote(str(file))}', job.context)}")
         name = job_name(loaded.declaration.name)
-        lines.append(f"    see it run: kubectl{cluster} logs --follow {name}-chief-0{space}")
+        lines.append(f"    see it run: {kubectl(f'logs --follow {name}-chief-0', job.context, job.namespace)}")
         lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
     if target == KUBEFLOW_V2:
         lines.append(

@@ -81,7 +81,7 @@ class TfJobs:
                 raise PipelineError(
                     f"the TFJob {self._place(name)} of an earlier submission was deleted, and is still there",
                     expected="its end, and that of its pods",
-                    todo=f"see what holds it: kubectl get tfjob,pods --namespace {self._kube.namespace}",
+                    todo=f"see what holds it: {self._kube.kubectl('get tfjob,pods')}",
                 )
             time.sleep(1.0)
 
@@ -151,7 +151,7 @@ class TfJobs:
                 f"there is a TFJob {name} already: {what}",
                 expected="none of this name, or one that has ended",
                 todo="wait for its end, or delete it: "
-                f"kubectl delete tfjob {there['metadata']['name']} --namespace {self._kube.namespace}",
+                + self._kube.kubectl(f"delete tfjob {there['metadata']['name']}"),
             )
         if digest != self._digest or deleting:
             return False
@@ -178,7 +178,7 @@ class TfJobs:
     def _error(self, there: Object, condition: Object) -> TfxEstimatorError:
         name = there["metadata"]["name"]
         policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
-        todo = f"kubectl describe tfjob {name} --namespace {self._kube.namespace}"
+        todo = self._kube.kubectl(f"describe tfjob {name}")
         policy = "Never" if policies == {"Never"} else ""
         return error_of(self._failures, policy, self._place(name), condition, runs_pipeline=True) or failed(
             self._place(name), "Failed", said_of(condition), {}, todo
@@ -200,15 +200,14 @@ class TfJobs:
     def _place(self, name: str) -> str:
         return f"{self._kube.namespace}/{name}"
 
-    @staticmethod
-    def _ask(ask: Callable[[], _Told]) -> _Told:
+    def _ask(self, ask: Callable[[], _Told]) -> _Told:
         try:
             return ask()
         except MissingError as error:
             raise PipelineError(
                 f"the Kubernetes cluster does not have what the TFJob needs: {error}",
                 expected="the namespace of deploy.tfjob.namespace",
-                todo="correct it, or create it: see `kubectl get namespaces`",
+                todo=f"correct it, or create it: see `{api.kubectl('get namespaces', self._kube.context)}`",
             ) from error
         except api.LostError as error:
             raise LostError(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -81,8 +82,16 @@ class Kube:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
                 expected="a cluster that can be reached from here",
-                todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+                todo=f"see whether `{self.kubectl('get tfjobs')}` works, and deploy.tfjob.context",
             ) from error
+
+    def kubectl(self, words: str) -> str:
+        """Returns a command for whoever is to look into this namespace.
+
+        Args:
+            words: What kubectl is to do.
+        """
+        return kubectl(words, self.context, self.namespace)
 
     def create(self, manifest: Object) -> Object:
         """Creates a TFJob.
@@ -104,7 +113,7 @@ class Kube:
             raise PipelineError(
                 f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {error}",
                 expected="a namespace that there is",
-                todo="correct deploy.tfjob.namespace, or create it: see `kubectl get namespaces`",
+                todo=f"correct deploy.tfjob.namespace, or create it: see `{kubectl('get namespaces', self.context)}`",
             ) from error
 
     def create_config_map(self, manifest: Object) -> None:
@@ -244,7 +253,7 @@ class Kube:
             return PipelineError(
                 f"the Kubernetes API server {self.host} does not know who asks: {said}",
                 expected="credentials that it knows",
-                todo="log in to the cluster again; see whether `kubectl get tfjobs` works",
+                todo=f"log in to the cluster again; see whether `{self.kubectl('get tfjobs')}` works",
             )
         if error.status == _FORBIDDEN:
             return PipelineError(
@@ -282,11 +291,23 @@ def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
     try:
         contexts, active = config.list_kube_config_contexts(_config_file())
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
-        raise _unknown(error) from error
+        raise _unknown(error, context) from error
     chosen = next((each for each in contexts if each["name"] == context), None) if context else active
     if chosen is None:
-        raise _unknown(f"the kubeconfig has no context {context}")
+        raise _unknown(f"the kubeconfig has no context {context}", context)
     return chosen["name"], chosen["context"].get("namespace", "")
+
+
+def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None) -> str:
+    """Returns a command for the user, of the cluster that is meant, whichever is current where he types it.
+
+    Args:
+        words: What kubectl is to do.
+        context: Of the kubeconfig; None is the current one.
+        namespace: None is the context's, or none.
+    """
+    cluster = f" --context {shlex.quote(context)}" if context else ""
+    return f"kubectl{cluster} {words}{f' --namespace {namespace}' if namespace else ''}"
 
 
 def connect(context: Optional[str]) -> Any:
@@ -306,7 +327,7 @@ def connect(context: Optional[str]) -> Any:
             return client.ApiClient()
         return config.new_client_from_config(_config_file(), context)
     except config.ConfigException as error:
-        raise _unknown(error) from error
+        raise _unknown(error, context) from error
 
 
 def _config_file() -> Optional[str]:
@@ -319,11 +340,11 @@ def _in_pod(context: Optional[str]) -> bool:
     return not configured and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
-def _unknown(error: object) -> PipelineError:
+def _unknown(error: object, context: Optional[str]) -> PipelineError:
     return PipelineError(
         f"no Kubernetes cluster is known here: {error}",
         expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-        todo="see whether `kubectl get tfjobs` works, and deploy.tfjob.context",
+        todo=f"see whether `{kubectl('get tfjobs', context)}` works, and deploy.tfjob.context",
     )
 
 

@@ -134,7 +134,7 @@ class Launcher:
                     time.sleep(_RETRY_SECONDS)
                     continue
                 self._prepare()
-                started = f"the TFJob {self._place} may have been started: see `kubectl get tfjobs`"
+                started = f"the TFJob {self._place} may have been started: see `{self._kube.kubectl('get tfjobs')}`"
                 created = self._kube.create(self._annotated())
                 logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
                 return created
@@ -156,8 +156,7 @@ class Launcher:
             raise errors.PipelineError(
                 f"the TFJob {self._place} of an earlier run was deleted {_DELETED_SECONDS:g} s ago, and is still there",
                 expected="its end, and that of its pods",
-                todo="see which pod, node or finalizer holds it: "
-                f"kubectl get tfjob,pods --namespace {self._kube.namespace}",
+                todo=f"see which pod, node or finalizer holds it: {self._kube.kubectl('get tfjob,pods')}",
             )
 
     @property
@@ -197,7 +196,7 @@ class Launcher:
                 f"there is a TFJob {self._place} already, and it does not train in {self._job.training_dir}",
                 expected="none of this name, or the one that an earlier run of this training has started",
                 todo="see whose it is, and delete it, or name another deploy.tfjob.namespace: "
-                f"kubectl describe tfjob {self._name} --namespace {self._kube.namespace}",
+                f"{self._kube.kubectl(f'describe tfjob {self._name}')}",
             )
         if "deletionTimestamp" in there["metadata"]:
             return False
@@ -376,7 +375,7 @@ class Launcher:
         while not self._failures.is_explained and time.monotonic() < deadline:
             self._hear(watching.next(_POLL_SECONDS))
         self._pods.end(_LAST_WORDS_SECONDS)
-        todo = f"kubectl describe tfjob {self._name} --namespace {self._kube.namespace}"
+        todo = self._kube.kubectl(f"describe tfjob {self._name}")
         return self._failures.error(self._place) or errors.TaskFailedError(
             f"the TFJob {self._place} failed: {said}", todo=todo
         )

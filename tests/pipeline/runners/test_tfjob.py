@@ -79,9 +79,9 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "kubectl apply --filename" in said
     assert "kubectl logs --follow digits-chief-0 --namespace vision" in said
-    compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="other.yaml")
+    compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
-    assert "kubectl --context 'arn:of/mine it' apply --filename" in said
+    assert f"kubectl --context 'arn:of/mine it' apply --filename '{tmp_path}/my other.yaml'" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 import yaml
@@ -30,7 +30,8 @@ BACKOFF = "Job digits has failed because it has reached the specified backoff li
 class Cluster:
     """A cluster with at most one TFJob."""
 
-    context, namespace, host = "a", "vision", "https://cluster.example"
+    context: Optional[str] = "a"
+    namespace, host = "vision", "https://cluster.example"
 
     def __init__(self) -> None:
         self.there: Any = None
@@ -38,6 +39,8 @@ class Cluster:
         self.deleted: list[str] = []
         self.made = 0
         self.owners: list[tuple[str, str]] = []
+
+    kubectl = api.Kube.kubectl
 
     def read(self, name: str) -> Any:
         return self.there
@@ -108,6 +111,35 @@ def test_one_that_was_replaced_is_left_alone(cluster, tmp_path):
     assert not service(cluster, tmp_path, uid="uid-2").look("digits").ended
     service(cluster, tmp_path, uid="uid-2").cancel("digits")
     assert cluster.deleted == ["uid-1", "uid-2"]
+
+
+def test_what_is_to_be_done_by_kubectl_is_done_in_the_cluster_of_the_job(cluster, tmp_path, monkeypatch):
+    cluster.context = "arn:of/mine it"
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    with pytest.raises(errors.PipelineError) as caught:
+        service(cluster, tmp_path, "another").start(False)
+    told = "kubectl --context 'arn:of/mine it' {} --namespace vision"
+    assert told.format("delete tfjob digits") in caught.value.todo
+    cluster.end("Failed")
+    assert jobs.look("digits").error.todo == told.format("describe tfjob digits")
+    monkeypatch.setattr(tfjobs, "_DELETED_SECONDS", -1.0)
+    with pytest.raises(errors.PipelineError) as caught:
+        jobs.start(False)
+    assert told.format("get tfjob,pods") in caught.value.todo
+    monkeypatch.setattr(cluster, "read", raising(api.MissingError("namespaces")))
+    with pytest.raises(errors.PipelineError) as caught:
+        jobs.start(False)
+    assert "`kubectl --context 'arn:of/mine it' get namespaces`" in caught.value.todo
+    cluster.context = None
+    assert cluster.kubectl("get tfjobs") == "kubectl get tfjobs --namespace vision"
+
+
+def raising(error: Exception) -> Any:
+    def ask(*_: Any) -> None:
+        raise error
+
+    return ask
 
 
 def test_its_config_map_goes_with_it(cluster, tmp_path, monkeypatch, caplog):

@@ -15,20 +15,22 @@ from tests.components.trainer.tfjob.test_launcher import launcher
 from tests.components.trainer.tfjob.test_pods import ended, pod
 from tfx_estimator.components.trainer.tfjob import launcher as module
 from tfx_estimator.components.trainer.tfjob import watching
-from tfx_estimator.components.trainer.tfjob.api import LostError
+from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
 from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, Watching
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
 UID = "of-the-job"
+KUBECTL = "kubectl --context 'arn:of/mine it'"
 VERSION = {"resourceVersion": "1"}
 
 
 class Recorded:
     """A cluster that answers as it was told to."""
 
-    namespace, host = "vision", "https://cluster.example"
+    context, namespace, host = "arn:of/mine it", "vision", "https://cluster.example"
+    kubectl = Kube.kubectl
 
     def __init__(self) -> None:
         self.there: Any = None
@@ -121,7 +123,7 @@ def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
     assert not other._adopts(kube.there)
 
 
-def test_a_name_is_no_deadline(kube, tmp_path):
+def test_a_name_is_no_deadline(kube, tmp_path, monkeypatch):
     train = launcher(tmp_path, kube=kube)
     train._name = "before-the-deadline"
     train._failures = module.Failures("ExitCode", None)
@@ -131,6 +133,10 @@ def test_a_name_is_no_deadline(kube, tmp_path):
     assert isinstance(error, TaskFailedError)
     words = "Job digits has failed because it was active longer than specified deadline"
     assert isinstance(train._failed({"reason": "TFJobFailed", "message": words}, None), TaskStalledError)
+    monkeypatch.setattr(module, "_LAST_WORDS_SECONDS", 0.0)
+    train._failures = module.Failures("ExitCode", None)
+    error = train._failed({"reason": "TFJobFailed", "message": "nobody knows"}, None)
+    assert error.todo == f"{KUBECTL} describe tfjob {train._name} --namespace vision"
 
 
 def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
@@ -156,8 +162,13 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     notes = {module.TRAINING: str(tmp_path / "training")}
     kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}
     kube.goes = False
-    with pytest.raises(PipelineError, match="is still there"):
+    with pytest.raises(PipelineError, match="is still there") as caught:
         train.run()
+    assert f"holds it: {KUBECTL} get tfjob,pods --namespace vision" in caught.value.todo
+    notes[module.TRAINING] = "/somewhere/else"
+    with pytest.raises(PipelineError, match="does not train in") as caught:
+        train.run()
+    assert f"{KUBECTL} describe tfjob {train._name} --namespace vision" in caught.value.todo
 
 
 def test_a_watch_outlives_what_it_does_not_understand(kube):
