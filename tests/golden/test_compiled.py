@@ -6,30 +6,49 @@ import re
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.golden
 
-PRESETS = [("digits", target) for target in TARGETS] + [
-    pytest.param(name, VERTEX, marks=pytest.mark.long) for name in presets.names() if name != "digits"
-]
+# What the workers of Dataflow are told, whatever the other steps run on.
+DATAFLOW = (
+    "data.data_dir=gs://example-bucket/tfds",
+    "beam={runner: dataflow, options: [--experiments=use_runner_v2]}",
+    "beam.dataflow={project: example-project, region: europe-west4, temp_location: gs://example-bucket/tmp}",
+    f"beam.dataflow.sdk_container_image={IMAGE}",
+    "beam.dataflow.service_account_email=worker@example-project.iam.gserviceaccount.com",
+    "beam.dataflow.machine_type=n1-standard-4",
+    "beam.dataflow.num_workers=2",
+    "beam.dataflow.max_num_workers=5",
+    "beam.dataflow.disk_size_gb=40",
+    "beam.dataflow.subnetwork=regions/europe-west4/subnetworks/inner",
+    "beam.dataflow.use_public_ips=false",
+    "beam.dataflow.labels={team: vision}",
+)
 
 
-@pytest.mark.parametrize(("name", "target"), PRESETS)
+def overrides(name: str, target: str) -> tuple[str, ...]:
+    """All that can be said of a target, as far as a preset can be trained by it."""
+    if target != TFJOB:
+        return (*COMMON, *OF_TARGET[target])
+    return OF_TFJOB if name == "digits" else OF_TWO_PODS
+
+
+@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("target", ALL_TARGETS)
 def test_the_compiled_preset(golden, name, target):
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-    text = compile_declaration(load(name, (*COMMON, *OF_TARGET[target]), target), target).text
+    text = compile_declaration(load(name, overrides(name, target), target), target).text
     # Fingerprints of the source change with every change of it, those of data once they are downloaded here.
     digest = IMAGE.rpartition(":")[2]
     text = re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
     golden(f"compiled/{name}.{target}.{'json' if target == VERTEX else 'yaml'}", text)
 
 
-def test_the_compiled_tfjob(golden):
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
-    golden("compiled/digits.tfjob.yaml", compile_declaration(load("digits", OF_TFJOB, TFJOB), TFJOB).text)
+def test_what_dataflow_is_told(golden):
+    beam = load("digits", (*COMMON, *OF_TARGET[VERTEX], *DATAFLOW), VERTEX).declaration.beam
+    golden("beam/dataflow.txt", "\n".join([*beam.pipeline_args(), ""]))

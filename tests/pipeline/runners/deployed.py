@@ -61,6 +61,9 @@ OF_TFJOB = (
     "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
+# A chief alone; and what each preset can be trained by.
+OF_ONE_POD = OF_TFJOB[:4]
+OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
 
 
 def as_sections(target: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import json
 import os
@@ -17,11 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, Step, read_steps, same
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_ONE_POD, OF_TARGET, Step, read_steps, same
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -137,8 +139,45 @@ def test_each_preset_is_the_local_one(preset, target, tmp_path):
     local = create_pipeline(loaded.declaration, PipelineFolders(str(tmp_path), loaded.declaration.name))
     text = compile_declaration(load(preset, (*COMMON, *OF_TARGET[target]), target), target).text
     place = {("Pusher", "push_destination"): f"gs://example-bucket/pipelines/{loaded.declaration.name}/serving"}
-    _check_properties(read_steps(text, target), local, place)
-    _check_steps(read_steps(text, target), local, target)
+    steps = read_steps(text, target)
+    _check_properties(steps, local, place)
+    _check_steps(steps, local, target)
+    trainer = next(node for node in local.components if node.id == "Trainer")
+    found, here = (Settings.of(each) for each in (steps["Trainer"].properties, trainer.exec_properties))
+    assert dataclasses.replace(found, declaration=None) == dataclasses.replace(here, declaration=None)
+    for key in ("name", "trainer"):
+        assert found.declaration[key] == here.declaration[key]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("preset", presets.names())
+def test_each_preset_is_the_local_one_in_the_pods_of_a_tfjob(preset, tmp_path):
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.folders import PipelineFolders
+    from tfx_estimator.pipeline.runners.compiling import compile_declaration
+
+    text = compile_declaration(load(preset, OF_ONE_POD, TFJOB), TFJOB).text
+    config_map, _ = yaml.safe_load_all(text)
+    (tmp_path / "declaration.yaml").write_text(config_map["data"]["declaration.yaml"])
+    here, there = load(preset), load(tmp_path / "declaration.yaml")
+    folders = PipelineFolders(str(tmp_path), here.declaration.name)
+    local, theirs = (
+        create_pipeline(each.declaration, folders, each.search_paths, each.declared) for each in (here, there)
+    )
+    assert len(local.components) == 9
+    for node, other in zip(local.components, theirs.components, strict=True):
+        assert _described(node) == _described(other)
+    assert local.beam_pipeline_args == theirs.beam_pipeline_args
+
+
+def _described(node: Any) -> tuple[Any, ...]:
+    # Those of a resolver have no other way to tell.
+    inputs = {key: getattr(each, "producer_component_id", str(each.type)) for key, each in node.inputs.items()}
+    properties = {key: same(value) for key, value in node.exec_properties.items()}
+    # What the user wrote down himself is told of here, when it is compiled.
+    properties.get(OPERATION_KEY, {}).pop("declared", None)
+    upstream = {each.id for each in node.upstream_nodes}
+    return node.id, getattr(node.executor_spec, "executor_class", None), inputs, upstream, properties
 
 
 def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
@@ -177,8 +216,6 @@ def _check_properties(steps: dict[str, Step], local: Any, elsewhere: Mapping[tup
 @pytest.mark.parametrize("step", ["Trainer", "Tuner"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
-    from tfx_estimator.components.trainer.settings import Settings
-
     found = Settings.of(read_steps(compiled[target], target)[step].properties)
     here = Settings.of(next(node for node in local.components if node.id == step).exec_properties)
     assert found.trainer == here.trainer.copy(update={"module_file": "train.py"})
