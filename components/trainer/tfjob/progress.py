@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -11,6 +12,7 @@ import time
 from typing import Any
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
+from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.report import Report
@@ -33,6 +35,9 @@ class Progress:
     def __init__(self, logs: str, report: Report, after: int) -> None:
         self._logs, self._report, self._after = logs, report, after
         self._readers: dict[str, tuple[TaskSpec, ProgressReader]] = {}
+        # By task: its last event; and what shows that it works, where it has no event to tell of: see `_signs`.
+        self._seen: dict[str, Event] = {}
+        self._shown: dict[str, tuple[int, int]] = {}
         self.step = -1
         self._attempt = 0
         self._noted = False
@@ -52,23 +57,38 @@ class Progress:
         self._noted = True
 
     def hear(self) -> bool:
-        """Passes on what is new; returns whether there was anything."""
+        """Passes on what is new; returns whether there was anything, or a task has shown otherwise that it works."""
         for name in sorted(os.listdir(self._logs)):
             if name not in self._readers and (found := _FILE.fullmatch(name)) and int(found[3]) > self._after:
                 task = TaskSpec(found[1], int(found[2]), int(found[3]))
                 self._readers[name] = task, ProgressReader(os.path.join(self._logs, name))
-        heard = [(task, event) for task, reader in self._readers.values() for event in reader.read()]
-        for task, event in sorted(heard, key=lambda each: each[1]["time"]):
+        heard = [(name, task, event) for name, (task, reader) in self._readers.items() for event in reader.read()]
+        for name, task, event in sorted(heard, key=lambda each: each[2]["time"]):
+            self._seen[name] = event["event"]
             if event["event"] is Event.STEP and task.type == CHIEF:
                 self._chief_at(task.attempt, event["step"])
             self._report.hear(task, event)
-        return bool(heard)
+        shown, before = {name: self._signs(name) for name in self._readers}, self._shown
+        self._shown = shown
+        return bool(heard) or any(signs != before.get(name, signs) for name, signs in shown.items())
 
     def outcome(self) -> Outcome:
         """Sums up, with what the chief's pod left."""
         self.hear()
         left = _read(os.path.join(self._logs, _OUTCOME))
         return dataclasses.replace(self._report.outcome(), decided=left.get("decided", ""))
+
+    def _signs(self, name: str) -> tuple[int, int]:
+        """The step that a task has done last; and, of a run_fn, which reports nothing of its own, how much it printed.
+
+        As the supervisor in its pod takes both for life.
+        """
+        task, reader = self._readers[name]
+        size = 0
+        if self._seen.get(name) is Event.RUNNING:
+            with contextlib.suppress(FileNotFoundError):
+                size = os.path.getsize(TaskFiles(self._logs, task.name, task.attempt).log)
+        return reader.step(), size
 
     def _chief_at(self, attempt: int, step: int) -> None:
         if attempt > self._attempt:

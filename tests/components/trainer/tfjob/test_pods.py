@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.tfjob import pod as pod_entry
 from tfx_estimator.components.trainer.tfjob import pods as pods_module
@@ -139,6 +140,28 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     # 40, 20 and 30 steps in as many seconds.
     assert outcome.examples_per_second == 10
     assert outcome.decided == "xla: false"
+
+
+def test_a_task_that_has_nothing_to_tell_of_shows_that_it_works(tmp_path):
+    progress = Progress(str(tmp_path), Report(None, None), after=0)
+    writer = ProgressWriter(str(tmp_path / "worker-1.attempt-1.progress.jsonl"))
+    log = tmp_path / "worker-1.attempt-1.log"
+    log.write_text("TensorFlow is loaded\n")
+    writer.write(Event.STARTED)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    # What a task prints that has events of its own is no progress.
+    log.write_text("TensorFlow is loaded\nand says the same again and again\n")
+    assert not progress.hear()
+    # A run_fn has none.
+    writer.write(Event.RUNNING)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    log.write_text(log.read_text() + "epoch 1\n")
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    # Steps that take long are told of one by one in their own file alone.
+    writer.at(7)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    log.unlink()
+    assert [progress.hear() for _ in range(2)] == [True, False]
 
 
 def test_a_failure_that_may_pass_has_a_code_of_its_own_where_one_is_asked_for(monkeypatch):
