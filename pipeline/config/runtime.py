@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal, Optional
 
 from pydantic.v1 import Field, conint
 
 from tfx_estimator.pipeline.config.section import Section
+
+# Of NVIDIA's driver.
+_GPUS = "/proc/driver/nvidia/gpus"
 
 _threads = conint(ge=1, le=1024)
 
@@ -20,6 +24,23 @@ class Threads(Section):
     inter_op: Optional[_threads] = Field(  # type: ignore[valid-type]
         default=None, description="ops that run at the same time; null is one a core"
     )
+    spinning: Optional[bool] = Field(
+        default=None,
+        description="threads look for work a while before they sleep; null: not where one CPU trains alone",
+    )
+
+    def spin(self, distributes: bool) -> bool:
+        """Whether threads look for work for a while before they sleep, as they do by TensorFlow's own default.
+
+        Alone on a CPU they take the time of those that compute. Workers that wait for each other wake sooner by it.
+
+        Args:
+            distributes: Whether several replicas train.
+
+        Returns:
+            What is declared, or else what is cheaper.
+        """
+        return (distributes or has_gpu()) if self.spinning is None else self.spinning
 
 
 class Gpu(Section):
@@ -40,3 +61,8 @@ class Gpu(Section):
     def is_declared(self) -> bool:
         """Is anything of it said."""
         return self != Gpu()
+
+
+def has_gpu() -> bool:
+    """Returns whether this machine has a GPU of NVIDIA's; asks no TensorFlow."""
+    return os.path.isdir(_GPUS)

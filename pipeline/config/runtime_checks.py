@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.gpu_checks import note_gpu
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.runtime import has_gpu
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-
-# Of NVIDIA's driver.
-_GPUS = "/proc/driver/nvidia/gpus"
 
 
 def check_runtime(trainer: TrainerSection) -> Iterator[Problem]:
@@ -66,5 +63,5 @@ def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
     deployed = note_gpu(declaration, target)
     if deployed:
         yield deployed
-    elif deployed is None and not os.path.isdir(_GPUS):
+    elif deployed is None and not has_gpu():
         yield "trainer.gpu has no effect on a machine without a GPU, such as this one"

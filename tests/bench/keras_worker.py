@@ -104,6 +104,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     from tfx_estimator.components.trainer.keras.watch import Watch
     from tfx_estimator.components.trainer.protocol.events import ProgressWriter
     from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+    from tfx_estimator.components.trainer.task import runtime
 
     class Measured(Watch):
         """The product's own, which measures as well."""
@@ -118,6 +119,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
     own = {"model": case.model, "precision": case.precision, "xla": side.startswith("xla")}
     section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own).trainer
+    runtime.apply(section, distributes=False)
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
     model = ModelMaker(section, 10, declared.transformed_spec).make_compiled(section.steps_per_execution)

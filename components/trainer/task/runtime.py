@@ -11,22 +11,32 @@ from collections.abc import Iterator
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
-def apply(section: TrainerSection) -> None:
-    """Sets it; imports TensorFlow if anything is declared.
+def apply(section: TrainerSection, distributes: bool) -> None:
+    """Sets it; imports TensorFlow unless all is as TensorFlow has it.
 
     Args:
         section: The declared trainer.
+        distributes: Whether several replicas train.
     """
-    if section.environment or section.gpu.is_declared:
-        for line in _apply(section):
+    spin = section.threads.spin(distributes)
+    if section.environment or section.gpu.is_declared or not spin:
+        for line in _apply(section, spin):
             sys.stdout.write(f"runtime: {line}\n")
 
 
-def _apply(section: TrainerSection) -> Iterator[str]:
+def _apply(section: TrainerSection, spin: bool) -> Iterator[str]:
     """Sets what is declared, and says what is in effect."""
     import tensorflow as tf
+    from tensorflow.python.eager import context
     from tensorflow.python.util import _pywrap_util_port
 
+    if not spin:
+        # Of the pools that the process shares; a session asks for its own: see `model_fn.run_config`. With TensorFlow 2's
+        # behaviour `tf.compat.v1.enable_eager_execution(config)`, which is there for it, does nothing.
+        config = tf.compat.v1.ConfigProto()
+        config.experimental.disable_thread_spinning = True
+        context.context()._config = config
+        yield "threads that wait: asleep at once"
     threading, gpu = tf.config.threading, section.gpu
     if section.intra_op:
         threading.set_intra_op_parallelism_threads(section.intra_op)
