@@ -31,8 +31,8 @@ def _apply(section: TrainerSection, spin: bool) -> Iterator[str]:
     from tensorflow.python.util import _pywrap_util_port
 
     if not spin:
-        # Of the pools that the process shares; a session asks for its own: see `model_fn.run_config`. With TensorFlow 2's
-        # behaviour `tf.compat.v1.enable_eager_execution(config)`, which is there for it, does nothing.
+        # Of the pools that the process shares; a session asks for its own: see `model_fn.run_config`. What is there for
+        # it, `tf.compat.v1.enable_eager_execution(config)`, does nothing in TensorFlow 2.
         config = tf.compat.v1.ConfigProto()
         config.experimental.disable_thread_spinning = True
         context.context()._config = config
