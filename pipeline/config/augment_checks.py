@@ -30,6 +30,15 @@ def check_augment(declaration: Declaration) -> Iterator[Problem]:
             what = f"{' and '.join(names)} in one item: which of them comes first?" if names else "an empty item"
             todo = f"write [{', '.join(f'{{{name}: …}}' for name in names)}]" if names else "remove it"
             yield Problem(f"{_PATH}.{index}", what, "one operation an item", todo)
+        moves = operation.random_translation
+        if moves and not (moves.height_factor or moves.width_factor):
+            yield Problem(
+                f"{_PATH}.{index}.random_translation",
+                "of 0 both ways, it moves no image",
+                "a height_factor or a width_factor of more than 0",
+                "raise one of them, or remove random_translation",
+                value=inline(moves.dict()),
+            )
     if trainer.augment and trainer.module_file is not None:
         yield Problem(
             _PATH,

@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.optimizer_checks import decays_twice
+from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.precision_checks import check_precision
@@ -336,6 +336,8 @@ def _warnings(
     found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
     if twice := decays_twice(declaration.trainer.optimizer):
         found.append(f"{origins['trainer.optimizer.weight_decay']}  {twice}")
+    if unused := ends_before_boundaries(declaration.trainer.optimizer, declaration.trainer.train_steps):
+        found.append(f"{origins['trainer.optimizer.boundaries']}  {unused}")
     if late := stops_too_late(declaration.trainer):
         found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)

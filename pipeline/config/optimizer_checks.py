@@ -62,6 +62,29 @@ def decays_twice(section: Optimizer) -> Optional[str]:
     )
 
 
+def ends_before_boundaries(section: Optimizer, steps: Optional[int]) -> Optional[str]:
+    """Says that training ends before some rates of `piecewise` are used.
+
+    Args:
+        section: Typed values.
+        steps: `trainer.train_steps`; None is not known.
+
+    Returns:
+        None where each is used, or the steps are not known.
+    """
+    boundaries, values = section.boundaries or (), section.values or ()
+    # A boundary is the last step of its rate, counted from 0.
+    late = [each for each in boundaries if steps and each >= steps - 1]
+    if section.schedule != "piecewise" or not late:
+        return None
+    beyond = ", ".join(f"{each:,}" for each in late)
+    unused = ", ".join(f"{each:g}" for each in values[-len(late) :])
+    return (
+        f"{_PATH}.boundaries: training ends at step {steps:,} (trainer.train_steps), not beyond {beyond}: of "
+        f"{_PATH}.values {unused} {'are' if len(late) > 1 else 'is'} never used"
+    )
+
+
 def _of_others(section: Optimizer, key: str, noun: str, table: dict[str, dict[str, Any]]) -> Iterator[Problem]:
     """Options of another optimizer or schedule than the declared one, and those that it needs."""
     chosen = getattr(section, key)

@@ -83,6 +83,13 @@ def test_a_wrong_operation_is_told(problems, good, item):
     assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
 
 
+def test_a_translation_that_moves_nothing_is_told(problems, write, good):
+    (problem,) = problems(f"{good}  augment: [{{random_translation: {{height_factor: 0, width_factor: 0.0}}}}]\n")
+    assert problem.startswith("mine.yaml:8  trainer.augment.0.random_translation: {height_factor: 0")
+    assert "of 0 both ways, it moves no image\nexpected: a height_factor or a width_factor of more than 0" in problem
+    load(write(f"{good}  augment: [{{random_translation: {{height_factor: 0}}}}, random_translation]\n"))
+
+
 def test_all_wrong_operations_are_told_at_once(problems, good):
     found = problems(
         f"{good}  augment:\n    - random_flop\n    - cutout: {{size: 0}}\n    - random_crop: {{fil: zero}}\n"
