@@ -9,6 +9,8 @@ from pydantic.v1 import Field, confloat, conint, constr
 
 from tfx_estimator.pipeline.config.section import Section
 
+# What an evaluation of a network that is not compiled reports, a built-in one's say.
+METRICS = ("accuracy", "average_loss", "loss")
 # For editors.
 METRIC_SCHEMA = {"type": "string", "minLength": 1}
 _LESS = re.compile(r"loss|error|entropy|perplexity|divergence|(^|_)(rmse|mse|mae|mape|msle)($|_)")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Optional
 
-from tfx_estimator.pipeline.config.best import EarlyStopping
+from tfx_estimator.pipeline.config.best import METRICS, EarlyStopping
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
@@ -14,8 +14,6 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _EVALUATOR, _STRATEGY = "trainer.distribution.evaluator", "trainer.distribution.train.strategy"
-# What an evaluation of a built-in network reports.
-METRICS = ("accuracy", "average_loss", "loss")
 
 
 def check_best(declaration: Declaration) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
@@ -12,6 +12,8 @@ from tfx_estimator.components.trainer.best.copies import Copies, is_there
 from tfx_estimator.components.trainer.best.decision import judge, ranked
 from tfx_estimator.components.trainer.best.record import Evaluation, Record
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.pipeline.config.best import METRICS
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -67,6 +69,31 @@ class Keeper:
         """Was the checkpoint of a step evaluated; one of step 0 need not be."""
         return step <= 0 or Record.load(self._training_dir).has(step)
 
+    def check_metrics(self, reported: Callable[[], Collection[str]]) -> None:
+        """Checks, before anything is trained, that the evaluations will report what is declared.
+
+        Args:
+            reported: Asks the model for the names of its metrics; not called where they are known: of a built-in
+                network, or by an earlier evaluation.
+
+        Raises:
+            UserCodeError: They will not.
+        """
+        if self._section.model in SHORT_NAMES["trainer.model"]:
+            self._require(METRICS)
+        elif not len(Record.load(self._training_dir)):
+            self._require(reported())
+
+    def _require(self, metrics: Collection[str]) -> None:
+        for key in ("keep_best", "early_stopping"):
+            declared = getattr(self._section, key)
+            if declared is not None and declared.metric not in metrics:
+                raise UserCodeError(
+                    f"trainer.{key}.metric: the evaluation reports no `{declared.metric}`",
+                    expected=f"one of {', '.join(sorted(metrics))}",
+                    todo="name one of them, or add it to the metrics of your model",
+                )
+
     def go_on_from(self, step: int) -> None:
         """Forgets what was evaluated after the checkpoint that training goes on from.
 
@@ -89,14 +116,7 @@ class Keeper:
         Raises:
             UserCodeError: A declared metric is not among them.
         """
-        for key in ("keep_best", "early_stopping"):
-            declared = getattr(self._section, key)
-            if declared is not None and declared.metric not in metrics:
-                raise UserCodeError(
-                    f"trainer.{key}.metric: the evaluation reports no `{declared.metric}`",
-                    expected=f"one of {', '.join(sorted(metrics))}",
-                    todo="name one of them, or add it to the metrics of your model",
-                )
+        self._require(metrics)
         self._told = step
         if step <= 0:
             return

@@ -54,6 +54,18 @@ class Deciding:
         reporter = evaluation.MetricsReporter(progress, self._keeper)
         return eval_spec._replace(exporters=(reporter, *exporters))
 
+    def check_metrics(self, estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
+        """Checks, before anything is trained, that the evaluations will report what is declared.
+
+        Args:
+            estimator: The Estimator.
+            eval_spec: The user's, or as of `evaluated_by`.
+
+        Raises:
+            UserCodeError: They will not.
+        """
+        self._keeper.check_metrics(lambda: evaluation.metric_names(estimator, eval_spec))
+
     def catch_up(self, estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
         """Evaluates the checkpoint that training goes on from, if a process that was ended had still to do so."""
         if checkpoint := estimator.latest_checkpoint():

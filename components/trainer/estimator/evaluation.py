@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,23 @@ def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec
     checkpoint = last_checkpoint(estimator)
     metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
     export_all(estimator, eval_spec.exporters, checkpoint, metrics)
+
+
+def metric_names(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> list[str]:
+    """Returns the names of the numbers that evaluations will report: the graph of one is built, and not run.
+
+    Args:
+        estimator: The Estimator; it need not be trained.
+        eval_spec: How it is evaluated.
+    """
+    strategy = estimator._eval_distribution
+    build = estimator._call_model_fn_eval_distributed if strategy else estimator._call_model_fn_eval
+    with tf.Graph().as_default() as graph, strategy.scope() if strategy else contextlib.nullcontext():
+        # As `evaluate` does.
+        tf.compat.v1.random.set_random_seed(estimator.config.tf_random_seed)
+        estimator._create_and_assert_global_step(graph)
+        *_, values = build(eval_spec.input_fn, estimator.config)
+    return sorted(name for name, value in values.items() if value.shape.rank in (0, None))
 
 
 def export_all(

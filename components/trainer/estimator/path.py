@@ -255,6 +255,8 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
     if task.type == EXPORTER:
         # Whatever steps the cluster did: train_and_evaluate would do those that it thinks are missing.
         return _finish(estimator, eval_spec, decides)
+    if decides:
+        decides.check_metrics(estimator, eval_spec)
     if decides and task.type != EVALUATOR:
         decides.catch_up(estimator, eval_spec)
     while not (decides and decides.stops):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from tfx_estimator.components.trainer.best.keeper import Keeper
@@ -27,6 +27,10 @@ class Deciding:
     def stops(self) -> bool:
         """Is training over before its last step."""
         return self._keeper.stops
+
+    def check_metrics(self, reported: Callable[[], Collection[str]]) -> None:
+        """Checks what is declared before anything is trained: see `Keeper.check_metrics`."""
+        self._keeper.check_metrics(reported)
 
     def evaluate(self, checkpoint: str) -> None:
         """Evaluates a checkpoint.

@@ -67,13 +67,32 @@ class Evaluation:
             TrainingError: The loss is not a number.
         """
         restore_weights(self._model, path)
+        metrics = self._measure(self._steps)
+        if math.isnan(metrics["loss"]):
+            raise not_a_number(f"the loss of checkpoint {path}")
+        step = step_of(path)
+        self._curves.write(step, metrics)
+        self._curves.flush()
+        self._progress.write(Event.EVALUATED, step=step, metrics=metrics)
+        return metrics
+
+    def names(self) -> list[str]:
+        """Returns the names of the metrics that `evaluate` returns; of a first batch, as some are there only then.
+
+        Raises:
+            DataError: There is no example.
+        """
+        return sorted(self._measure(1))
+
+    def _measure(self, steps: Optional[int]) -> dict[str, float]:
+        """The metrics of so many batches, with the weights that the model has."""
         # Of a compiled model of the user's.
         self._model.reset_metrics()
         sums: dict[str, float] = {}
         returned: dict[str, tf.Tensor] = {}
         reported = 0.0
         for number, batch in enumerate(self._batches()):
-            if number == self._steps:
+            if number == steps:
                 break
             summed, returned = self._step(batch)
             for name, value in summed.items():
@@ -89,16 +108,10 @@ class Evaluation:
                 todo="check data.splits",
             )
         metrics = {name: value / examples for name, value in sums.items()}
-        if math.isnan(metrics["loss"]):
-            raise not_a_number(f"the loss of checkpoint {path}")
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
         # Of a test_step of the user's own: after the last batch, as in Keras.
         metrics.update({name: float(value) for name, value in returned.items()})
-        step = step_of(path)
-        self._curves.write(step, metrics)
-        self._curves.flush()
-        self._progress.write(Event.EVALUATED, step=step, metrics=metrics)
         return metrics
 
     def _batches(self) -> Any:

@@ -206,7 +206,7 @@ class _Task:
                 averaging.begin()
         if decides:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
-            self._make_evaluation()
+            decides.check_metrics(self._make_evaluation().names)
             decides.go_on_from(step)
         watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
@@ -248,6 +248,8 @@ class _Task:
             The last checkpoint.
         """
         distribution, seen, started = self._context.distribution, "", 0.0
+        if self._decides:
+            self._decides.check_metrics(self._make_evaluation().names)
         self._progress.write(Event.WAITING)
         time.sleep(distribution.start_delay_secs)
         latest = ""

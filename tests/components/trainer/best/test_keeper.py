@@ -197,6 +197,30 @@ def test_a_metric_that_is_not_reported_is_told_with_those_that_are(tmp_path, key
     assert "one of accuracy, loss" in str(caught.value)
 
 
+def test_before_training_a_model_is_asked_for_its_metrics_unless_they_are_known(tmp_path):
+    asked = []
+
+    def reported():
+        asked.append(True)
+        return {"loss", "accuracy"}
+
+    built_in = Fake(tmp_path, early_stopping="auc")
+    with pytest.raises(UserCodeError, match=r"early_stopping\.metric: the evaluation reports no `auc`") as caught:
+        built_in.keeper.check_metrics(reported)
+    assert "one of accuracy, average_loss, loss" in str(caught.value)
+    Fake(tmp_path, keep_best="average_loss").keeper.check_metrics(reported)
+    assert not asked
+    with pytest.raises(UserCodeError, match=r"keep_best\.metric: the evaluation reports no `auc`"):
+        Fake(tmp_path, model="mine:net", keep_best="auc").keeper.check_metrics(reported)
+    own = Fake(tmp_path, model="mine:net", keep_best="loss")
+    own.keeper.check_metrics(reported)
+    assert len(asked) == 2
+    # An evaluation has told.
+    own.train(0.5)
+    own.keeper.check_metrics(reported)
+    assert len(asked) == 2
+
+
 def test_what_was_decided_is_a_text_in_tensorboard(tmp_path):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 

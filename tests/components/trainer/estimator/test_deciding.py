@@ -118,9 +118,28 @@ def test_without_keep_best_the_model_is_the_last_checkpoint(tmp_path, digits, ru
     assert model_run.get_float_custom_property("eval_accuracy") == last
 
 
+def test_a_metric_that_the_model_does_not_report_is_told_before_the_first_step(tmp_path, digits, ruined):
+    training, settings = Training(tmp_path / "Trainer", digits), ruined(tmp_path, keep_best="auc")
+    with pytest.raises(errors.UserCodeError, match="the evaluation reports no `auc`") as caught:
+        training.run(settings)
+    assert "one of accuracy, loss" in str(caught.value)
+    assert not list(training.root.rglob("model.ckpt-*"))
+
+
 @pytest.mark.long
-def test_a_metric_that_the_model_does_not_report_ends_training_at_the_first_evaluation(tmp_path, digits, ruined):
-    settings = ruined(tmp_path, keep_best="auc")
+def test_the_evaluator_of_a_cluster_tells_it_without_a_checkpoint(tmp_path, digits, ruined):
+    training = Training(tmp_path / "Trainer", digits)
+    distribution = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True}
+    # Training would take minutes, and the first checkpoint, of step 0, is evaluated only then.
+    own = {"train_steps": 100_000, "save_checkpoints_steps": 100_000}
+    settings = ruined(tmp_path, early_stopping="auc", distribution={**distribution, "start_delay_secs": 600}, **own)
+    with pytest.raises(errors.UserCodeError, match=r"early_stopping\.metric: the evaluation reports no `auc`"):
+        training.run(settings, steps=100_000)
+
+
+@pytest.mark.long
+def test_the_names_are_found_under_a_strategy_of_evaluation_too(tmp_path, digits, ruined):
+    settings = ruined(tmp_path, keep_best="auc", distribution={"eval": "mirrored:2"})
     with pytest.raises(errors.UserCodeError, match="the evaluation reports no `auc`") as caught:
         Training(tmp_path / "Trainer", digits).run(settings)
     assert "one of accuracy, loss" in str(caught.value)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.components.trainer.conftest import Training, served_accuracy
 from tfx_estimator.components.trainer.best.record import Record
+from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -90,6 +91,39 @@ def test_fit_evaluates_from_inside_of_its_strategy(tmp_path, digits, own_network
     settings = own_network("keras", distribution=distribution)
     model, model_run = Training(tmp_path / "Trainer", digits).run(settings, steps=100)
     check(model, model_run, digits["examples"][0].uri, restarts=0)
+
+
+USER = str(Path(__file__).parent.parent / "user")
+TOLD = "the evaluation reports no `auc`"
+
+
+@pytest.mark.parametrize("path", ["keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
+def test_a_metric_that_a_compiled_model_does_not_report_is_told_before_the_first_step(
+    tmp_path, digits, settings, monkeypatch, path
+):
+    monkeypatch.syspath_prepend(USER)
+    training = Training(tmp_path / "Trainer", digits)
+    section = {"path": path, "model": "compiled_models:functional", "keep_best": "auc", "save_checkpoints_steps": 5}
+    with pytest.raises(errors.UserCodeError, match=TOLD) as caught:
+        training.run(settings(section, path=path))
+    # Those of compile, which are there once something was evaluated, are among them.
+    assert "one of accuracy, average_loss, loss, top2" in str(caught.value)
+    assert not list(training.root.rglob("model.ckpt-*"))
+
+
+@pytest.mark.long
+def test_the_evaluator_of_a_cluster_tells_it_without_a_checkpoint(tmp_path, digits, settings, monkeypatch):
+    monkeypatch.syspath_prepend(USER)
+    section = {
+        "path": "keras",
+        "model": "compiled_models:functional",
+        "train_steps": 1_000_000,
+        "save_checkpoints_steps": 1_000_000,
+        "early_stopping": "auc",
+        "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True},
+    }
+    with pytest.raises(errors.UserCodeError, match=TOLD):
+        Training(tmp_path / "Trainer", digits).run(settings(section, path="keras"), steps=1_000_000)
 
 
 @pytest.mark.long
