@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_losses, train_apart
+from tests.equivalence.test_paths import without_scope
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import BATCH, LEFT_OUT, PATHS, RECIPES, SHAPE, STEPS, data
 
@@ -73,10 +74,127 @@ def _descended(rates: list[float]) -> np.ndarray:
     return weights.ravel()
 
 
+CLASS_WEIGHTS = {"class_weights": [1.0, 3.0, *[1.0] * 8]}
+# As they are declared: the schedules, the ways to clip and to decay weights, the options of the loss.
+DECLARED = {
+    **RECIPES,
+    "adafactor": {**RECIPES["adafactor"], **CLASS_WEIGHTS},
+    "l2": {
+        "optimizer": {
+            "name": "momentum",
+            "weight_decay": 0.05,
+            "schedule": "piecewise",
+            "boundaries": [10, 30],
+            "values": [0.02, 0.01, 0.001],
+        },
+        **CLASS_WEIGHTS,
+    },
+    "one_cycle": {
+        "optimizer": {"name": "sgd", "nesterov": True, "momentum": 0.9, "clip_value": 0.01, "schedule": "one_cycle"},
+        "label_smoothing": 0.2,
+    },
+    "adamw": {
+        "optimizer": {
+            "name": "adamw",
+            "learning_rate": 0.003,
+            "clip_norm": 0.05,
+            "weight_decay": 0.01,
+            "schedule": "inverse_time",
+            "decay_steps": 10,
+            "decay_rate": 0.5,
+            "staircase": True,
+        },
+    },
+    "rmsprop": {
+        "optimizer": {
+            "name": "rmsprop",
+            "learning_rate": 0.003,
+            "global_clip_norm": 0.3,
+            "warmup_steps": 5,
+            "schedule": "polynomial",
+            "power": 2.0,
+            "end_learning_rate": 0.0001,
+        },
+    },
+}
+# What each of these changes is seen by leaving it out.
+OPTIONS = {"clip_norm", "global_clip_norm", "clip_value", "weight_decay", "decoupled_weight_decay"}
+LOSS_OPTIONS = {"label_smoothing", "class_weights"}
+
+
+def declared(recipe: dict, path: str, train: dict = ONE_DEVICE) -> dict:
+    """The declared trainer of a recipe, on one of the three paths."""
+    return {
+        "path": path,
+        "data": "mnist exact",
+        "model": "own_networks:in_float64",
+        "params": {"network": "regularised"},
+        "global_batch_size": 32,
+        "intra_op_threads": 1,
+        "distribution": {"train": train, "max_restarts": 0},
+        **recipe,
+    }
+
+
+def _trained(trained: Trained, path: str) -> dict[str, np.ndarray]:
+    weights = without_scope(trained) if path == "estimator" else trained.weights
+    layers = ("conv", "dense", "logits")
+    return {name: weights[name] for layer in layers for name in (f"{layer}/kernel", f"{layer}/bias")}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "path", "train"),
+    [
+        pytest.param(
+            recipe,
+            path,
+            train,
+            marks=() if (recipe, path, train) == ("l2", "keras_custom_loop", ONE_DEVICE) else pytest.mark.long,
+            id=f"{recipe}-{path}-{train['strategy']}",
+        )
+        for train, recipes in ((ONE_DEVICE, DECLARED), (MULTI_WORKER, ("momentum", "l2", "adafactor")))
+        for recipe in recipes
+        for path in ("keras", "keras_custom_loop")
+    ],
+)
+def test_a_recipe_trains_the_same_on_each_path(trainings, recipe, path, train):
+    first, other = trainings.run(*(declared(DECLARED[recipe], each, train) for each in ("estimator", path)))
+    one, two = _trained(first, "estimator"), _trained(other, path)
+    assert largest_difference(one, two) <= WEIGHTS
+    assert first.steps == other.steps == list(range(1, 61))
+    # TensorBoard has them in float32.
+    losses = [[each.loss(step) for step in each.steps] for each in (first, other)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6, atol=0)
+    rates = [dict(read_losses(each.run.uri, ("learning_rate",))) for each in (first, other)]
+    # Of float32, and of what is left of its highest value.
+    assert rates[1] == pytest.approx(rates[0], rel=0, abs=3e-7 * max(rates[0].values()))
+    assert len(set(rates[0].values())) > 2
+    for metric in ("eval_accuracy", "eval_average_loss"):
+        assert other.metric(metric) == pytest.approx(first.metric(metric), abs=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", DECLARED)
+def test_each_entry_of_a_recipe_changes_what_is_trained(trainings, recipe):
+    whole = DECLARED[recipe]
+    options = whole["optimizer"]
+    fewer = [{**whole, "optimizer": _without(options, name)} for name in OPTIONS.intersection(options)]
+    fewer += [_without(whole, name) for name in LOSS_OPTIONS.intersection(whole)]
+    assert fewer
+    path = "keras_custom_loop"
+    results = trainings.run(*(declared(each, path) for each in [whole, *fewer]))
+    first, *others = (_trained(each, path) for each in results)
+    assert min(largest_difference(first, other) for other in others) > 1e-4
+
+
+def _without(values: dict, name: str) -> dict:
+    return {key: value for key, value in values.items() if key != name}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 def test_two_workers_scale_as_two_devices_do(trainings, path):
-    def declared(train: dict, **optimizer) -> dict:
+    def scaled(train: dict, **optimizer) -> dict:
         return {
             "path": path,
             "data": "mnist exact",
@@ -90,7 +208,7 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
 
     devices = {"strategy": "mirrored", "devices": {"cpu": 2}}
     workers, mirrored, one = trainings.run(
-        declared(MULTI_WORKER, scaling="sqrt"), declared(devices, scaling="sqrt"), declared(ONE_DEVICE, scaling="sqrt")
+        scaled(MULTI_WORKER, scaling="sqrt"), scaled(devices, scaling="sqrt"), scaled(ONE_DEVICE, scaling="sqrt")
     )
     assert largest_difference(workers.weights, mirrored.weights) <= WEIGHTS
     assert largest_difference(workers.weights, one.weights) > 1e-4
@@ -101,7 +219,7 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, path):
-    declared = {
+    network = {
         "path": path,
         "data": "mnist exact",
         "model": "mnist_cnn",
@@ -111,7 +229,7 @@ def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, pa
     counts = np.bincount(images("mnist exact").train[1], minlength=10)
     weights = [float(counts.sum()) / (10 * count) for count in counts.tolist()]
     named, listed, plain = trainings.run(
-        {**declared, "class_weights": "balanced"}, {**declared, "class_weights": weights}, declared
+        {**network, "class_weights": "balanced"}, {**network, "class_weights": weights}, network
     )
     assert largest_difference(named.weights, listed.weights) <= WEIGHTS
     assert largest_difference(named.weights, plain.weights) > 1e-5
@@ -120,7 +238,7 @@ def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, pa
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_two_workers_clip_the_gradient_of_both(trainings, path):
-    def declared(train: dict, **optimizer) -> dict:
+    def clipped(train: dict, **optimizer) -> dict:
         return {
             "path": path,
             "data": "mnist exact",
@@ -134,6 +252,6 @@ def test_two_workers_clip_the_gradient_of_both(trainings, path):
         }
 
     clip = {"global_clip_norm": 0.5}
-    one, two, free = trainings.run(declared(ONE_DEVICE, **clip), declared(MULTI_WORKER, **clip), declared(ONE_DEVICE))
+    one, two, free = trainings.run(clipped(ONE_DEVICE, **clip), clipped(MULTI_WORKER, **clip), clipped(ONE_DEVICE))
     assert largest_difference(one.weights, two.weights) <= WEIGHTS
     assert largest_difference(one.weights, free.weights) > 1e-4
