@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -78,6 +79,28 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         assert _states(second, "ran") == {"Evaluator", "Pusher"}
         assert second["accuracy"] == first["accuracy"]
         assert len(_folders(store, "serving")) == 1
+
+
+@pytest.mark.parametrize("job", [False, True], ids=["in-the-step", "custom-job"])
+def test_a_store_that_fails_now_and_then(tmp_path, binary, monkeypatch, job):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    declared = (*DECLARED, *((TWO, "deploy.vertex={}") if job else ()))
+    overrides = [word for each in declared for word in ("--set", each)]
+    file = tmp_path / "digits.json"
+    with serving(tmp_path, binary, share=0.01, cut="model.ckpt") as store:
+        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        results = _execute(store, file, tmp_path)
+        faults = store.faults
+        assert len([line for line in faults if line.startswith("503")]) >= 5
+        (cut,) = [line for line in faults if line.startswith("cut")]
+        assert f"{HOME}/training/" in unquote(cut)
+        assert results["training"]["last_step"] == 600
+        assert results["accuracy"] >= 0.97
+        # One whole version, and nothing that was begun.
+        (version,) = _folders(store, "serving")
+        assert results["pushed"] == f"gs://{BUCKET}/{HOME}/serving/{version}"
+        assert f"{HOME}/serving/{version}/saved_model.pb" in store.names(f"{HOME}/serving/")
+        assert _folders(store, "training") == set()
 
 
 def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary):
