@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import graphlib
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import yaml
 
 from tests.e2e.metadata_server import serve
+from tests.examples import copy_example, edit
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.targets import KUBEFLOW
@@ -93,3 +96,39 @@ def _accuracy(artifacts: Path) -> float:
     (evaluation,) = (artifacts / "Evaluator" / "evaluation").iterdir()
     metrics: dict[Any, Any] = dict(tfma.load_eval_result(str(evaluation)).slicing_metrics)
     return metrics[()][""][""]["sparse_categorical_accuracy"]["doubleValue"]
+
+
+# Of an example: a file that the Trainer's module is, or imports; and an edit of it that trains no worse.
+OWN = {"own-network": ("layers.py", "Dense(units", "Dense(2 * units"), "module-file": ("my_trainer.py", "0.01", "0.02")}
+AFTER_AN_EDIT = {"Trainer", "Evaluator", "Pusher"}
+
+
+# Eighteen containers, one after the other.
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", OWN)
+def test_own_modules_travel_and_an_edited_one_trains_anew(tmp_path, name):
+    project, service = copy_example(name, tmp_path), tmp_path / "service"
+    overrides = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+    command = [sys.executable, "-m", "tfx_estimator", "compile", f"{name}.yaml", "--target", KUBEFLOW, *overrides]
+    files = [tmp_path / "before" / "it.yaml", tmp_path / "after" / "it.yaml"]
+    for file in files:
+        file.parent.mkdir()
+        # In a process of its own: modules of these names are other tests', too.
+        subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
+        # What `compile` tells to do.
+        shutil.copytree(file.parent, service / "modules", ignore=shutil.ignore_patterns("*.yaml"), dirs_exist_ok=True)
+        if file is files[0]:
+            edit(project / OWN[name][0], *OWN[name][1:])
+    # Nothing is imported but what has travelled.
+    shutil.rmtree(project)
+    _execute(files[0], service, f"{name}-1")
+    first = Counter(_states(service))
+    assert {state for _, state in first} == {"COMPLETE"}
+    assert len(list((service / "serving").glob("*/saved_model.pb"))) == 1
+    _execute(files[1], service, f"{name}-2")
+    again = Counter(_states(service)) - first
+    kinds = {kind for kind, _ in first}
+    anew = AFTER_AN_EDIT | {kind for kind in kinds if "Resolver" in kind}
+    assert {kind for kind, state in again if state == "COMPLETE"} == anew
+    assert {kind for kind, state in again if state == "CACHED"} == kinds - anew
+    assert len(list((service / "serving").glob("*/saved_model.pb"))) == 2
