@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
+from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 from tfx_estimator.components.trainer.tfjob.api import Kube
 
@@ -56,24 +60,100 @@ def broken(num_classes):
 """
 
 
+# In the manner of TensorFlow's guide to several workers, for TFX: it knows nothing of this project.
+RUN_FN = """\
+import os
+
+import shapes_of_mine
+import tensorflow as tf
+import tensorflow_transform as tft
+
+STEPS_AN_EPOCH = 20
+
+
+def run_fn(fn_args):
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    graph = tft.TFTransformOutput(fn_args.transform_output)
+    spec = graph.raw_feature_spec()
+
+    def parse(serialized):
+        features = graph.transform_raw_features(tf.io.parse_example(serialized, spec))
+        return features["image"], tf.reshape(features["label"], [-1])
+
+    def data(patterns):
+        return tf.data.TFRecordDataset(tf.io.gfile.glob(patterns)).batch(64).map(parse)
+
+    layers = tf.keras.layers
+    with strategy.scope():
+        hidden = layers.Dense(shapes_of_mine.WIDTH, "relu")
+        model = tf.keras.Sequential([layers.Flatten(), hidden, layers.Dense(10, "softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.fit(
+        data(fn_args.train_files).shuffle(40).repeat(),
+        epochs=fn_args.train_steps // STEPS_AN_EPOCH,
+        steps_per_epoch=STEPS_AN_EPOCH,
+        callbacks=[tf.keras.callbacks.BackupAndRestore(os.path.join(fn_args.model_run_dir, "backup"))],
+        verbose=2,
+    )
+    model.transform = graph.transform_features_layer()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def serve(examples):
+        raw = tf.io.parse_example(examples, {"image": spec["image"]})
+        return {"probabilities": model(model.transform(raw)["image"])}
+
+    model.save(fn_args.serving_model_dir, save_format="tf", signatures={"serving_default": serve})
+"""
+RUN_FN_DECLARATION = """\
+name: digits-tfjob
+data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}}}
+trainer:
+  module_file: own/trains_of_mine.py
+  train_steps: {steps}
+  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}}}
+evaluator: {{min_accuracy: 0.8}}
+deploy:
+  image: {image}
+  volumes: [{{claim: work, path: "{folder}"}}]
+  tfjob: {{train: true}}
+"""
+MODULES = {
+    "networks_of_mine.py": NETWORK,
+    # TFX's own wheel of the module file would not hold it.
+    "shapes_of_mine.py": "WIDTH = 32\n",
+    "own/trains_of_mine.py": RUN_FN,
+}
+
+
+def write_project(folder: Path, declaration: str) -> Path:
+    """Writes a user's project, whose modules are not in the image."""
+    for name, text in {**MODULES, "mine.yaml": declaration}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 class Run:
     """A run of the command line.
 
     Args:
         folder: For the declaration, the modules and the work folder.
-        model: A function of the user's module.
         kubeconfig: Of the API server.
+        model: A function of the user's module.
+        declaration: With that, the number of steps, the image and the work folder to be filled in.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path, model: str = "networks_of_mine:small") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        model: str = "networks_of_mine:small",
+        declaration: str = DECLARATION,
+    ) -> None:
         self.folder, self.work = folder, folder / "work"
         self.work.mkdir(exist_ok=True)
-        home = folder / "project"
-        home.mkdir(exist_ok=True)
-        (home / "networks_of_mine.py").write_text(NETWORK)
-        (home / "shapes_of_mine.py").write_text("WIDTH = 32\n")
-        text = DECLARATION.format(model=model, steps=STEPS, image=IMAGE, folder=self.work)
-        (home / "mine.yaml").write_text(text)
+        text = declaration.format(model=model, steps=STEPS, image=IMAGE, folder=self.work)
+        home = write_project(folder / "project", text)
         command = [sys.executable, "-m", "tfx_estimator", "run", "mine.yaml", "--workdir", str(self.work)]
         command += ["--json", "--no-report", "--no-dry-run"]
         with (folder / "stderr").open("wb") as said:
@@ -216,49 +296,96 @@ def test_the_users_error_is_on_the_terminal(server, tmp_path):
     assert results["exit_code"] == run.process.returncode
 
 
+def test_a_run_fn_of_the_users_is_trained_in_the_pods_and_its_model_pushed(server, tmp_path):
+    with Operator(server, tmp_path / "pods") as operator:
+        run = Run(tmp_path, server.kubeconfig, declaration=RUN_FN_DECLARATION)
+        try:
+            results = run.summary()
+        finally:
+            run.process.kill()
+            run.process.wait()
+    assert run.process.returncode == 0, run.said
+    assert len(operator.started) == 2
+    _check_run_fn(results, run.work)
+    assert "Traceback" not in run.said
+
+
+def _check_run_fn(results: dict, work: Path) -> None:
+    assert results["accuracy"] > 0.8
+    assert results["blessed"] is True
+    assert results["restarts"] == []
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+    # Keras tells of all epochs, in both tasks.
+    for task in ("chief-0", "worker-0"):
+        (log,) = work.glob(f"digits-tfjob/artifacts/Trainer/model_run/*/logs/{task}.attempt-*.log")
+        assert f"Epoch {STEPS // 20}/{STEPS // 20}" in log.read_text()
+
+
+def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, list[str]]:
+    """Compiles for pods that see the work folder.
+
+    Returns:
+        The TFJob; and its pods' command, for which all of the ConfigMap is mounted, and the project is gone.
+    """
+    (folder / "work").mkdir()
+    project, mounted = write_project(folder / "project", declaration), folder / "etc"
+    told = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
+    command = ["compile", str(project / "mine.yaml"), "--target", "tfjob", "--output", str(folder / "out.yaml")]
+    assert main([*command, *(word for each in told for word in ("--set", each))]) == 0
+    shutil.rmtree(project)
+    config_map, job = yaml.safe_load_all((folder / "out.yaml").read_text())
+    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
+    for item in items:
+        (place := mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)
+        text, data = config_map["data"].get(item["key"]), config_map.get("binaryData", {}).get(item["key"])
+        place.write_bytes(base64.b64decode(data) if text is None else text.encode())
+    here = {"python": sys.executable, "tfx-estimator": str(Path(sys.executable).with_name("tfx-estimator"))}
+    words = [here.get(each, each) for each in spec["containers"][0]["command"]]
+    return job, [each.replace("/etc/tfx-estimator", str(mounted)) for each in words]
+
+
+def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:
+    """Has an operator run a TFJob to its end; returns the chief's summary."""
+    Kube().create(job)
+    deadline = time.monotonic() + 600
+    while True:
+        logs = [path.read_text() for path in (folder / "pods").glob("*.log")]
+        assert time.monotonic() < deadline, logs
+        there = Kube().read(job["metadata"]["name"])
+        assert there
+        conditions = {each["type"] for each in there.get("status", {}).get("conditions", ())}
+        assert "Failed" not in conditions, logs
+        if "Succeeded" in conditions:
+            break
+        look()
+        time.sleep(0.5)
+    return json.loads(sorted(folder.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
+
+
 def test_the_compiled_tfjob_runs_the_pipeline_in_its_pods(server, tmp_path):
-    import yaml
-
-    from tfx_estimator.__main__ import main
-
-    (tmp_path / "work").mkdir()
     text = DECLARATION.format(model="mnist_cnn", steps=100, image=IMAGE, folder=tmp_path / "work")
-    (tmp_path / "mine.yaml").write_text(text)
-    command = ["compile", str(tmp_path / "mine.yaml"), "--target", "tfjob", "--output", str(tmp_path / "out.yaml")]
-    command += ["--set", f"deploy.pipeline_root={tmp_path / 'work'}", "--set", "deploy.tfjob.train=false"]
     # Few steps are no good model.
-    command += ["--set", "evaluator.min_accuracy=0.2"]
-    assert main(command) == 0
-    config_map, job = yaml.safe_load_all((tmp_path / "out.yaml").read_text())
-    mounted = tmp_path / "etc"
-    mounted.mkdir()
-    for name, data in config_map["data"].items():
-        (mounted / name).write_text(data)
-
-    container = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"][0]
-    argv = [each.replace("/etc/tfx-estimator", str(mounted)) for each in container["command"]]
-    argv = [sys.executable, "-m", "tfx_estimator", *argv[1:]]
+    job, argv = _compile(tmp_path, text, "evaluator.min_accuracy=0.2")
     killed = threading.Event()
     with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:
-        Kube().create(job)
-        deadline = time.monotonic() + 600
-        while True:
-            assert time.monotonic() < deadline, [path.read_text() for path in (tmp_path / "pods").glob("*.log")]
-            there = Kube().read(job["metadata"]["name"])
-            conditions = {each["type"]: each for each in there.get("status", {}).get("conditions", ())}
-            assert "Failed" not in conditions, [path.read_text() for path in (tmp_path / "pods").glob("*.log")]
-            if "Succeeded" in conditions:
-                break
+
+        def kill_once_it_trains() -> None:
             files = glob.glob(f"{tmp_path}/work/*/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
             if not killed.is_set() and any('"step"' in Path(file).read_text() for file in files):
                 operator.kill("worker", 0)
                 killed.set()
-            time.sleep(0.5)
+
+        summary = _run_compiled(operator, job, tmp_path, kill_once_it_trains)
         assert len(operator.started) == 4
-    (summary,) = (
-        each
-        for path in sorted(tmp_path.glob("work/digits-tfjob/logs/*/summary.json"))[-1:]
-        for each in [json.loads(path.read_text())]
-    )
     assert summary["training"]["last_step"] == 100
     assert (Path(summary["pushed"]) / "saved_model.pb").exists()
+
+
+def test_the_compiled_tfjob_trains_with_a_run_fn_that_travels_in_its_config_map(server, tmp_path):
+    text = RUN_FN_DECLARATION.format(steps=STEPS, image=IMAGE, folder=tmp_path / "work")
+    job, argv = _compile(tmp_path, text)
+    with Operator(server, tmp_path / "pods", lambda *_: argv) as operator:
+        summary = _run_compiled(operator, job, tmp_path)
+        assert sorted(operator.started) == ["digits-tfjob-chief-0", "digits-tfjob-worker-0"]
+    _check_run_fn(summary, tmp_path / "work")
