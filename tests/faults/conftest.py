@@ -16,6 +16,13 @@ from tests.faults.injector import Fault
 
 # Steps between two checkpoints, and in all.
 INTERVAL, STEPS = 25, 150
+# TensorFlow 2's, on the Keras paths: two that do steps, and variables in parts on two servers.
+SERVED = {
+    "strategy": "parameter_server",
+    "workers": 3,
+    "ps": 2,
+    "variable_partitioner": {"min_bytes": 4096, "max_shards": 2},
+}
 
 _MATRIX = pytest.StashKey[list]()
 

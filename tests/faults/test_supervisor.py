@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tfx.types import artifact_utils
 
-from tests.faults.conftest import INTERVAL, STEPS
+from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault
 from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-MWMS = {"strategy": "multi_worker_mirrored"}
+ALONE, MWMS = {"strategy": "one_device"}, {"strategy": "multi_worker_mirrored"}
 PATHS = ("estimator", "keras", "keras_custom_loop")
 # So many that a signal meets training, and not its end.
 MANY = 2000
@@ -37,12 +37,13 @@ class Supervised:
         steps: To train.
         path: The way of training.
         interval: Steps between two checkpoints.
+        train: The strategy.
     """
 
     def __init__(
-        self, faulty, digits, steps: int = MANY, path: str = "estimator", interval: int = INTERVAL, **distribution
+        self, faulty, digits, steps: int = MANY, path: str = "estimator", interval: int = INTERVAL, train=MWMS
     ) -> None:
-        settings = faulty.settings(MWMS, path, **distribution)
+        settings = faulty.settings(train, path)
         settings.declaration["trainer"].update(train_steps=steps, save_checkpoints_steps=interval)
         self.root = faulty.training.root
         self.job = faulty.training.root.parent / "job.json"
@@ -82,20 +83,29 @@ class Supervised:
         return max(int(path.stem.rsplit("-", 1)[-1]) for path in names)
 
 
+def _ended(path, train, number, code, *marks):
+    identity = f"{path}-{train['strategy']}-{signal.Signals(number).name}"
+    return pytest.param(path, train, number, code, marks=marks, id=identity)
+
+
 @pytest.mark.parametrize(
-    ("path", "number", "code"),
+    ("path", "train", "number", "code"),
     [
-        ("estimator", signal.SIGTERM, 143),
-        pytest.param("estimator", signal.SIGINT, 130, marks=pytest.mark.long),
-        pytest.param("estimator", signal.SIGKILL, -9, marks=pytest.mark.long),
-        pytest.param("keras", signal.SIGTERM, 143, marks=pytest.mark.long),
-        pytest.param("keras", signal.SIGKILL, -9, marks=pytest.mark.long),
-        pytest.param("keras_custom_loop", signal.SIGTERM, 143, marks=pytest.mark.long),
+        _ended("estimator", MWMS, signal.SIGTERM, 143),
+        _ended("estimator", MWMS, signal.SIGINT, 130, pytest.mark.long),
+        _ended("estimator", MWMS, signal.SIGKILL, -9, pytest.mark.long),
+        _ended("keras", MWMS, signal.SIGTERM, 143, pytest.mark.long),
+        _ended("keras", MWMS, signal.SIGKILL, -9, pytest.mark.long),
+        _ended("keras_custom_loop", MWMS, signal.SIGTERM, 143, pytest.mark.long),
+        _ended("keras", SERVED, signal.SIGTERM, 143, pytest.mark.long),
+        _ended("keras", SERVED, signal.SIGKILL, -9, pytest.mark.long),
+        _ended("keras_custom_loop", SERVED, signal.SIGTERM, 143, pytest.mark.long),
     ],
 )
-def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, number, code):
+def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, train, number, code):
     # What can be written because of the signal is, and not at a usual time.
-    supervised = Supervised(faulty, digits, path=path, interval=INTERVAL if number == signal.SIGKILL else MANY)
+    interval = INTERVAL if number == signal.SIGKILL else MANY
+    supervised = Supervised(faulty, digits, path=path, interval=interval, train=train)
     run = supervised.start()
     tasks = supervised.wait_for_step(INTERVAL + 5)
     os.kill(run.pid, number)
@@ -108,14 +118,18 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, pat
         assert INTERVAL + 5 <= saved < MANY
         assert f"the last checkpoint is of step {saved}" in said
     faulty.rows.append(
-        (f"{signal.Signals(number).name} supervisor", path, MWMS["strategy"], code, saved, 0, "", "", "")
+        (f"{signal.Signals(number).name} supervisor", path, train["strategy"], code, saved, 0, "", "", "")
     )
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", PATHS)
-def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits, path):
-    supervised = Supervised(faulty, digits, MANY // 2, path)
+@pytest.mark.parametrize(
+    ("path", "train"), [*((path, MWMS) for path in PATHS), *((path, SERVED) for path in PATHS if path != "estimator")]
+)
+def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits, path, train):
+    # Workers of parameter servers need no notice: the signal would meet the checkpoint of the step that is waited for.
+    interval = INTERVAL if train is MWMS else MANY
+    supervised = Supervised(faulty, digits, MANY // 2, path, interval, train)
     run = supervised.start()
     supervised.wait_for_step(INTERVAL)
     run.terminate()
@@ -184,29 +198,40 @@ def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
-)
-def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path):
-    def corrupt(process: psutil.Process) -> None:
-        process.kill()
-        newest = max(
-            faulty.training.root.glob("training/*/model.ckpt-*.data-00000-of-00001"),
-            key=lambda path: int(path.name.split("-")[1].split(".")[0]),
+    ("path", "train"),
+    [
+        pytest.param(path, train, marks=marks, id=f"{path}-{train['strategy']}")
+        for path, train, *marks in (
+            ("estimator", ALONE),
+            ("keras", ALONE, pytest.mark.long),
+            ("keras_custom_loop", ALONE, pytest.mark.long),
+            *((path, train, pytest.mark.long) for path in PATHS[1:] for train in (MWMS, SERVED)),
         )
-        size = newest.stat().st_size
+    ],
+)
+def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path, train):
+    def corrupt(process: psutil.Process) -> None:
+        # It ends only now, or the supervisor might look first.
+        process.suspend()
+        # Whole is one that has an index; of parameter servers each has written a part.
+        index = max(
+            faulty.training.root.glob("training/*/model.ckpt-*.index"), key=lambda path: int(path.stem.split("-")[1])
+        )
+        newest = max(index.parent.glob(f"{index.stem}.data-*"), key=lambda path: path.stat().st_size)
         with open(newest, "r+b") as file:
-            file.truncate(size // 2)
-        corrupted.append(newest.name)
+            file.truncate(newest.stat().st_size // 2)
+        corrupted.append(index.stem)
+        process.kill()
 
     corrupted: list[str] = []
     fault = Fault("chief-0", TRAINING, corrupt, step=2 * INTERVAL + 5)
-    _, model_run = faulty.run("corrupt checkpoint", faulty.settings({"strategy": "one_device"}, path), fault)
+    _, model_run = faulty.run("corrupt checkpoint", faulty.settings(train, path), fault)
     assert model_run.get_float_custom_property("last_step") == STEPS
     assert INTERVAL <= model_run.get_float_custom_property("lost_steps") <= 2 * INTERVAL
+    assert model_run.get_float_custom_property("restarts") == 1
+    assert model_run.get_float_custom_property("eval_accuracy") > 0.9
     assert corrupted
-    assert any(
-        corrupted[0].split(".data")[0] in record.message and "damaged" in record.message for record in caplog.records
-    )
+    assert any(corrupted[0] in record.message and "damaged" in record.message for record in caplog.records)
 
 
 @pytest.mark.long

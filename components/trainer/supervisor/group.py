@@ -105,9 +105,7 @@ class Group:
         """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
         codes = {name: member.process.code for name, member in self._members.items()}
         types = {name: member.process.task_spec.type for name, member in self._members.items()}
-        # A worker that is alone, in somebody else's cluster, may end.
-        serving = self._serving if CHIEF_NAME in codes else {PS}
-        needed = {name: code for name, code in codes.items() if types[name] not in serving}
+        needed = {name: code for name, code in codes.items() if types[name] not in self._endless}
         # A parameter server in somebody else's cluster serves until it is ended.
         if needed and all(code is not None and self._is_over(name, code) for name, code in needed.items()):
             return True
@@ -126,8 +124,9 @@ class Group:
         return waits and time.monotonic() - max(member.moved, self._chief_ended or 0.0) > _END_SECONDS
 
     def trainers_ended(self) -> bool:
-        """Has every task that trains ended, however."""
-        return all(m.process.code is not None for m in self._members.values() if m.process.task_spec.trains)
+        """Has every task that trains ended, however; not those that serve a chief, which never do."""
+        specs = [(member.process.code, member.process.task_spec) for member in self._members.values()]
+        return all(code is not None for code, task in specs if task.trains and task.type not in self._endless)
 
     def trains(self) -> bool:
         """Are steps being done."""
@@ -138,6 +137,11 @@ class Group:
         """Ends all tasks, and what they started."""
         for member in self._members.values():
             member.process.kill()
+
+    @property
+    def _endless(self) -> frozenset[str]:
+        """Types of the tasks that do not end by themselves; a worker alone, in somebody else's cluster, may."""
+        return self._serving if CHIEF_NAME in self._members else frozenset({PS})
 
     def _read(self, member: _Member) -> None:
         now = time.monotonic()
@@ -216,18 +220,30 @@ class Group:
             waited = now - member.process.started
             if member.seen in NOT_AT_WORK and waited > self._start_timeout:
                 return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
-        for member in running:
-            if member.seen not in NOT_AT_WORK and member.silent > self._stall_timeout:
-                return failure.stalled(member.process, member.silent, self._stall_timeout, "stall_timeout")
-        trainers = [member for member in running if member.process.task_spec.trains and member.seen not in NOT_AT_WORK]
+        at_work = [member for member in running if member.seen not in NOT_AT_WORK]
+        silent = [member for member in at_work if member.silent > min(_SILENT_SECONDS, self._stall_timeout)]
+        if any(member.silent > self._stall_timeout for member in silent):
+            # A chief may be silent itself while TensorFlow waits for one that serves it, which waits for nobody.
+            blamed = max(silent, key=lambda each: (self._serves(each), each.silent))
+            return failure.stalled(blamed.process, blamed.silent, self._stall_timeout, "stall_timeout")
+        trainers = [member for member in at_work if self._steps(member)]
         if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
-            silent = max(trainers, key=lambda each: each.silent)
-            return failure.stalled(silent.process, now - self._moved, self._stall_timeout, "stall_timeout")
+            # They may wait for one that serves them, whose end of a step nobody reports.
+            serving = [member for member in silent if self._serves(member)]
+            blamed = max([*trainers, *serving], key=lambda each: each.silent)
+            return failure.stalled(blamed.process, now - self._moved, self._stall_timeout, "stall_timeout")
         for member in running:
             since = max(member.moved, self._chief_ended or 0.0)
             if self._works_alone(member) and now - since > self._stall_timeout:
                 return failure.stalled(member.process, now - since, self._stall_timeout, "stall_timeout")
         return None
+
+    def _serves(self, member: _Member) -> bool:
+        return member.process.task_spec.type in self._serving | {PS}
+
+    def _steps(self, member: _Member) -> bool:
+        """Does a task do steps of its own accord; one that serves a chief reports none, however long it serves."""
+        return member.process.task_spec.trains and not self._serves(member)
 
     def _works_alone(self, member: _Member) -> bool:
         """Does a task that is no trainer have something to do; an evaluator may be waiting for a checkpoint."""

@@ -116,6 +116,71 @@ def test_a_cluster_whose_workers_serve_as_well_is_done_with_its_chief():
     assert group.done()
 
 
+def test_workers_that_serve_are_not_waited_for_when_training_is_to_stop():
+    serving = frozenset({"ps", "worker"})
+    group, tasks = start("chief", "worker", "ps", serving=serving)
+    tasks["chief-0"].say("step")
+    group.look()
+    assert group.trains()
+    assert not group.trainers_ended()
+    tasks["chief-0"].code = 75
+    assert group.trainers_ended()
+    # Others do steps of their own.
+    group, tasks = start("chief", "worker", "ps")
+    tasks["chief-0"].code = 75
+    assert not group.trainers_ended()
+    tasks["worker-0"].code = 75
+    assert group.trainers_ended()
+
+
+def test_a_worker_that_serves_somebody_else_s_chief_reports_no_steps_and_does_not_stall():
+    group, tasks = start("worker", serving=frozenset({"ps", "worker"}), stall_timeout=0.1)
+    tasks["worker-0"].say("serving")
+    group.look()
+    time.sleep(0.2)
+    assert group.look() is None
+    tasks["worker-0"].quiet = 0.2
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "worker-0"
+
+
+@pytest.mark.parametrize("serving", [("ps",), ("ps", "worker")])
+def test_of_a_training_that_waits_for_a_stopped_parameter_server_that_one_is_named(monkeypatch, serving):
+    monkeypatch.setattr(group_module, "_SILENT_SECONDS", 0.05)
+    group, tasks = start("chief", "worker", "ps", serving=frozenset(serving), stall_timeout=0.2)
+    for name, task in tasks.items():
+        task.say("step" if name == "chief-0" else "serving")
+    group.look()
+    time.sleep(0.3)
+    # The last step was done before: its own deadline is not over yet.
+    tasks["ps-0"].quiet = 0.1
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "ps-0"
+    tasks["ps-0"].quiet = 0.0
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "chief-0"
+
+
+def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_not_named(monkeypatch):
+    monkeypatch.setattr(group_module, "_SILENT_SECONDS", 0.05)
+    group, tasks = start("chief", "worker", "worker", "ps", serving=frozenset({"ps", "worker"}))
+    for name, task in tasks.items():
+        task.say("step" if name == "chief-0" else "serving")
+    group.look()
+    # TensorFlow holds the chief's interpreter; its last sign of life came before the worker's.
+    tasks["chief-0"].quiet, tasks["worker-1"].quiet = 0.31, 0.29
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "worker-1"
+    tasks["worker-1"].quiet = 0.0
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "chief-0"
+
+
 def test_an_evaluator_that_waits_for_a_checkpoint_that_never_comes_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(group_module, "_END_SECONDS", 0.1)
     group, tasks = start("chief", "worker", "evaluator", stall_timeout=5.0)
