@@ -109,7 +109,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
         run("buildah", "bud", *network, *mounts, *built, ".", seconds=1500)
         yield Image(_IMAGE)
     finally:
-        subprocess.run(["podman", "image", "rm", "--force", _IMAGE, _BASE], capture_output=True, check=False)
+        _remove()
 
 
 @pytest.fixture
@@ -119,6 +119,13 @@ def work(tmp_path: Path) -> Path:
     folder.mkdir()
     os.chown(folder, 10001, 10001)
     return folder
+
+
+def _remove() -> None:
+    """Removes the image, its base, and the stages in between, which are larger than both and have no names."""
+    listed = ("podman", "images", "--quiet", "--all", "--filter", f"since={_BASE}", "--filter", "dangling=true")
+    stages = subprocess.run(listed, capture_output=True, text=True, check=False).stdout.split()
+    subprocess.run(["podman", "image", "rm", "--force", _IMAGE, *stages, _BASE], capture_output=True, check=False)
 
 
 def _make_base(folder: Path) -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from tests.image.conftest import run
 from tests.root import ROOT
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(2400)]
 MOST_MEGABYTES = 2200
@@ -59,7 +60,12 @@ def test_a_cluster_of_two_in_it(image, work):
     train = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
     said = image.run(work, "run", "digits", "--set", train)
     assert _pushed(work), said
-    assert "2 workers" in said or "worker-0" in said, said
+    # By what each of them reports: in an output that is no terminal, a line in five seconds is told.
+    (logs,) = work.glob("**/model_run/*/logs")
+    for task in ("chief-0", "worker-0"):
+        (path,) = logs.glob(f"{task}.*.progress.jsonl")
+        steps = [each["step"] for each in ProgressReader(str(path)).read() if each["event"] is Event.STEP]
+        assert steps[-1] == 600, (task, steps)
 
 
 @pytest.fixture
