@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import yaml
 
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import KUBEFLOW, TARGETS, VERTEX
 
 IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
@@ -177,3 +180,23 @@ def same(value: Any) -> Any:
         return json.loads(value)
     except ValueError:
         return value
+
+
+def refused(target: str, *overrides: str, source: str = "digits") -> list[str]:
+    """Loads a declaration that must be refused.
+
+    Args:
+        target: What it is to be deployed on; empty where it is to be run here.
+        *overrides: Of its keys.
+        source: The declaration.
+
+    Returns:
+        The problems, each by its path, value and reason.
+    """
+    with pytest.raises(DeclarationError) as caught:
+        load(source, overrides, target)
+    assert "to do:" in str(caught.value)
+    _, *found, then = str(caught.value).split("\n\n")
+    assert then.endswith(f" --target {target}" if target else f"{source} --set …")
+    assert all("to do:" in problem for problem in found)
+    return [" ".join(problem.split()) for problem in found]

@@ -1,0 +1,114 @@
+"""The part of Vertex AI that runs custom jobs, on this machine."""
+
+from __future__ import annotations
+
+from concurrent import futures
+from typing import Any
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.targets import VERTEX
+
+
+def load_job(*overrides: str, target: str = VERTEX) -> Any:
+    return load("digits", (*COMMON, *OF_TARGET[target], *overrides), target).declaration
+
+
+def measured() -> Any:
+    from tfx.types import standard_artifacts
+
+    made = standard_artifacts.ModelRun()
+    made.set_float_custom_property("last_step", 600.0)
+    return made
+
+
+class Server:
+    """The part of Vertex AI's own protocol that is used, on a port of this machine.
+
+    Args:
+        states: What the job comes to, one an answer; the last stays.
+        loses: Does the answer to its creation not arrive.
+        heard: Called with each question of how the job goes.
+    """
+
+    def __init__(self, states: list[str], loses: bool = False, heard: Any = lambda: None) -> None:
+        self.states = list(states)
+        self.loses = loses
+        self.heard = heard
+        self.created: list[Any] = []
+        self.cancelled: list[str] = []
+
+    def __enter__(self) -> Server:
+        import grpc
+        from google.cloud.aiplatform_v1.types import CustomJob, job_service
+        from google.protobuf import empty_pb2
+
+        def create(request: Any, context: Any) -> Any:
+            self.created.append(request)
+            if self.loses:
+                context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
+            return CustomJob(name=f"{request.parent}/customJobs/1", job_spec=request.custom_job.job_spec)
+
+        def find(request: Any, context: Any) -> Any:
+            labels = [each.custom_job.labels for each in self.created]
+            found = [each for each in labels if f"labels.{STEP_LABEL}={each[STEP_LABEL]}" == request.filter]
+            jobs = [CustomJob(name=f"{request.parent}/customJobs/1", state=self.states[0]) for _ in found]
+            return job_service.ListCustomJobsResponse(custom_jobs=jobs)
+
+        def get(request: Any, context: Any) -> Any:
+            self.heard()
+            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            if state == "UNAVAILABLE":
+                context.abort(grpc.StatusCode.INTERNAL, "not now")
+            if state in ("NOT_FOUND", "PERMISSION_DENIED"):
+                context.abort(grpc.StatusCode[state], "no")
+            return CustomJob(name=request.name, state=state, error={"code": 3, "message": "out of quota"})
+
+        def cancel(request: Any, context: Any) -> Any:
+            self.cancelled.append(request.name)
+            return empty_pb2.Empty()
+
+        def handler(function: Any, request: Any, serialize: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(function, request.deserialize, serialize)
+
+        methods = {
+            "CreateCustomJob": handler(create, job_service.CreateCustomJobRequest, CustomJob.serialize),
+            "ListCustomJobs": handler(
+                find, job_service.ListCustomJobsRequest, job_service.ListCustomJobsResponse.serialize
+            ),
+            "GetCustomJob": handler(get, job_service.GetCustomJobRequest, CustomJob.serialize),
+            "CancelCustomJob": handler(
+                cancel, job_service.CancelCustomJobRequest, lambda message: message.SerializeToString()
+            ),
+        }
+        self._server = grpc.server(futures.ThreadPoolExecutor(1))
+        service = "google.cloud.aiplatform.v1.JobService"
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        self.port = self._server.add_insecure_port("localhost:0")
+        self._server.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(None).wait()
+
+    def service(self, project: str, region: str) -> Any:
+        """Returns the client's side."""
+        import grpc
+        from google.cloud.aiplatform_v1 import JobServiceClient
+        from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+
+        from tfx_estimator.components.trainer.custom_job.service import VertexService
+
+        channel = grpc.insecure_channel(f"localhost:{self.port}")
+        return VertexService(JobServiceClient(transport=JobServiceGrpcTransport(channel=channel)), project, region)
+
+
+def hears(server: Server, *then: Any) -> None:
+    """Has each creation of a job, in turn, do something; the last of them all others."""
+
+    def append(created: list[Any], request: Any) -> None:
+        list.append(created, request)
+        then[min(len(created), len(then)) - 1]()
+
+    server.created = type("Created", (list,), {"append": append})()

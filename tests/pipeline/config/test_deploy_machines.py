@@ -1,0 +1,154 @@
+"""The machines of the section `deploy`: what training needs of them, and what is declared of them in vain."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+
+def test_resources_that_reach_nothing_are_told():
+    whole = (*COMMON, *OF_TARGET["vertex"], "deploy.nodes.Trainer=null", "deploy.vertex={}")
+    loaded = load("digits", whole, "vertex")
+    assert loaded.warnings == ()
+    (note,) = [note for note in loaded.notes if "deploy.nodes" in note]
+    assert note.startswith("deploy.nodes.default.cpu: no effect on the training, whose machines deploy.vertex names")
+    assert not [note for note in load("digits", whole[:-1], "vertex").notes if "deploy.nodes" in note]
+    (warning,) = load("digits", (*COMMON, *OF_TARGET["kubeflow"], "deploy.nodes.Tuner.cpu=4"), "kubeflow").warnings
+    assert "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`" in warning
+    (warning,) = load("digits", (*OF_TFJOB, "deploy.nodes.Pusher={cpu: 1}"), "tfjob").warnings
+    assert "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every step" in warning
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        ((), "a machine with 2 NVIDIA_TESLA_T4"),
+        (("deploy.nodes.Trainer=null",), ""),
+        (
+            (
+                "deploy.vertex={worker: {machine_type: n1-highmem-8, accelerator: NVIDIA_L4}}",
+                "trainer.global_batch_size=66",
+                "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 3}, evaluator: true}",
+            ),
+            "1 n1-standard-4, 2 n1-highmem-8 with 1 NVIDIA_L4, 1 n1-standard-4",
+        ),
+    ],
+)
+def test_the_quota_that_training_needs_is_told(overrides, wanted):
+    loaded = load("digits", (*COMMON, *OF_TARGET["vertex"], *overrides), "vertex")
+    told = [note.partition(": see ")[0] for note in loaded.notes if note.startswith("quota: ")]
+    assert told == ([f"quota: {wanted}"] if wanted else [])
+    assert not [note for note in load("digits", (*COMMON, *overrides)).notes if note.startswith("quota: ")]
+
+
+TWO_WORKERS = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2, devices: {gpu: 2}}}"
+FOUR_GPUS = "trainer.distribution.train={strategy: mirrored, devices: {gpu: 4}}"
+_T4, _GPU = "accelerator: NVIDIA_TESLA_T4", "accelerator: nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("target", "distribution", "too_few", "said", "enough"),
+    [
+        (
+            "vertex",
+            FOUR_GPUS,
+            f"deploy.vertex={{machine: {{{_T4}}}}}",
+            "each chief of the custom job needs 4 GPUs, and has 1",
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 4}}}}",
+        ),
+        (
+            "vertex",
+            TWO_WORKERS,
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{{_T4}, accelerators: 1}}}}",
+            "each worker of the custom job needs 2 GPUs, and has 1",
+            f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}}}",
+        ),
+        (
+            "vertex",
+            TWO_WORKERS,
+            f"deploy.nodes.Trainer={{{_T4}, accelerators: 2}}",
+            "the step Trainer needs 4 GPUs, and has 2",
+            f"deploy.nodes.Trainer={{{_T4}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow",
+            FOUR_GPUS,
+            "deploy.nodes.Trainer={cpu: 2}",
+            "the step Trainer needs 4 GPUs, and has none",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow_v2",
+            "trainer.distribution.train={strategy: mirrored, devices: {gpu: [0, 3]}}",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 3}}",
+            "the step Trainer needs 4 GPUs, and has 3",
+            f"deploy.nodes.Trainer={{{_GPU}, accelerators: 4}}",
+        ),
+        (
+            "kubeflow",
+            FOUR_GPUS,
+            "deploy.nodes.Trainer={accelerator: google.com/tpu, accelerators: 8}",
+            "the step Trainer needs 4 GPUs, and has none",
+            f"deploy.nodes.default={{{_GPU}, accelerators: 4}}",
+        ),
+    ],
+)
+def test_gpus_that_training_asks_for_are_there(target, distribution, too_few, said, enough):
+    whole = (*COMMON, *OF_TARGET[target], "deploy.nodes.Trainer=null", "trainer.global_batch_size=64", distribution)
+    (problem,) = refused(target, *whole, too_few)
+    assert said in problem
+    assert "devices.gpu: " in problem
+    load("digits", (*whole, enough), target)
+    load("digits", (*whole, too_few))
+
+
+@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", ("deploy.tfjob.train=true",))])
+def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
+    cluster = (
+        "trainer.distribution={train: {strategy: parameter_server, workers: 2, devices: {gpu: 2}}, evaluator: true}"
+    )
+    whole = (*OF_TFJOB, "deploy.nodes.Trainer=null", "deploy.tfjob.replicas={}", cluster, *more)
+    problems = refused(target, *whole)
+    assert [problem.partition("devices.gpu: 2 ")[2].partition(" expected")[0] for problem in problems] == [
+        f"each pod of {kind} needs 2 GPUs, and has none" for kind in ("chief", "worker")
+    ]
+    load("digits", (*whole, f"deploy.nodes.Trainer={{{_GPU}, accelerators: 2}}"), target)
+    own = f"deploy.tfjob.replicas={{chief: {{{_GPU}, accelerators: 2}}, worker: {{{_GPU}, accelerators: 2}}}}"
+    load("digits", (*whole, own), target)
+    (problem,) = refused(target, *whole, own, "trainer.distribution.eval={strategy: mirrored, devices: {gpu: 2}}")
+    assert "each pod of evaluator needs 2 GPUs, and has none" in problem
+
+
+def test_a_gpus_options_are_told_of_the_machine_that_trains():
+    whole = (*COMMON, *OF_TARGET["vertex"], "trainer.gpu.memory_growth=true")
+    assert not [note for note in load("digits", whole, "vertex").notes if "trainer.gpu" in note]
+    (note,) = [note for note in load("digits", (*whole, "deploy.nodes.Trainer=null"), "vertex").notes if "gpu" in note]
+    assert "this one" not in note
+    assert "deploy.nodes.Trainer.accelerator would name it" in note
+
+
+def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
+    whole = (
+        *(*COMMON, *OF_TARGET["vertex"], "trainer.global_batch_size=66"),
+        "trainer.distribution={train: {strategy: parameter_server, workers: 2, ps: 1}, evaluator: true}",
+        "deploy.vertex.machine={machine_type: n1-highmem-32, accelerator: NVIDIA_L4, accelerators: 2, disk_gb: 500}",
+        "deploy.vertex.worker={accelerator: NVIDIA_TESLA_T4, accelerators: 4}",
+        "deploy.vertex.ps={machine_type: n1-standard-8, accelerators: 0}",
+        "deploy.vertex.evaluator={accelerators: 1}",
+    )
+    declaration = load("digits", whole, "vertex").declaration
+    # As `show` prints it, with all that is null.
+    for each in (declaration, type(declaration).parse_raw(declaration.to_json())):
+        machines = each.deploy.vertex.machines(each.trainer.distribution)
+        assert {role: tuple(machine.dict().values()) for role, (_, machine) in machines.items()} == {
+            "chief": ("n1-highmem-32", "NVIDIA_L4", 2, 500),
+            "worker": ("n1-highmem-32", "NVIDIA_TESLA_T4", 4, 500),
+            "ps": ("n1-standard-8", None, None, 500),
+            "evaluator": ("n1-highmem-32", "NVIDIA_L4", 1, 500),
+        }
+    (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
+    assert "deploy.vertex.evaluator.accelerators of which kind is not said" in problem
