@@ -124,12 +124,12 @@ def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
     """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""
     heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)
-    processes, ports = _processes(heavy), _listening()
+    processes, ports = _running(heavy)
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     while True:
-        left = _processes(heavy) - processes
-        open_ports = _listening() - ports
+        now, now_open = _running(heavy)
+        left, open_ports = now - processes, now_open - ports
         if not (left or open_ports) or time.monotonic() > deadline:
             break
         time.sleep(0.05)
@@ -145,9 +145,15 @@ def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[No
     pytest.fail("the test left behind:\n  " + "\n  ".join(sorted(told)), pytrace=False)
 
 
-def _processes(heavy: bool) -> set[psutil.Process]:
-    """All living children, and for tests that start processes also those whose parent has died."""
-    found = set(psutil.Process().children(recursive=True))
+def _running(heavy: bool) -> tuple[set[psutil.Process], set[tuple[int, int]]]:
+    """All living children, for tests that start processes those too whose parent has died; and (process id, port).
+
+    A port is one on which this process or a child listens by TCP.
+    """
+    me = psutil.Process()
+    # Once for both: it reads what the kernel says of every process there is.
+    children = me.children(recursive=True)
+    found = set(children)
     if heavy:
         mark = os.environ[RUN_MARK]
         for process in psutil.process_iter():
@@ -156,7 +162,7 @@ def _processes(heavy: bool) -> set[psutil.Process]:
                     found.add(process)
             except psutil.Error:
                 continue
-    return {process for process in found if not _harmless(process)}
+    return {process for process in found if not _harmless(process)}, _listening(me, *children)
 
 
 def _harmless(process: psutil.Process) -> bool:
@@ -175,11 +181,9 @@ def _command(process: psutil.Process) -> str:
         return "(gone)"
 
 
-def _listening() -> set[tuple[int, int]]:
-    """(process id, port) of every TCP port that this process or a child listens on."""
-    me = psutil.Process()
+def _listening(*processes: psutil.Process) -> set[tuple[int, int]]:
     found = set()
-    for process in (me, *me.children(recursive=True)):
+    for process in processes:
         try:
             connections = process.net_connections(kind="tcp")
         except psutil.Error:
