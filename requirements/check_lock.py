@@ -54,6 +54,19 @@ def pinned(text: str) -> dict[str, str]:
     }
 
 
+def cut_off(text: str) -> list[str]:
+    """Finds entries whose last line says that they go on: to pip the next one is a part of them.
+
+    Args:
+        text: the contents of a lock file.
+
+    Returns:
+        One line for each.
+    """
+    entries = re.split(r"\n(?=\S)", text.strip())
+    return [f"cut off: {entry.splitlines()[0]}" for entry in entries if entry.endswith("\\")]
+
+
 def problems(requirements: list[Requirement], text: str) -> list[str]:
     """Compares requirements with a lock file and with the environment that runs this.
 
@@ -66,6 +79,7 @@ def problems(requirements: list[Requirement], text: str) -> list[str]:
     """
     pins = pinned(text)
     found = [f"it names a registry: {match.group().strip()}" for match in ADDRESS.finditer(text)]
+    found += cut_off(text)
     for entry in re.split(r"\n(?=\S)", text.strip()):
         if "--hash=sha256:" not in entry:
             found.append(f"no hash: {entry.splitlines()[0]}")

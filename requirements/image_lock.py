@@ -11,7 +11,7 @@ from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
 
-from check_lock import LOCK, ROOT, declared
+from check_lock import LOCK, ROOT, cut_off, declared
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -81,7 +81,7 @@ def problems() -> list[str]:
     lock, text = LOCK.read_text(), IMAGE_LOCK.read_text() if IMAGE_LOCK.exists() else ""
     wanted = re.match(r"[^\s;\\]+", entries(lock)[REPLACED]).group().replace(REPLACED, REPLACEMENT)  # type: ignore[union-attr]
     found = [] if text == image_lock(lock, text) else ["it is not what the package's lock file makes it"]
-    return found + ([] if wanted in text else [f"{wanted} is missing"])
+    return found + cut_off(text) + ([] if wanted in text else [f"{wanted} is missing"])
 
 
 if __name__ == "__main__":

@@ -83,6 +83,18 @@ def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
     assert said in done.stdout, done.stdout + done.stderr
 
 
+def test_an_entry_that_is_cut_off_is_found() -> None:
+    text = (ROOT / "requirements" / "image.lock").read_text()
+    last = re.search(r"^tensorflow-cpu==\S+ \\\n(?:    .*\\\n)+(    .*\n)", text, re.MULTILINE)
+    assert last
+    code = (
+        "import sys; sys.path.insert(0, 'requirements'); import check_lock as c\n"
+        f"print(c.cut_off({text!r}), c.cut_off({text.replace(last.group(1), '')!r}))"
+    )
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.startswith("[] ['cut off: tensorflow-cpu=="), done.stdout + done.stderr
+
+
 LOCKS = ("legacy.lock", "dev.lock")
 
 
