@@ -48,11 +48,10 @@ def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
         tree: Of the text.
         module: Where it stands.
     """
-    package = module.name if module.folders else module.name.rpartition(".")[0]
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
     while waiting:
         node, is_needed, is_guarded = waiting.pop()
-        for name, taken in _imported(node, package, module.name):
+        for name, taken in _imported(node, module):
             # A function of that name may be anybody's.
             is_call = isinstance(node, ast.Call)
             line = getattr(node, "lineno", 0)
@@ -110,36 +109,35 @@ def computed_imports(tree: ast.Module, module: Module) -> list[int]:
         tree: Of the text.
         module: Where it stands.
     """
-    package = module.name if module.folders else module.name.rpartition(".")[0]
     return sorted(
         node.lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and _is_import_module(node.func)
         and (not isinstance(node.func, ast.Attribute) or ast.unparse(node.func.value) in ("importlib", "builtins"))
-        and not _named_by(node, package, module.name)
+        and not _named_by(node, module)
     )
 
 
-def _imported(node: ast.AST, package: str, module: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _imported(node: ast.AST, module: Module) -> Iterator[tuple[str, tuple[str, ...]]]:
     if isinstance(node, ast.Import):
         yield from ((alias.name, ()) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        base = _absolute(node, package)
+        base = _absolute(node, module.package)
         if base is not None:
             yield base, tuple(alias.name for alias in node.names)
-    elif isinstance(node, ast.Call) and _is_import_module(node.func) and (name := _named_by(node, package, module)):
+    elif isinstance(node, ast.Call) and _is_import_module(node.func) and (name := _named_by(node, module)):
         yield name, ()
 
 
-def _named_by(call: ast.Call, package: str, module: str) -> str:
+def _named_by(call: ast.Call, module: Module) -> str:
     """The module that a call of `import_module` names by a literal, maybe relative; empty where it does not."""
     given = dict(zip(("name", "package"), call.args)) | {each.arg: each.value for each in call.keywords if each.arg}
     name = _text(given.get("name"))
     if not name.startswith("."):
         return name
     around = given.get("package")
-    known = {"__package__": package, "__spec__.parent": package, "__name__": module}
+    known = {"__package__": module.package, "__spec__.parent": module.package, "__name__": module.name}
     base = _text(around) or (known.get(ast.unparse(around), "") if around is not None else "")
     rest = name.lstrip(".")
     above = len(name) - len(rest) - 1

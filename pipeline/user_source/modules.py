@@ -30,6 +30,11 @@ class Module:
     file: Path | None
     folders: tuple[Path, ...] = ()
 
+    @property
+    def package(self) -> str:
+        """What its relative imports begin at, as `__package__` says: a package's is itself."""
+        return self.name if self.folders else self.name.rpartition(".")[0]
+
 
 @dataclass(frozen=True)
 class Names:
