@@ -101,6 +101,16 @@ def export(digits, tmp_path_factory):
     return make
 
 
+def make_executor(component, folder: Path):
+    """Makes a component's executor, of the engine that a pipeline of ours gives it."""
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    from tfx_estimator.pipeline.config.beam import BeamSection
+
+    context = BaseBeamExecutor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(folder))
+    return component.executor_spec.executor_class(context)
+
+
 @pytest.fixture
 def evaluate(digits, tmp_path):
     """Runs the executor as TFX does; returns the metrics by model and slice, and the declared thresholds' verdict."""
@@ -132,7 +142,7 @@ def evaluate(digits, tmp_path):
         outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
         for name, artifact in outputs.items():
             artifact.uri = str(tmp_path / name)
-        executor = component.executor_spec.executor_class()
+        executor = make_executor(component, tmp_path)
         properties = {key: value for key, value in component.exec_properties.items() if value is not None}
         executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
         found = {}

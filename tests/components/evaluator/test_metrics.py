@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.components.evaluator.test_executor import CLASSES, export, logits_fn
+from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, make_executor
 from tests.components.trainer.conftest import digits
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -71,6 +71,7 @@ def measured(digits, export, tmp_path_factory):
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.image_schema_gen.executor import image_schema
+    from tfx_estimator.pipeline.config.beam import BeamSection
 
     home = tmp_path_factory.mktemp("measured")
     model, schema, examples = export(logits_fn), standard_artifacts.Schema(), standard_artifacts.Examples()
@@ -86,7 +87,7 @@ def measured(digits, export, tmp_path_factory):
     (home / "schema" / "schema.pbtxt").write_text(str(image_schema(CLASSES)))
     spec = schema_utils.schema_as_feature_spec(image_schema(CLASSES)).feature_spec
     metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
-    with Pipeline() as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
+    with Pipeline(argv=BeamSection().pipeline_args()) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
         one = pipeline | Create([{"image": bytes(784), "label": 0}])
         function = (one, metadata) | tft_beam.AnalyzeDataset(preprocessing_fn)
         _ = function | tft_beam.WriteTransformFn(str(home / "graph"))
@@ -127,7 +128,7 @@ def _evaluate(inputs, out, slices, metrics):
     for name, artifact in outputs.items():
         artifact.uri = str(out / name)
     properties = {key: value for key, value in component.exec_properties.items() if value is not None}
-    executor = component.executor_spec.executor_class()
+    executor = make_executor(component, out)
     executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
     assert outputs["blessing"].get_int_custom_property("blessed") == 0
     return outputs["evaluation"].uri
