@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import Training
-from tests.root import ROOT
+from tests.faults.file_operations import Forks
 
 # 403 examples divide neither into batches of 100 nor among two replicas.
 TRAIN, EVAL = 2000, 403
@@ -147,24 +145,6 @@ class Trainings:
         return Trained(read_losses(folder), read_weights(folder), model, run)
 
 
-def train_apart(module: str, folder: Path, *arguments: str) -> None:
-    """Runs a module of this package, which trains, in a fresh process of one thread an op.
-
-    Args:
-        module: Its name.
-        folder: For what it saves.
-        *arguments: Further ones.
-    """
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.equivalence.{module}", str(folder), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
     """Reads the losses of all steps, or another curve, from TensorBoard's events.
 
@@ -230,6 +210,18 @@ def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return prepared[name]
 
     return prepare
+
+
+@pytest.fixture(scope="session")
+def train_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
+    """Runs a module of this package, which trains, in a process of its own, of one thread an op: see `apart`."""
+    forks = Forks("tests.equivalence.apart:run", tmp_path_factory.mktemp("apart"))
+
+    def train(module: str, folder: Path, *arguments: str) -> None:
+        assert forks.call(module, str(folder), *arguments) == 0, forks.said[-3000:]
+
+    yield train
+    forks.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
 from tests.equivalence.test_strategies import MIRRORED, STEPS, as_shipped
 from tests.equivalence.train_accumulation import TRAINED
 
@@ -21,8 +21,8 @@ FLOAT32 = 1e-6
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory):
-    """The weights that came of a training; all of a case are done in one fresh process."""
+def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
+    """The weights that came of a training; all of a case are done in one process."""
     folder = tmp_path_factory.mktemp("accumulation")
 
     def read(name: str) -> np.ndarray:
@@ -125,7 +125,7 @@ def _bytes_a_call(file: Path) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
-def test_parts_need_less_memory(tmp_path, path):
+def test_parts_need_less_memory(train_apart, tmp_path, path):
     peaks = {}
     for parts in (1, 8):
         file = tmp_path / f"{parts}.json"

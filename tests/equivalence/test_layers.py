@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
 from tests.equivalence.train_layers import CASES, STEPS
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
@@ -17,8 +17,8 @@ KERAS_AVERAGES = 1e-7
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory):
-    """Losses and weights of a case under a strategy, all trained in one fresh process."""
+def outcome(train_apart, tmp_path_factory: pytest.TempPathFactory):
+    """Losses and weights of a case under a strategy, all trained in one process."""
     folder = tmp_path_factory.mktemp("layers")
     train_apart("train_layers", folder)
 

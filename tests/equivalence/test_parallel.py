@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import ONE_DEVICE, largest_difference, train_apart
+from tests.equivalence.conftest import ONE_DEVICE, largest_difference
 from tests.equivalence.test_strategies import STEPS, as_shipped
 from tests.equivalence.train_parallel import CASES, PATHS
 
@@ -34,8 +34,8 @@ STATE = re.compile(r"(?:^|[/ ])(\w+)/(?:kernel|bias)(?:/Adam_[mv]|(?:/[mv])?:0)?
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory):
-    """The folder of what came of a case on a path; those that are always tried are trained in one fresh process."""
+def trained(train_apart, tmp_path_factory: pytest.TempPathFactory):
+    """The folder of what came of a case on a path; those that are always tried are trained in one process."""
     folder = tmp_path_factory.mktemp("parallel")
 
     def find(name: str) -> Path:

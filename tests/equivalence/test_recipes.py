@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_losses, train_apart
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_losses
 from tests.equivalence.test_paths import without_scope
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import BATCH, LEFT_OUT, PATHS, RECIPES, SHAPE, STEPS, data
@@ -19,8 +19,8 @@ WEIGHTS = 1e-9
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory):
-    """The weights that came of a training, all of them done in one fresh process."""
+def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
+    """The weights that came of a training, all of them done in one process."""
     folder = tmp_path_factory.mktemp("recipes")
     train_apart("train_recipes", folder)
 

@@ -64,6 +64,7 @@ class Forks:
 
     def __init__(self, target: str, folder: Path) -> None:
         self._folder, self._logs = folder, 0
+        self._said: dict[int, Path] = {}
         command = [sys.executable, "-m", "tests.faults.forks", target]
         self._server = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -97,7 +98,14 @@ class Forks:
     def start(self, *arguments: object) -> int:
         """Begins a call; returns its process id."""
         self._logs += 1
-        return self._ask(arguments=arguments, log=str(self._folder / f"{self._logs}.log"))
+        log = self._folder / f"{self._logs}.log"
+        pid = self._ask(arguments=arguments, log=str(log))
+        self._said[pid] = log
+        return pid
+
+    def said_by(self, pid: int) -> str:
+        """What a call printed, by its process id."""
+        return self._said[pid].read_text()
 
     def wait(self, pid: int) -> int:
         """Returns the exit code of a call that was begun."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.faults.file_operations import Forks
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")
@@ -24,6 +26,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 
 
 _DIGITS = pytest.StashKey[dict]()
+
+
+@pytest.fixture(scope="session")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Runs code in processes that have imported what a training task imports first: `tests.components.trainer.code`."""
+    forks = Forks("tests.components.trainer.code:run", tmp_path_factory.mktemp("codes"))
+    yield forks
+    forks.close()
 
 
 def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
-from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -24,11 +19,15 @@ SERVED = {"strategy": "parameter_server"}
 
 # Says what a task finds in its environment, instead of training.
 TASK = """
-import os, sys, types
+import json, os, sys, types
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.task import paths, start
+job, task_spec, gpus = sys.argv[1:]
+gpus = json.loads(gpus)
+TaskSpec("chief", 0, 1, gpus=gpus and tuple(gpus), supervisor_pid=os.getppid()).save(task_spec)
 path = types.SimpleNamespace(run=lambda context: print("visible:", os.environ.get("CUDA_VISIBLE_DEVICES")))
 paths.path_of = lambda job: path
-sys.exit(start.main(sys.argv[1:]))
+sys.exit(start.main([job, task_spec]))
 """
 
 
@@ -172,22 +171,12 @@ def test_indices_are_those_of_the_allotment(gpus, allotted, expected):
     ("gpus", "allotted", "expected"),
     [(None, None, None), (None, "4,5", "4,5"), ((), "4,5", ""), ((), None, ""), ((1,), "4,5", "5"), ((1,), None, "1")],
 )
-def test_a_task_sees_what_it_is_ordered_to(tmp_path, gpus, allotted, expected):
+def test_a_task_sees_what_it_is_ordered_to(codes, tmp_path, gpus, allotted, expected):
     task_spec, job = tmp_path / "chief-0.task_spec.json", tmp_path / "job.json"
-    TaskSpec("chief", 0, 1, gpus=gpus, supervisor_pid=os.getpid()).save(str(task_spec))
     job.write_text(json.dumps({"inputs": "", "outputs": "", "exec_properties": {}, "training_dir": ""}))
-    inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    given = {} if allotted is None else {"CUDA_VISIBLE_DEVICES": allotted}
-    told = subprocess.run(
-        [sys.executable, "-c", TASK, str(job), str(task_spec)],
-        check=False,
-        cwd=ROOT,
-        env={**inherited, **given},
-        capture_output=True,
-        text=True,
-    )
-    assert told.returncode == 0, told.stderr
-    assert told.stdout == f"visible: {expected}\n"
+    arguments = [str(job), str(task_spec), json.dumps(gpus)]
+    assert codes.call(TASK, arguments, (), {"CUDA_VISIBLE_DEVICES": allotted}) == 0, codes.said
+    assert codes.result == f"visible: {expected}"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from tests.root import ROOT
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]
 
@@ -27,8 +23,6 @@ def trainer_fn(fn_args, schema):
 PIP = "raise SystemExit('pip was asked')\n"
 TASK = """
 import os, sys, time
-from tfx_estimator.components.trainer.task import light_imports
-light_imports.apply()
 from tfx_estimator.components.trainer.task.user_code import function_of
 deadline = time.monotonic() + 60
 open(sys.argv[2] + str(os.getpid()), "w").close()
@@ -51,18 +45,16 @@ def module_path(tmp_path_factory) -> str:
     return udf_utils.package_user_module_file("Trainer", str(folder / "mine.py"), str(folder))[1]
 
 
-def test_tasks_that_start_at_once_find_the_module_without_pip(module_path, tmp_path: Path):
+def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path, tmp_path: Path):
     (tmp_path / "hidden" / "pip").mkdir(parents=True)
     (tmp_path / "hidden" / "pip" / "__init__.py").write_text(PIP)
     (tmp_path / "ready").mkdir()
-    command = [sys.executable, "-c", TASK, module_path, f"{tmp_path}/ready/"]
-    path = os.pathsep.join(map(str, (tmp_path / "hidden", ROOT / "src")))
-    tasks = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})
-        for _ in range(3)
-    ]
-    said = [task.communicate(timeout=150)[0].split(maxsplit=2) for task in tasks]
-    assert [task.returncode for task in tasks] == [0, 0, 0]
+    # Of pip, the module would be asked in this process, a command in another.
+    hidden = str(tmp_path / "hidden")
+    given = ([module_path, f"{tmp_path}/ready/"], [hidden], {"PYTHONPATH": hidden})
+    tasks = [codes.start(TASK, *given) for _ in range(3)]
+    assert [codes.wait(task) for task in tasks] == [0, 0, 0]
+    said = [codes.said_by(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
     assert [(each[0], each[2].strip()) for each in said] == [("belate", "['beside.py', 'later.py', 'mine.py']")] * 3
     folders = {each[1] for each in said}
     # Each of its own, and gone with the task.
@@ -70,7 +62,7 @@ def test_tasks_that_start_at_once_find_the_module_without_pip(module_path, tmp_p
     assert not [folder for folder in folders if os.path.exists(folder)]
 
 
-def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refused_as_by_tfx(module_path, tmp_path):
+def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refused_as_by_tfx(codes, module_path):
     code = (
         "import sys\n"
         "from tfx_estimator.components.trainer.task.user_code import function_of\n"
@@ -88,8 +80,8 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
         "except UserCodeError as error:\n"
         "    print(error.todo)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=150)
-    assert done.stdout.splitlines() == [
+    assert codes.call(code) == 0, codes.said
+    assert codes.said.splitlines()[-2:] == [
         "attempted relative import with no known parent package",
         "define tune_fn",
     ]

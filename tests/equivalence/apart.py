@@ -1,0 +1,24 @@
+"""The trainings of this package that are of one process, each in a copy that has imported what they need.
+
+See tests/faults/forks.py. No op runs before the copy is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+from tests.equivalence import train_accumulation, train_layers, train_parallel, train_recipes  # noqa: F401
+
+
+def run(module: str, folder: str, *arguments: str) -> None:
+    """Trains.
+
+    Args:
+        module: Its name in this package.
+        folder: For what it saves.
+        *arguments: Further ones.
+    """
+    importlib.import_module(f"tests.equivalence.{module}").main(folder, *arguments)
