@@ -16,6 +16,10 @@ def main(path: str) -> int:
     Returns:
         The exit code that the command line would end with.
     """
+    from tfx_estimator.components.trainer.task import light_imports
+
+    # As a replica of a custom job does.
+    light_imports.apply()
     from tfx.types import artifact_utils
 
     from tests.components.trainer.conftest import Training

@@ -22,11 +22,9 @@ def said(codes) -> Callable[[str], list[str]]:
     return run
 
 
-def test_a_task_imports_what_training_needs_and_no_more(said):
-    code = (
-        "from tfx_estimator.components.trainer.estimator import path\n"
-        f"print([name for name in {HEAVY} if name in sys.modules])"
-    )
+@pytest.mark.parametrize("module", ["estimator.path", "executor"])
+def test_a_task_or_a_replica_imports_what_training_needs_and_no_more(said, module):
+    code = f"import tfx_estimator.components.trainer.{module}\nprint([name for name in {HEAVY} if name in sys.modules])"
     assert said(code)[-1] == "[]"
 
 
