@@ -84,6 +84,7 @@ $(STAMP): $(LOCK) $(DEV_LOCK) setup.py | $(UV)
 	fi
 	@touch $(UNFINISHED)
 	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(DEV_LOCK)
+	@rm -rf src/*.egg-info  # of the lock file as it was: the tests, which have src/ on their path, would find it first
 	$(UV) pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
 	$(PYTHON) -m pip check
 	@rm -f $(UNFINISHED)

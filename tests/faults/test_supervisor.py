@@ -58,22 +58,24 @@ class Supervised:
         """Starts the supervisor."""
         self.job.write_text(json.dumps({**self.values, "executions": self.executions}))
         self.executions += 1
-        return subprocess.Popen(
+        self.run = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.train", str(self.job)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        return self.run
 
     def wait_for_step(self, step: int) -> list[psutil.Process]:
-        """Waits until the chief has done a step of this attempt; returns the tasks."""
+        """Waits until the chief has done a step of this attempt; returns the supervisor and its tasks."""
         from tests.faults.injector import latest_step
 
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             if latest_step(self.root) >= step:
-                return psutil.Process().children(recursive=True)
+                supervisor = psutil.Process(self.run.pid)
+                return [supervisor, *supervisor.children(recursive=True)]
             time.sleep(0.05)
         raise AssertionError(f"step {step} was not reached within 90 s")
 
