@@ -22,7 +22,6 @@ from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.proto import pusher_pb2, trainer_pb2
 
 from tfx_estimator.components.trainer import Trainer
-from tfx_estimator.pipeline.config.beam import BeamSection
 
 MODULES = Path(__file__).resolve().parent / "modules"
 STEPS = 200
@@ -113,7 +112,7 @@ def main(folder: str, *models: str) -> None:
             pipeline_root=str(root / "artifacts"),
             components=nodes,
             metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root / "metadata.sqlite")),
-            beam_pipeline_args=BeamSection().pipeline_args(),
+            beam_pipeline_args=["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"],
         )
     )
     print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in models}))
