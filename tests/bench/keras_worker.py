@@ -1,4 +1,4 @@
-"""The measurements of the Keras paths, in slices; see `worker`."""
+"""The measurements of the Keras paths, and of an Estimator beside them, in slices; see `worker`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from tests.bench.worker import Slices
+    from tfx_estimator.pipeline.config import Declaration
 
 KERAS_PATHS = ("keras", "keras_custom_loop")
+PATHS = ("estimator", *KERAS_PATHS)
 # Before a path: with `threads: {intra_op: 1}`.
 ONE_THREAD = "one thread"
 # Far beyond what is measured.
@@ -48,12 +50,12 @@ CASES = {
 def train(
     slices: Slices, side: str, case: str, data_dir: Optional[str], prepared: dict[str, Any], slice_steps: int
 ) -> None:
-    """Trains with Keras.
+    """Trains with Keras, or the same with an Estimator.
 
     Args:
         slices: Measures.
-        side: `guide`; or a path, `keras` or `keras_custom_loop`; or `constant` and the path, with one batch that stays
-            in memory; or `xla` and the path, with a step that XLA compiles; or ONE_THREAD and the path.
+        side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
+            `xla` and the path, with a step that XLA compiles, or ONE_THREAD and the path.
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
@@ -61,6 +63,8 @@ def train(
     """
     if side == "guide":
         _train_guide(slices, CASES[case], data_dir, slice_steps)
+    elif side.endswith("estimator"):
+        _train_estimator(slices, side, CASES[case], prepared, slice_steps)
     else:
         _train_ours(slices, side, CASES[case], prepared, slice_steps)
 
@@ -89,9 +93,7 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 
 
 def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
-    # As the data set's preset declares it, and the supervisor sets it.
-    if case.threads or side.startswith(ONE_THREAD):
-        os.environ["TF_NUM_INTRAOP_THREADS"] = str(case.threads or 1)
+    _set_threads(case.threads or int(side.startswith(ONE_THREAD)))
     import tensorflow as tf
 
     from tests.bench import ours
@@ -115,10 +117,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
                 self.stopped = True
 
     folder = tempfile.mkdtemp()
-    # The guide's optimizer.
-    adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
-    own = {"model": case.model, "precision": case.precision, "xla": side.startswith("xla")}
-    section = ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own).trainer
+    section = _declared(case, xla=side.startswith("xla")).trainer
     runtime.apply(section, distributes=False)
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
@@ -137,6 +136,57 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
         drivers.loop(model, batches, watch, strategy)
     else:
         drivers.fit(model, batches, watch, strategy)
+
+
+def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
+    _set_threads(case.threads)
+    import tensorflow as tf
+
+    from tests.bench import ours
+    from tfx_estimator.components.trainer import seeds
+    from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+    from tfx_estimator.components.trainer.task import runtime
+
+    class Hook(tf.estimator.SessionRunHook):
+        """Measures between two steps."""
+
+        def begin(self) -> None:
+            self.step = 0
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.step += 1
+            if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
+                run_context.request_stop()
+
+    declared = _declared(case, path="estimator")
+    # As a training task does.
+    runtime.apply(declared.trainer, distributes=False)
+    tensorflow_fixes.apply()
+    seeds.apply(declared.trainer)
+    spec = ours.trainer_spec(prepared, tempfile.mkdtemp(), case.batch_size, _STEPS, declared)
+    input_fn = spec["train_spec"].input_fn
+    if side.startswith("constant"):
+        batch = ours.first_batch(input_fn)
+
+        def input_fn() -> tf.data.Dataset:
+            return tf.data.Dataset.from_tensors(batch).repeat()
+
+    spec["estimator"].train(input_fn, hooks=[Hook()])
+
+
+def _set_threads(count: int) -> None:
+    """Of an operation, as the data set's preset declares it, and the supervisor sets it; 0 is TensorFlow's choice."""
+    if count:
+        os.environ["TF_NUM_INTRAOP_THREADS"] = str(count)
+
+
+def _declared(case: Case, **trainer: Any) -> Declaration:
+    """A case, with the guide's optimizer."""
+    from tests.bench import ours
+
+    adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
+    own = {"model": case.model, "precision": case.precision, **trainer}
+    return ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own)
 
 
 def _go_on(slices: Slices, step: int, slice_steps: int, case: Case) -> bool:

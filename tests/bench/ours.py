@@ -83,7 +83,9 @@ def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> di
     }
 
 
-def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, steps: int) -> dict[str, Any]:
+def trainer_spec(
+    prepared: dict[str, Any], model_dir: str, batch_size: int, steps: int, declared: Optional[Declaration] = None
+) -> dict[str, Any]:
     """Calls our trainer_fn as the Trainer does.
 
     Args:
@@ -91,6 +93,7 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
         model_dir: Folder of the training.
         batch_size: Examples.
         steps: Of training.
+        declared: What is trained; by default MNIST, with the tutorial's optimizer.
 
     Returns:
         `estimator`, `train_spec` and more.
@@ -99,12 +102,31 @@ def trainer_spec(prepared: dict[str, Any], model_dir: str, batch_size: int, step
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
     optimizer = {"name": "sgd", "learning_rate": 1e-4, "schedule": "constant"}
-    declared = declaration("bench-training", None, batch_size, steps, optimizer)
+    declared = declared or declaration("bench-training", None, batch_size, steps, optimizer)
     settings = Settings(
-        declaration=declared.dict(), image_shape=(28, 28, 1), label_names=tuple(str(digit) for digit in range(10))
+        declaration=declared.dict(),
+        image_shape=(32, 32, 3) if declared.data.dataset == "cifar10" else (28, 28, 1),
+        label_names=tuple(str(digit) for digit in range(10)),
     )
     fn_args = _fn_args(prepared, model_dir, steps, {SETTINGS_KEY: settings.to_dict()})
     return trainer_fn(fn_args, None)
+
+
+def first_batch(input_fn: Any) -> Any:
+    """Reads a batch of training, to be kept in memory.
+
+    Args:
+        input_fn: Of a TrainSpec.
+
+    Returns:
+        Features and labels, as NumPy's arrays.
+    """
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        iterator = tf.compat.v1.data.make_initializable_iterator(input_fn(mode=tf.estimator.ModeKeys.TRAIN))
+        session.run([iterator.initializer, tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)])
+        return session.run(iterator.get_next())
 
 
 def keras_input(prepared: dict[str, Any], model_dir: str, section: TrainerSection) -> DeclaredInput:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from tests.bench.cluster import SIDES, measure_side
-from tests.bench.keras_worker import CASES, KERAS_PATHS, ONE_THREAD
+from tests.bench.keras_worker import CASES, KERAS_PATHS, ONE_THREAD, PATHS
 from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
 from tests.bench.report import Ratio
 
@@ -149,7 +149,7 @@ def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Both Keras paths against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
+    """Each path, an Estimator's too, against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
 
     Args:
         setting: What all benchmarks share.
@@ -159,11 +159,11 @@ def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """
     ratios, everything = [], {}
     for case, steps, target in (("cifar_cnn", CIFAR_STEPS, 0.95), ("mnist_cnn", DENSE_STEPS, 0.9)):
-        sides = [side for path in KERAS_PATHS for side in (path, f"constant {path}")]
+        sides = [side for path in PATHS for side in (path, f"constant {path}")]
         results, _, rate = _train_keras(setting, case, sides, steps, INPUT_SLICES)
         everything |= {f"{case}, {side}": values for side, values in results.items()}
         what = f"{{}}: examples/s, a constant batch in memory, {case}"
-        ratios += [_more(what.format(path), rate[f"constant {path}"], rate[path], target) for path in KERAS_PATHS]
+        ratios += [_more(what.format(path), rate[f"constant {path}"], rate[path], target) for path in PATHS]
     return ratios, everything
 
 

@@ -197,7 +197,7 @@ def train(
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
     input_fn = spec["train_spec"].input_fn
     if side == "constant":
-        batch = _first_batch(input_fn)
+        batch = ours.first_batch(input_fn)
 
         def input_fn() -> tf.data.Dataset:
             return tf.data.Dataset.from_tensors(batch).repeat()
@@ -275,15 +275,6 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
         "nodes": nodes,
         "pushed": pushed,
     }
-
-
-def _first_batch(input_fn: Any) -> Any:
-    import tensorflow as tf
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        iterator = tf.compat.v1.data.make_initializable_iterator(input_fn(mode=tf.estimator.ModeKeys.TRAIN))
-        session.run([iterator.initializer, tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)])
-        return session.run(iterator.get_next())
 
 
 TASKS = {
