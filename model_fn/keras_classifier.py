@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
 from tfx_estimator.model_fn.precision import FLOAT32, stored
+from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import global_loss, gradients_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -35,12 +36,17 @@ class KerasClassifier(tf.keras.Model):
     Args:
         network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
         section: The declared trainer, its class weights by label.
-        division: Where the network's layers are; None is on one device.
+        division: Where the network's layers are, or which of its weights are split; None is on one device.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
 
-    def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
+    def __init__(
+        self,
+        network: tf.keras.Model,
+        section: TrainerSection,
+        division: Optional[Union[Division, SplitWeights]] = None,
+    ) -> None:
         # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
         super().__init__(name="classifier", dtype=None if section.precision == FLOAT32 else FLOAT32)
         self.network = network
@@ -49,6 +55,11 @@ class KerasClassifier(tf.keras.Model):
         self._compiler = Compiler()
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
+
+    @property
+    def split(self) -> Optional[SplitWeights]:
+        """The layout of single weights; None where each is whole."""
+        return self._division if isinstance(self._division, SplitWeights) else None
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Computes the logits.
@@ -101,7 +112,7 @@ class KerasClassifier(tf.keras.Model):
                     logits = self(part.features, training=True)
                 losses = classification_loss(part.labels, logits, **section.loss_options)
                 factor = section.optimizer.weight_decay
-                decay = weight_decay(self.network.trainable_variables, factor, beside=division is not None)
+                decay = weight_decay(self.network.trainable_variables, factor, beside=isinstance(division, Division))
                 penalties = part_penalties(part, self.network.losses, decay)
                 loss = global_loss(losses, section.global_batch_size, penalties)
                 if alone:
@@ -112,7 +123,7 @@ class KerasClassifier(tf.keras.Model):
             return Computed(loss, tf.reduce_sum(hits), gradients)
 
         parts = section.gradient_accumulation
-        if division and division.stages:
+        if isinstance(division, Division) and division.stages:
             own = {"scaled": scale.scaled} if scale else {}
             pipeline = division.pipeline(self.network, section, step=self.optimizer.iterations, **own)
             whole = pipeline.compute(*data)
@@ -120,6 +131,8 @@ class KerasClassifier(tf.keras.Model):
             compiles = section.xla and not takes_step(parts)
             whole = in_turn(self._compiler.part(compute) if compiles else compute, *data, parts)
         gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
+        if self.split:
+            gradients = self.split.as_kept(gradients, variables)
         pairs = zip(gradients, variables)
         accuracy = whole.hits / section.global_batch_size
         if alone:

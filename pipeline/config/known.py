@@ -13,7 +13,6 @@ _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 _OPTIMIZER = "trainer.optimizer"
 _ONE_PROCESS = "evaluation runs in one process"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
-_DTENSOR = "of DTensor, whose steps end by SIGSEGV, or never, on layouts as plain as the columns of one dense layer"
 _OVERLAP = "no switch of TensorFlow's: packs overlap with what is left of the backward pass, so set bytes_per_pack"
 
 # Dotted path -> value -> why not.
@@ -40,7 +39,6 @@ VALUES: dict[str, dict[str, str]] = {
 
 # Dotted path -> why not.
 KEYS: dict[str, str] = {
-    **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _DTENSOR),
     f"{_TRAIN}.overlap": _OVERLAP,
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -15,11 +15,12 @@ from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.compiling import refuse_xla
-from tfx_estimator.model_fn.division import find_division, refuse_division
+from tfx_estimator.model_fn.division import Division, find_division, refuse_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, stored, use
+from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -58,8 +59,10 @@ class ModelMaker:
                 todo="set trainer.path: estimator, or name a network function",
             )
         use(section.precision)
-        division = None
-        if section.is_divided:
+        division: Optional[Union[Division, SplitWeights]] = None
+        if section.model_parallel and section.model_parallel.splits:
+            division = SplitWeights(section.model_parallel)
+        elif section.is_divided:
             features = {name: tf.TensorSpec(each.shape, each.dtype) for name, each in example(self.spec).items()}
             division = find_division(section, lambda: self._make_network(function), features)
             seeds.begin(section)
@@ -113,7 +116,10 @@ class ModelMaker:
             compression = declared.distribution.train.gradient_compression
             optimizer = make_keras_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
-        _make_slots(optimizer, stored(model.trainable_variables))
+        variables = stored(model.trainable_variables)
+        split = model.split if isinstance(model, KerasClassifier) else None
+        with split.optimizing(variables) if split else contextlib.nullcontext():
+            _make_slots(optimizer, variables)
         return model
 
 

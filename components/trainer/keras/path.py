@@ -145,9 +145,9 @@ class _Task:
         declared.require()
         return declared
 
-    def _maker(self) -> ModelMaker:
+    def _maker(self, section: Optional[TrainerSection] = None) -> ModelMaker:
         classes = len(self._context.settings.label_names)
-        return ModelMaker(self._section, classes, self._declared().transformed_spec)
+        return ModelMaker(section or self._section, classes, self._declared().transformed_spec)
 
     def _measure(self, checkpoint: str) -> dict[str, float]:
         """Evaluates a checkpoint."""
@@ -156,8 +156,10 @@ class _Task:
     def _make_evaluation(self) -> Evaluation:
         """Makes the model that evaluates, once."""
         if self._evaluation is None:
+            split = self._section.model_parallel is not None and self._section.model_parallel.splits
             self._evaluation = Evaluation(
-                self._maker(),
+                # A checkpoint has whole weights.
+                self._maker(self._section.undivided if split else None),
                 self._declared().reader,
                 self._eval_strategy,
                 self._section.eval_steps,
@@ -276,7 +278,7 @@ class _Task:
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir
         folder = os.path.join(self._folder, "export")
-        maker = dataclasses.replace(self._maker(), section=self._section.undivided)
+        maker = self._maker(self._section.undivided)
         export_model(maker, checkpoint, self._declared(), settings.image_shape, settings.label_names, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))

@@ -111,3 +111,54 @@ def test_a_layer_that_is_not_there_is_refused_with_those_that_are(
     with pytest.raises((UserCodeError, TaskFailedError), match=reason) as told:
         training.run(settings(killed_network(path, **parallel), path=path))
     assert "conv, relu, kill, flatten, logits" in str(told.value)
+
+
+# Killed once, when the first checkpoint is written.
+SPLIT_NETWORK = """
+import os, signal
+import tensorflow as tf
+
+def network(num_classes, marker):
+    save = tf.train.CheckpointManager.save
+
+    def save_and_die(*args, **kwargs):
+        path = save(*args, **kwargs)
+        if not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return path
+
+    tf.train.CheckpointManager.save = save_and_die
+    layers = tf.keras.layers
+    stack = [layers.Flatten(name="flatten"), layers.Dense(32, activation="relu", name="dense1")]
+    return tf.keras.Sequential([*stack, layers.Dense(num_classes, name="logits")])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_split_weights_go_on_from_a_checkpoint_and_are_served_whole(
+    training, settings, digits, tmp_path, monkeypatch, path
+):
+    (tmp_path / "own_split.py").write_text(SPLIT_NETWORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    layout = {"dense1/kernel": [None, "model"], "dense1/bias": ["model"], "logits/kernel": ["model", None]}
+    values = {
+        "path": path,
+        "model": "own_split:network",
+        "params": {"marker": str(tmp_path / "marker")},
+        "train_steps": 60,
+        "save_checkpoints_steps": 20,
+        "model_parallel": {"mesh": {"model": 2}, "layout": layout},
+    }
+    model, run = training.run(settings(values, path=path))
+    assert (tmp_path / "marker").exists()
+    number = run.get_float_custom_property
+    assert (number("restarts"), number("last_step")) == (1, 60)
+    assert number("eval_accuracy") > 0.6
+    # This process has one CPU.
+    accuracy = served_accuracy(model, digits["examples"][0].uri)
+    assert accuracy == pytest.approx(number("eval_accuracy"), abs=1e-6)
+    # The checkpoint is that of whole weights, and training goes on from it without a mesh.
+    _, run = training.run(settings({**values, "train_steps": 70, "model_parallel": None}, path=path), steps=70)
+    assert (run.get_float_custom_property("first_step"), run.get_float_custom_property("last_step")) == (60, 70)
