@@ -24,9 +24,8 @@ from tfx_estimator.pipeline.config.parallel import ModelParallel
 from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 _OPTION = "trainer.model_parallel"
-# DTensor puts parts together by CollectiveGatherV2 unless told otherwise, whose results are wrong in a step that
-# needs several of them: another gradient than that of the whole network, or memory that is not its own. By sums with
-# zeros they are right.
+# DTensor of TensorFlow 2.15 puts parts together by CollectiveGatherV2 unless told otherwise. Steps that are right by
+# sums of zeros and a part, which is the other way, had other weights so, in the same digits each time.
 _GATHER = "LOWER_DTENSOR_GATHER_TO_COLLECTIVE_GATHER_V2"
 
 
@@ -73,8 +72,8 @@ class SplitWeights:
                     args, kwargs = self.put((args, kwargs))
                 if model is None or id(layer) not in self._split:
                     return original(layer, *args, **kwargs)
-                # The gradient of what it reads is put together as well: some operations cannot go on with parts, and
-                # end the process (`LLVM ERROR: Failed to infer result type(s)`) in place of saying so.
+                # What it reads is whole, and so its gradient is put together, too: DTensor has no rule for the parts of
+                # many operations.
                 args, kwargs = tf.nest.map_structure(self._whole, (args, kwargs))
                 return tf.nest.map_structure(self._whole, original(layer, *args, **kwargs))
             finally:
@@ -194,10 +193,9 @@ class SplitWeights:
                 spec = self._spec_of(self._layer, name, value.shape)
             else:
                 of = self._slots.get(name.rpartition("/")[0])
-                same = of is not None and of.shape == value.shape
-                spec = of.layout.sharding_specs if same else [dtensor.UNSHARDED] * value.shape.rank
-            whole = value if dtensor.is_dtensor(value) else self.put(value)
-            placed = dtensor.relayout(whole, dtensor.Layout(spec, self._mesh))
+                whole = [dtensor.UNSHARDED] * value.shape.rank
+                spec = whole if of is None or of.shape != value.shape else of.layout.sharding_specs
+            placed = dtensor.relayout(self.put(value), dtensor.Layout(spec, self._mesh))
             kept = {
                 key: kwargs[key] for key in ("trainable", "name", "synchronization", "aggregation") if key in kwargs
             }

@@ -37,7 +37,7 @@ def reject(value: Any, annotation: Any) -> str:
     if origin is dict and isinstance(value, dict) and typing.get_args(annotation)[1] is not Any:
         item = typing.get_args(annotation)[1]
         reasons = (f"{key}: {reason}" for key, each in value.items() if (reason := reject(each, item)))
-        return _reject_free(value) or next(reasons, "")
+        return _reject_free(dict.fromkeys(value)) or next(reasons, "")
     if origin is dict or annotation is Any:
         return _reject_free(value) if annotation is Any or isinstance(value, dict) else f"{name(value)} is no mapping"
     if origin is Literal:

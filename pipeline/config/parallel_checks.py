@@ -172,6 +172,14 @@ def _step_of_layout(trainer: TrainerSection) -> Iterator[Problem]:
     for path, wrong, reason, expected, value in refused:
         if wrong:
             yield Problem(path, reason, expected, f"set it so, or remove {_MODEL}", value=value, depends=(where,))
+    if trainer.model in _NORMALISING:
+        yield Problem(
+            _MODEL,
+            f"{trainer.model} normalises by FusedBatchNormV3, for which DTensor has no rule",
+            "a network without batch normalisation",
+            "remove it, or choose another network; trainer.model_parallel.layers takes any",
+            depends=("trainer.model", where),
+        )
     if (name := trainer.optimizer.name) not in SPLIT_OPTIMIZERS:
         yield Problem(
             "trainer.optimizer.name",

@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "gradient_accumulation": {"gradient_accumulation": 4},
     "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}},
-    "split_weights": {"model_parallel": {"mesh": {"model": 2}, "layout": {"dense1/kernel": [None, "model"]}}},
+    "split_weights": {"model_parallel": {"mesh": {"model": 2}, "layout": {"logits/kernel": ["model", None]}}},
     "pipeline_parallel": {"pipeline_parallel": {"stages": 2, "microbatches": 2}},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},

@@ -136,6 +136,11 @@ def test_a_built_in_network_that_normalises_is_not_cut_into_stages(problems, goo
     assert "cifar_resnet9 normalises by the statistics of a batch" in problem
 
 
+def test_batch_normalisation_has_no_rule_for_split_weights(problems, good):
+    (problem,) = problems(good.replace("model: mnist_cnn", "model: cifar_resnet9") + split(KERNEL))
+    assert "cifar_resnet9 normalises by FusedBatchNormV3" in problem
+
+
 @pytest.mark.parametrize("lines", [LAYERS, STAGES])
 def test_code_that_makes_its_network_by_itself_is_refused(write, good, problems, lines):
     write("def model_fn(features, labels, mode):\n    pass\n", "own.py")
