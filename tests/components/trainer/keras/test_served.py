@@ -70,3 +70,51 @@ def test_variables_are_cut_as_declared_and_what_is_served_is_whole(
     assert sorted(tuple(each.shape) for each in served.weights) == [(10,), (784, 10)]
     checkpoint = tf.train.load_checkpoint(run.uri)
     assert (784, 10) in map(tuple, checkpoint.get_variable_to_shape_map().values())
+
+
+COUNTED = """
+import tensorflow as tf
+
+class Counted(tf.keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.flatten, self.dense = tf.keras.layers.Flatten(), tf.keras.layers.Dense(classes)
+        self.seen = tf.keras.metrics.Sum(name="seen")
+
+    def call(self, images):
+        return self.dense(self.flatten(images))
+
+    @property
+    def metrics(self):
+        return [self.seen]
+
+    def train_step(self, data):
+        images, labels = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(images, labels, self(images, training=True))
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        self.seen.update_state(1.0)
+        return {"loss": loss, "seen": self.seen.result()}
+
+def network(num_classes):
+    model = Counted(num_classes)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.SGD(0.05), loss)
+    return model
+"""
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("path", ["keras_custom_loop", "keras"])
+def test_the_metrics_of_a_train_step_are_those_of_a_stretch(training, settings, tmp_path, monkeypatch, path):
+    from tests.equivalence.conftest import read_losses
+
+    (tmp_path / "counted_network.py").write_text(COUNTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # One worker does the steps, one after the other: the last that is handed out is the last that is done.
+    train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
+    section = {"path": path, "model": "counted_network:network", "distribution": {"train": train, "max_restarts": 0}}
+    _, run = training.run(settings(section, path=path))
+    assert read_losses(run.uri, ("seen",)) == [(20, 20.0), (40, 20.0), (60, 20.0)]
