@@ -127,6 +127,17 @@ def test_the_evaluator_of_a_cluster_tells_it_without_a_checkpoint(tmp_path, digi
 
 
 @pytest.mark.long
+def test_looking_for_the_metrics_changes_nothing_of_the_training(tmp_path, digits, settings, monkeypatch):
+    monkeypatch.syspath_prepend(USER)
+    section = {"path": "keras", "model": "compiled_models:softmax", "deterministic": True}
+    plain = Training(tmp_path / "plain", digits).run(settings(section, path="keras"))[1]
+    section["early_stopping"] = {"metric": "top2", "patience": 100}
+    watched = Training(tmp_path / "watched", digits).run(settings(section, path="keras"))[1]
+    for name in ("eval_loss", "eval_top2"):
+        assert watched.get_float_custom_property(name) == plain.get_float_custom_property(name) > 0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_the_evaluator_of_a_cluster_stops_all_its_tasks_and_the_best_checkpoint_is_the_model(
     tmp_path, digits, settings, path
