@@ -55,7 +55,7 @@ check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(PYTHON) requirements/check_lock.py
 
 LOCKED = --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header
-COMPILE = $(UV) pip compile setup.py $(LOCKED) $(if $(UPGRADE),--upgrade) --quiet
+COMPILE = $(UV) pip compile setup.py $(LOCKED) --constraint requirements/quick.txt $(if $(UPGRADE),--upgrade) --quiet
 
 lock: | $(UV)  ## write the lock files from setup.py (UPGRADE=1: newest versions)
 	$(COMPILE) --output-file $(LOCK)

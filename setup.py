@@ -47,17 +47,12 @@ REQUIREMENTS = [
     # finds out hours later and in the wrong place. kfp 1.8 wants protobuf 3, and pydantic 1; later releases of the
     # five below want another protobuf, or another pydantic; those of etils, another Python.
     "protobuf>=3.20.3,<4",
-    # From 2.27 on it looks through every installed package to warn of an old Python, in each process that imports it,
-    # TensorFlow's all among them.
-    "google-api-core<2.27",
+    "google-api-core<2.30",
     "google-cloud-aiplatform<1.92",
     "googleapis-common-protos<1.74",
     "grpcio-status<1.49",
     "proto-plus<1.28",
     "etils<1.14",
-    # From 4.25 on it compiles a grammar of URLs when kfp imports it: a sixth of the start of a step's process, for
-    # addresses that nobody checks.
-    "jsonschema<4.25",
 ]
 
 DEV_REQUIREMENTS = [

@@ -33,7 +33,7 @@ def _session_config(section: TrainerSection) -> tf.compat.v1.ConfigProto:
     # A session makes logical CPUs of its own, whatever tf.config says.
     cpus = {"device_count": {"CPU": section.logical_cpus}} if section.logical_cpus else {}
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)
-    config.experimental.disable_thread_spinning = not section.threads.spin(section.distribution.train.distributes)
+    config.experimental.disable_thread_spinning = not section.spinning
     if section.xla:
         # Under a strategy TensorFlow would fuse operations within the step as well, into some that XLA does not know.
         config.graph_options.rewrite_options.remapping = rewriter_config_pb2.RewriterConfig.OFF

@@ -50,7 +50,7 @@ class SplitWeights:
         self._named: set[str] = set()
         self._weights: list[str] = []
         self._layer: Optional[tf.keras.layers.Layer] = None
-        self._slots: Optional[dict[str, tf.Variable]] = None
+        self._slots: Optional[dict[tuple[str, tuple], tf.Variable]] = None
 
     @contextlib.contextmanager
     def used(self, model: Optional[tf.keras.Model] = None) -> Iterator[None]:
@@ -70,12 +70,17 @@ class SplitWeights:
             try:
                 if model is not None and tf.executing_eagerly():
                     args, kwargs = self.put((args, kwargs))
-                if model is None or id(layer) not in self._split:
+                if model is None:
                     return original(layer, *args, **kwargs)
-                # What it reads is whole, and so its gradient is put together, too: DTensor has no rule for the parts of
-                # many operations.
-                args, kwargs = tf.nest.map_structure(self._whole, (args, kwargs))
-                return tf.nest.map_structure(self._whole, original(layer, *args, **kwargs))
+                if id(layer) in self._split:
+                    # What it reads is whole, and so its gradient is put together, too: DTensor has no rule for the
+                    # parts of many operations.
+                    args, kwargs = tf.nest.map_structure(self._whole, (args, kwargs))
+                # Of the outermost: what is raised within a layer, Keras raises anew as something else.
+                with computable() if outer is None else contextlib.nullcontext():
+                    outputs = original(layer, *args, **kwargs)
+                # It may have made its weights in this call.
+                return tf.nest.map_structure(self._whole, outputs) if id(layer) in self._split else outputs
             finally:
                 self._layer = outer
 
@@ -96,7 +101,7 @@ class SplitWeights:
         Yields:
             Nothing.
         """
-        self._slots = {each._shared_name: each for each in variables}
+        self._slots = {(each._shared_name, tuple(each.shape)): each for each in variables}
         try:
             with tf.variable_creator_scope(self._create):
                 yield
@@ -165,7 +170,7 @@ class SplitWeights:
         step = tf.function(train_step)
 
         def execute(batch: Any) -> dict[str, tf.Tensor]:
-            with dtensor.default_mesh(self._mesh):
+            with dtensor.default_mesh(self._mesh), computable():
                 values = step(self.put(batch))
             ordinary = {name: self.taken(value) for name, value in values.items()}
             # The messages of two steps have the same names: one step is over before the next begins.
@@ -186,15 +191,22 @@ class SplitWeights:
         if self._slots is None and self._layer is None:
             # A counter of Keras's.
             return next_creator(**kwargs)
+        if kwargs.get("constraint") is not None:
+            raise UserCodeError(
+                f"{_OPTION}.layout: {self._layer.name if self._layer else name} has a weight with a constraint, which "
+                "is not applied where weights are on a mesh",
+                expected="layers without kernel_constraint and bias_constraint",
+                todo=f"remove the constraint, or {_OPTION}",
+            )
         initial = kwargs["initial_value"]
         with tf.init_scope(), tf.device(None):
             value = tf.convert_to_tensor(initial() if callable(initial) else initial, kwargs.get("dtype"))
             if self._slots is None:
                 spec = self._spec_of(self._layer, name, value.shape)
             else:
-                of = self._slots.get(name.rpartition("/")[0])
-                whole = [dtensor.UNSHARDED] * value.shape.rank
-                spec = whole if of is None or of.shape != value.shape else of.layout.sharding_specs
+                # Layers of models within a model may have the same names.
+                of = self._slots.get((name.rpartition("/")[0], tuple(value.shape)))
+                spec = [dtensor.UNSHARDED] * value.shape.rank if of is None else of.layout.sharding_specs
             placed = dtensor.relayout(self.put(value), dtensor.Layout(spec, self._mesh))
             kept = {
                 key: kwargs[key] for key in ("trainable", "name", "synchronization", "aggregation") if key in kwargs
@@ -240,6 +252,28 @@ class SplitWeights:
                 )
         self._split[id(layer)] = layer
         return [each or dtensor.UNSHARDED for each in dimensions]
+
+
+@contextlib.contextmanager
+def computable() -> Iterator[None]:
+    """Says of an operation that DTensor cannot compute what it has to do with the declaration.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserCodeError: There is one inside.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = next((line for line in lines if "DTensor" in line or "layout" in line), lines[0] if lines else "")
+        raise UserCodeError(
+            f"{_OPTION}.layout: DTensor cannot compute the network: {said}",
+            expected="operations that it has a rule for; batch normalisation and average pooling have none",
+            todo=f"remove the layer that has it, or {_OPTION}.layout; {_OPTION}.layers takes any",
+        ) from error
 
 
 class _Weight(dtensor.DVariable):

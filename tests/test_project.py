@@ -98,7 +98,7 @@ def test_an_entry_that_is_cut_off_is_found() -> None:
 LOCKS = ("legacy.lock", "dev.lock")
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, "image.lock"])
 def test_a_lock_names_no_registry_and_hashes_everything(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
     assert "://" not in text

@@ -87,6 +87,12 @@ class Settings:
         """Threads, GPUs, kernels and profile: of the declaration, or of the Trainer's own parameters; nothing else."""
         return self.trainer or TrainerSection.parse_obj(self.runtime_section or {})
 
+    @property
+    def spinning(self) -> bool:
+        """See `TrainerSection.spinning`; in somebody else's pipeline, whose code trains, only what is given counts."""
+        section = self.runtime
+        return section.spinning if self.declaration is not None else section.threads.spinning is not False
+
     def with_distribution(self, distribution: Distribution) -> Settings:
         """Returns the settings with another distribution."""
         if self.declaration is None:

@@ -88,6 +88,10 @@ def _common(trainer: TrainerSection, path: str, search_paths: Sequence[str]) -> 
             )
 
 
+# Of DTensor's sharding specs.
+_RESERVED = {"unsharded", "match", "scalar"}
+
+
 def _layout(trainer: TrainerSection, section: ModelParallel) -> Iterator[Problem]:
     """Of single weights; that they are there, and can be split so, is seen when the network is made."""
     mesh, layout = section.mesh or {}, section.layout or {}
@@ -105,6 +109,23 @@ def _layout(trainer: TrainerSection, section: ModelParallel) -> Iterator[Problem
             f"it has {len(mesh)} dimensions and {section.mesh_size} devices",
             "one dimension, of two devices or more",
             "write one such: mesh: {model: 2}",
+        )
+    if reserved := sorted(set(mesh) & _RESERVED):
+        yield Problem(
+            f"{_MODEL}.mesh",
+            f"DTensor has a meaning of its own for {reserved[0]!r}",
+            "a dimension with another name",
+            "call it model, for example, in mesh and in layout",
+            value=reserved[0],
+        )
+    if len({each.partition(":")[0] for each in section.devices}) > 1:
+        yield Problem(
+            f"{_MODEL}.devices",
+            "a mesh is of one kind of device",
+            "CPUs, or GPUs",
+            "name devices of one kind",
+            value=", ".join(section.devices),
+            depends=(f"{_MODEL}.mesh",),
         )
     if not any(any(dimensions) for dimensions in layout.values()):
         yield Problem(

@@ -29,19 +29,6 @@ class Threads(Section):
         description="threads look for work a while before they sleep; null: not where one CPU trains alone",
     )
 
-    def spin(self, distributes: bool) -> bool:
-        """Whether threads look for work for a while before they sleep, as they do by TensorFlow's own default.
-
-        Alone on a CPU they take the time of those that compute; of several replicas no gain was measured.
-
-        Args:
-            distributes: Whether several replicas train.
-
-        Returns:
-            What is declared, or else what is cheaper.
-        """
-        return (distributes or has_gpu()) if self.spinning is None else self.spinning
-
 
 class Gpu(Section):
     """How TensorFlow uses the GPUs of each task; without effect where there is none."""

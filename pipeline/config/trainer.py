@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.profile import Profile
-from tfx_estimator.pipeline.config.runtime import Gpu, Threads
+from tfx_estimator.pipeline.config.runtime import Gpu, Threads, has_gpu
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
 from tfx_estimator.pipeline.config.warm_start import WarmStart
@@ -193,7 +193,7 @@ class TrainerSection(Section):
 
     @property
     def is_divided(self) -> bool:
-        """Are layers of the network on several devices of one process."""
+        """Are parts of the network on several devices of one process."""
         return self.model_parallel is not None or self.pipeline_parallel is not None
 
     @property
@@ -224,6 +224,16 @@ class TrainerSection(Section):
             "TF_ENABLE_ONEDNN_OPTS": None if self.onednn is None else int(self.onednn),
         }
         return {name: str(value) for name, value in values.items() if value is not None}
+
+    @property
+    def spinning(self) -> bool:
+        """Do TensorFlow's threads look for work for a while before they sleep, as they do by its own default.
+
+        Where one CPU trains alone they take the time of those that compute. What a module file makes is not known.
+        """
+        if self.threads.spinning is not None:
+            return self.threads.spinning
+        return bool(self.module_file or self.is_divided or self.distribution.train.distributes or has_gpu())
 
     @property
     def undecided(self) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
 
     folder = tempfile.mkdtemp()
     section = _declared(case, xla=side.startswith("xla")).trainer
-    runtime.apply(section, distributes=False)
+    runtime.apply(section, section.spinning)
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
     model = ModelMaker(section, 10, declared.transformed_spec).make_compiled(section.steps_per_execution)

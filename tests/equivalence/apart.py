@@ -10,7 +10,13 @@ import os
 
 os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-from tests.equivalence import train_accumulation, train_layers, train_parallel, train_recipes  # noqa: F401
+from tests.equivalence import (  # noqa: F401
+    train_accumulation,
+    train_layers,
+    train_parallel,
+    train_recipes,
+    train_split,
+)
 
 
 def run(module: str, folder: str, *arguments: str) -> None:

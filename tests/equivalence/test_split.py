@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from tests.equivalence.conftest import train_apart
-
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
 ALWAYS = ("columns.adam.functional.2", "rows.momentum.functional.2")
@@ -34,8 +32,8 @@ SLOTS = {"adam": ("m", "v"), "momentum": ("momentum",)}
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory):
-    """How far a case's trainings lie apart; those that are always tried are trained in one fresh process."""
+def trained(train_apart, tmp_path_factory: pytest.TempPathFactory):
+    """How far a case's trainings lie apart; those that are always tried are trained in one process."""
     folder = tmp_path_factory.mktemp("split")
     found: dict[str, dict] = {}
 
@@ -76,3 +74,6 @@ def test_what_cannot_be_split_so_is_refused_with_what_there_is(trained):
     assert "conv/kernel, conv/bias, dense1/kernel, dense1/bias, dense2/kernel" in said["no such weight"]
     assert "dense1/bias has the shape [32], and the layout 2 dimensions" in said["dimensions"]
     assert "logits/kernel has the shape [48, 10], and 10 cannot be split into 4 equal parts" in said["size"]
+    assert "trainer.model_parallel.layout: DTensor cannot compute the network: " in said["normalising"]
+    assert "FusedBatchNorm" in said["normalising"]
+    assert "trainer.model_parallel.layout: dense1 has a weight with a constraint" in said["constrained"]

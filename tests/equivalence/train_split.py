@@ -49,7 +49,10 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 
 
 def in_float64(num_classes: int, form: str = "functional") -> tf.keras.Model:
-    """A convolution and three dense layers, one of which is read twice; or the same without, one after the other."""
+    """A convolution and three dense layers, one of which is read twice; or the same without, one after the other.
+
+    Or one that cannot be trained so: it normalises batches, or has a constraint.
+    """
     layers = tf.keras.layers
     own = {"dtype": "float64"}
     dense1, dense2 = layers.Dense(32, name="dense1", **own), layers.Dense(16, "tanh", name="dense2", **own)
@@ -58,6 +61,12 @@ def in_float64(num_classes: int, form: str = "functional") -> tf.keras.Model:
         cast = layers.Lambda(lambda image: tf.cast(image, tf.float64), **own)
         return tf.keras.Sequential([cast, layers.Flatten(**own), dense1, layers.ReLU(**own), dense2, logits])
     image = tf.keras.Input([8, 8, 1])
+    if form == "normalising":
+        return tf.keras.Model(
+            image, logits(dense1(layers.Flatten(**own)(layers.BatchNormalization(name="norm")(image))))
+        )
+    if form == "constrained":
+        dense1 = layers.Dense(32, kernel_constraint=tf.keras.constraints.MaxNorm(1.0), name="dense1", **own)
     found = layers.Conv2D(4, 3, activation="relu", name="conv", **own)(tf.cast(image, tf.float64))
     first = dense1(layers.Flatten(**own)(layers.MaxPooling2D(**own)(found)))
     second = dense2(layers.ReLU(**own)(first))
@@ -122,15 +131,21 @@ REFUSED: dict[str, dict[str, list[Optional[str]]]] = {
     "no such weight": {"dense1/kernel": [None, "model"], "dense9/*": [None, "model"]},
     "dimensions": {"dense1/bias": [None, "model"]},
     "size": {"logits/kernel": [None, "model"]},
+    "normalising": _COLUMNS,
+    "constrained": _COLUMNS,
 }
 
 
 def refuse(wrong: str) -> str:
-    """Makes a model of a layout that cannot be; returns what is said."""
+    """Does a step with a layout that cannot be; returns what is said."""
     mesh = {"mesh": {"model": 4}, "layout": REFUSED[wrong]}
-    section = TrainerSection(path="keras", model="split_networks:in_float64", train_steps=1, model_parallel=mesh)
+    params = {"form": wrong} if REFUSED[wrong] is _COLUMNS else {}
+    section = TrainerSection(
+        path="keras", model="split_networks:in_float64", params=params, train_steps=1, model_parallel=mesh
+    )
     try:
-        ModelMaker(section, 10, _SPEC).make()
+        execute = make_execute(ModelMaker(section, 10, _SPEC).make_compiled(1), tf.distribute.get_strategy())
+        execute(_batches(0), tf.constant(1, tf.int64))
     except UserCodeError as error:
         return str(error)
     raise AssertionError(wrong)

@@ -65,16 +65,23 @@ class Forks:
     def __init__(self, target: str, folder: Path) -> None:
         self._folder, self._logs = folder, 0
         self._said: dict[int, Path] = {}
-        command = [sys.executable, "-m", "tests.faults.forks", target]
+        self._command = [sys.executable, "-m", "tests.faults.forks", target]
+        self._begin()
+
+    def _begin(self) -> None:
         self._server = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self._answer() == "ready"
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, and with it a call that hangs."""
         self._server.stdin.close()
-        self._server.wait(30)
+        try:
+            self._server.wait(30)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
         self._server.stdout.close()
 
     @property
@@ -97,6 +104,8 @@ class Forks:
 
     def start(self, *arguments: object) -> int:
         """Begins a call; returns its process id."""
+        if self._server.poll() is not None:
+            self._begin()
         self._logs += 1
         log = self._folder / f"{self._logs}.log"
         pid = self._ask(arguments=arguments, log=str(log))
@@ -166,9 +175,15 @@ class Forks:
         raise AssertionError(f"the process did not come to where it stops:\n{self.said}")
 
     def _ask(self, **request: object) -> int:
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        return int(self._answer())
+        try:
+            self._server.stdin.write(json.dumps(request) + "\n")
+            self._server.stdin.flush()
+            return int(self._answer())
+        except BaseException:
+            # A test's time is over: the answer that is still to come would be taken for the next one's.
+            self._server.kill()
+            self._server.wait()
+            raise
 
     def _answer(self) -> str:
         return self._server.stdout.readline().strip()

@@ -14,11 +14,13 @@ import os
 import sys
 import traceback
 
+from tfx_estimator.pipeline.ending.keeper import die_with
 from tfx_estimator.pipeline.importing import uncollected
 
 
 def main(target: str) -> None:
-    """Serves until stdin ends."""
+    """Serves until stdin ends, or the process that asks."""
+    die_with(os.getppid())
     module, _, name = target.partition(":")
     with uncollected():
         function = getattr(importlib.import_module(module), name)
@@ -28,7 +30,9 @@ def main(target: str) -> None:
         if pid := request.get("wait"):
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
             continue
+        server = os.getpid()
         if not (pid := os.fork()):
+            die_with(server)
             _call(function, **request)
         print(pid, flush=True)
 
@@ -41,7 +45,11 @@ def _call(function, arguments: list, log: str) -> None:
     try:
         code = function(*arguments) or 0
     except SystemExit as end:
-        code = int(end.code or 0)
+        # As at the end of any process: what is no number is a message.
+        code = end.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
     except BaseException:
         traceback.print_exc()
     finally:

@@ -137,7 +137,8 @@ def test_the_next_run_goes_on_where_a_signal_ended_the_one_before(faulty, digits
     run.terminate()
     run.communicate(timeout=60)
     saved = supervised.checkpoint()
-    assert INTERVAL < saved < MANY // 2
+    # Of the former a usual checkpoint may be of the step that is waited for.
+    assert INTERVAL + (train is MWMS) <= saved < MANY // 2
     again = supervised.start()
     out, said = again.communicate(timeout=150)
     assert again.returncode == 0, said

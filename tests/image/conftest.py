@@ -122,10 +122,14 @@ def work(tmp_path: Path) -> Path:
 
 
 def _remove() -> None:
-    """Removes the image, its base, and the stages in between, which are larger than both and have no names."""
+    """Removes the image, its base, and the stages in between, which are larger than both and have no names.
+
+    Of those without a name only what no container uses: somebody else may be building as well.
+    """
     listed = ("podman", "images", "--quiet", "--all", "--filter", f"since={_BASE}", "--filter", "dangling=true")
     stages = subprocess.run(listed, capture_output=True, text=True, check=False).stdout.split()
-    subprocess.run(["podman", "image", "rm", "--force", _IMAGE, *stages, _BASE], capture_output=True, check=False)
+    for names in (("--force", _IMAGE), *((each,) for each in stages), ("--force", _BASE)):
+        subprocess.run(["podman", "image", "rm", *names], capture_output=True, check=False)
 
 
 def _make_base(folder: Path) -> None:

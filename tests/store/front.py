@@ -84,9 +84,11 @@ class Front(BaseHTTPRequestHandler):
     def _cuts(self, upload: str) -> bool:
         name = self.uploads.get(upload, self.path)
         length = int(self.headers.get("Content-Length") or 0)
-        if not self.cut or self.command not in ("PUT", "POST") or length < 1000 or self.cut not in unquote(name):
+        if self.command not in ("PUT", "POST") or length < 1000:
             return False
         with self.lock:
+            if not Front.cut or Front.cut not in unquote(name):
+                return False
             Front.cut = ""
         self.rfile.read(length // 2)
         self._note(f"cut {name}")

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
-def apply(section: TrainerSection, distributes: bool) -> None:
+def apply(section: TrainerSection, spin: bool) -> None:
     """Sets it; imports TensorFlow unless all is as TensorFlow has it.
 
     Args:
         section: The declared trainer.
-        distributes: Whether several replicas train.
+        spin: Whether threads look for work for a while before they sleep.
     """
-    spin = section.threads.spin(distributes)
     if section.environment or section.gpu.is_declared or not spin:
         for line in _apply(section, spin):
             sys.stdout.write(f"runtime: {line}\n")

@@ -92,7 +92,7 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     from tfx_estimator.components.trainer.task.context import TaskContext
 
     context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
-    runtime.apply(context.settings.runtime, context.settings.distribution.train.distributes)
+    runtime.apply(context.settings.runtime, context.settings.spinning)
     if task.type == DRY_RUN:
         from tfx_estimator.components.trainer.dry_run import costs, trial
 

@@ -8,15 +8,16 @@ import sys
 
 import pytest
 
-from tfx_estimator.pipeline.config.runtime import Threads, has_gpu
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.runtime import has_gpu
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 TOLD = """
 import json, sys
 from tfx_estimator.components.trainer.task import runtime
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-trainer, distributes = json.loads(sys.argv[1])
-section = TrainerSection.parse_obj(trainer)
-runtime.apply(section, distributes)
+section = TrainerSection.parse_obj(json.loads(sys.argv[1]))
+runtime.apply(section, section.spinning)
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tfx_estimator.model_fn.run_config import make_run_config
@@ -28,23 +29,30 @@ print(*(config.experimental.disable_thread_spinning for config in (shared, sessi
 
 
 @pytest.mark.unit
-def test_threads_spin_where_it_is_declared_or_where_workers_wait_for_each_other(monkeypatch):
-    assert Threads(spinning=True).spin(distributes=False)
-    assert not Threads(spinning=False).spin(distributes=True)
-    assert Threads().spin(distributes=True)
-    assert Threads().spin(distributes=False) is has_gpu()
+def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_them(monkeypatch):
+    replicas = {"train": {"strategy": "mirrored"}}
+    layers = {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}
+    assert TrainerSection().spinning is has_gpu()
+    monkeypatch.setattr("tfx_estimator.pipeline.config.runtime._GPUS", "/nowhere")
+    assert not TrainerSection().spinning
+    assert TrainerSection(threads={"spinning": True}).spinning
+    assert not TrainerSection(threads={"spinning": False}, distribution=replicas).spinning
+    for others in ({"distribution": replicas}, {"model_parallel": layers}, {"model": None, "module_file": "own.py"}):
+        assert TrainerSection(**others).spinning
+    # Somebody else's pipeline, whose code trains.
+    assert Settings().spinning
+    assert not Settings(runtime_section={"threads": {"spinning": False}}).spinning
     monkeypatch.setattr("tfx_estimator.pipeline.config.runtime._GPUS", "/")
-    assert Threads().spin(distributes=False)
+    assert TrainerSection().spinning
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    ("trainer", "distributes", "lines"),
+    ("trainer", "lines"),
     [
         (
             {"threads": {"intra_op": 1, "inter_op": 2, "spinning": False}},
-            False,
             [
                 "runtime: threads that wait: asleep at once",
                 "runtime: threads inside one op: 1",
@@ -53,11 +61,11 @@ def test_threads_spin_where_it_is_declared_or_where_workers_wait_for_each_other(
                 "True True",
             ],
         ),
-        ({"distribution": {"train": "mirrored:2"}}, True, ["0 0", "False False"]),
+        ({"distribution": {"train": "mirrored:2"}}, ["0 0", "False False"]),
     ],
     ids=["one device", "replicas"],
 )
-def test_tensorflow_has_what_is_declared(trainer, distributes, lines, tmp_path):
-    arguments = [json.dumps([trainer, distributes]), str(tmp_path)]
+def test_tensorflow_has_what_is_declared(trainer, lines, tmp_path):
+    arguments = [json.dumps(trainer), str(tmp_path)]
     done = subprocess.run([sys.executable, "-c", TOLD, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == lines

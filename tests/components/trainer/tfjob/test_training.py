@@ -110,7 +110,7 @@ data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}}}
 trainer:
   module_file: own/trains_of_mine.py
   train_steps: {steps}
-  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}}}
+  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2}}}}
 evaluator: {{min_accuracy: 0.8}}
 deploy:
   image: {image}
