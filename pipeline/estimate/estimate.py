@@ -71,7 +71,8 @@ class Estimate:
         memory: Of a replica and its process.
         wire: What a step sends.
         unseen: Kinds of operations whose costs are not seen.
-        divided: Are layers on several devices of the process.
+        divided: Are parts of the network on several devices of the process.
+        split: Are they single weights, and not layers.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Estimate:
     wire: Wire
     unseen: tuple[str, ...] = ()
     divided: bool = False
+    split: bool = False
 
     def notes(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
@@ -93,7 +95,11 @@ class Estimate:
         if self.unseen:
             kinds = ", ".join(self.unseen)
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
-        if self.divided:
+        if self.split:
+            notes.append(
+                "Weights are split on a mesh: each device has all of this, but only its part of those weights."
+            )
+        elif self.divided:
             notes.append("The layers are on several devices: the memory is that of all together, with a batch in one.")
         if self.memory.data is None:
             notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
@@ -184,4 +190,5 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], sync, trainer.path == "estimator"),
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
+        split=trainer.model_parallel is not None and trainer.model_parallel.splits,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tfx_estimator.pipeline.estimate.estimate import Estimate, Memory
@@ -29,6 +31,10 @@ def test_what_is_at_least_so_much_says_so(unseen):
     divided = not unseen
     found = Estimate("name", "own:model", "one_device", 1, 32, 10, 100.0, 300.0, memory, Wire(), unseen, divided)
     assert any("on several devices" in note for note in found.notes()) == divided
+    split = dataclasses.replace(found, divided=True, split=True).notes()
+    assert [note for note in split if "device" in note] == [
+        "Weights are split on a mesh: each device has all of this, but only its part of those weights."
+    ]
     shown = {line.split("  ")[0]: line for line in lines(found) if not line.startswith(" ")}
     for title in ("FLOPs per example", "memory of a replica", "memory of a process"):
         assert ("≥ " in shown[title]) == bool(unseen)
