@@ -170,10 +170,14 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(workdir: Path) -> subprocess.CompletedProcess:
     """Runs `tfx-estimator bench strategies digits`, as briefly as can be, with a strategy that the network cannot."""
-    options = ["--steps", "60", "--warmup", "5", "--rounds", "1", "--output", "results"]
-    options += ["--strategies", "mirrored:2,parameter_server:2", "--set", "trainer.model=own_network:network"]
-    options += ["--set", "data.splits={train: 'train[:256]', eval: 'train[256:320]'}"]
-    command = [sys.executable, "-m", "tfx_estimator", "bench", "strategies", "digits", *options]
+    options = ["--steps", "60", "--warmup", "5", "--output", "results"]
+    return _bench(workdir, *options, "--strategies", "mirrored:2,parameter_server:2")
+
+
+def _bench(workdir: Path, *options: str) -> subprocess.CompletedProcess:
+    shared = ["--rounds", "1", "--set", "trainer.model=own_network:network"]
+    shared += ["--set", "data.splits={train: 'train[:256]', eval: 'train[256:320]'}"]
+    command = [sys.executable, "-m", "tfx_estimator", "bench", "strategies", "digits", *options, *shared]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=280)
 
@@ -241,7 +245,7 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     for name in strategies:
         assert f"<td>{name}</td>" in page
     # Nothing of the trainings stays but their logs.
-    session = next((workdir / "runs" / "digits" / "bench").iterdir())
+    session = min((workdir / "runs" / "digits" / "bench").iterdir())
     assert sorted(path.name for path in session.iterdir()) == ["bench.log", "logs"]
 
 
@@ -256,6 +260,27 @@ def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_othe
     assert "mirrored:2" not in found["strategies"]
     assert "one replica only" in found["failures"]["mirrored:2"]
     assert "<td>failed</td>" in (workdir / "results" / "strategies.html").read_text()
+
+
+@pytest.mark.e2e
+def test_each_strategy_is_measured_on_each_path(workdir, done):
+    options = ["--steps", "20", "--warmup", "2", "--no-input-share", "--output", "on_paths"]
+    found = _bench(workdir, *options, "--strategies", "one_core", "--paths", "keras,estimator")
+    assert found.returncode == 0, found.stdout + found.stderr
+    results = json.loads((workdir / "on_paths" / "strategies.json").read_text())
+    names = ["keras one_core", "estimator one_core"]
+    assert list(results["strategies"]) == [each["strategy"] for each in results["measurements"]] == names
+    # Keras's end with an execution.
+    steps = {each["strategy"]: each["steps"] for each in results["measurements"]}
+    assert steps["estimator one_core"] == 20 <= steps["keras one_core"]
+    rate = {each["strategy"]: each["undisturbed_examples_per_second"] for each in results["measurements"]}
+    for name, each in results["strategies"].items():
+        assert each["speedup"] == pytest.approx(rate[name] / rate["keras one_core"])
+        assert re.search(rf"^{name} +1 ", found.stdout, re.MULTILINE)
+    # Each was trained on its path.
+    session = max((workdir / "runs" / "digits" / "bench").iterdir())
+    jobs = [json.loads(path.read_text()) for path in sorted(session.rglob("job.json"))]
+    assert sorted(job["path"] for job in jobs) == ["estimator", "keras"]
 
 
 @pytest.mark.unit

@@ -85,6 +85,18 @@ def test_a_network_is_tried_on_the_declared_path(declare, capsys):
     assert "evaluated is `probabilities` (" in said
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("model", ['"mine:model_fn"', '"nets:network", path: keras'])
+def test_a_metric_of_early_stopping_that_the_model_does_not_report_is_told_with_those_that_it_does(
+    declare, capsys, model
+):
+    text = DECLARATION.replace('"mine:model_fn"', f"{model}, early_stopping: auc")
+    assert main(["validate", "--deep", declare(text=text, nets=NETWORK)]) == 4
+    said = capsys.readouterr().err
+    assert "trainer.early_stopping.metric: the evaluation reports no `auc`" in said
+    assert "expected: one of accuracy, average_loss, loss" in said
+
+
 def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tmp_path):
     line = "assert mode != 'eval', 'only in an evaluation'"
     workdir = Workdir(tmp_path / "runs")
