@@ -26,6 +26,8 @@ from tfx_estimator.pipeline.config.trainer import MAX_STEPS, TrainerSection
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 _ROUNDS, _SLICE_SECONDS, _MOST_STEPS, _MOST_SECONDS = 7, 0.25, 500, 30.0
+# After so many seconds no further way is made ready: a large network may take minutes to build and to compile.
+_MOST_READYING_SECONDS = 60.0
 # Steps that are not timed: the first ones make the graph, compile it and allocate.
 _WARM_UP = (1, 2)
 # Steps that are timed one by one, for a first impression.
@@ -58,13 +60,15 @@ def run(context: TaskContext) -> None:
     reader = dataclasses.replace(reads.reader, sharding=ELEMENT, augment=())
     # Arrays: an Estimator takes them into a graph of its own.
     batch = next(reader.input_fn(tf.estimator.ModeKeys.TRAIN).as_numpy_iterator())
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         left_out: dict[Way, str] = {}
         made: dict[Way, Candidate] = {}
         once: dict[Way, float] = {}
         by_cpu = not tf.config.list_logical_devices("GPU")
         for way in (ways := verdict.ways_of(declared)):
-            if reason := verdict.why_hopeless(way, ways[0], once) if by_cpu else "":
+            reason = verdict.why_hopeless(way, ways[0], once) if by_cpu else ""
+            if reason := reason or verdict.why_late(way, ways[0], time.monotonic() - began, _MOST_READYING_SECONDS):
                 left_out[way] = reason
                 continue
             context.progress.write(Event.TRYING, text=str(way))

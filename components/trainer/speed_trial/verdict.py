@@ -100,6 +100,23 @@ def why_hopeless(way: Way, plain: Way, once: Mapping[Way, float]) -> str:
     return f"a step of {compiled} takes {slower:.1f} times as long as of {plain}" if slower > _SLOWER else ""
 
 
+def why_late(way: Way, plain: Way, seconds: float, most: float) -> str:
+    """Says why a way is tried no more: that the ways before it took so long to make ready.
+
+    Args:
+        way: That would be next.
+        plain: The plain way, which is always tried: what training needs is measured by it.
+        seconds: Since the first was begun.
+        most: Seconds after which no further one is begun.
+
+    Returns:
+        The reason; empty if it is to be tried.
+    """
+    if way == plain or seconds <= most:
+        return ""
+    return f"the ways before it took {seconds:.0f} s to make ready, over {most:.0f} s"
+
+
 def decide(
     slices: Mapping[Way, Sequence[Slice]], left_out: Mapping[Way, str], undecided: Sequence[str], by_cpu: bool
 ) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -151,8 +152,9 @@ def test_the_trial_has_what_a_worker_will_have():
     assert speed_trial_task(workers, 1, shares=False)[0].threads is None
 
 
-@pytest.mark.parametrize("path", ["estimator", "keras"])
-def test_a_trial_times_the_step_of_a_path(path, tmp_path, digits, settings, monkeypatch):
+@pytest.fixture
+def tried(tmp_path, digits, settings, monkeypatch):
+    """Tries whether to compile, as briefly as can be, and returns the verdict."""
     from tfx.types import artifact_utils, standard_artifacts
 
     from tfx_estimator.components.trainer.protocol.events import ProgressWriter
@@ -162,14 +164,33 @@ def test_a_trial_times_the_step_of_a_path(path, tmp_path, digits, settings, monk
 
     monkeypatch.setattr(trial, "_ROUNDS", 2)
     monkeypatch.setattr(trial, "_SLICE_SECONDS", 0.02)
-    declared = settings({"path": path, "model": "tests.bench.networks:dense", "xla": "auto"}, path=path)
-    outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
-    properties = {"train_args": json.dumps({"num_steps": 60}), "eval_args": "{}", "custom_config": "null"}
-    jsonify = artifact_utils.jsonify_artifact_dict
-    job = Job(jsonify(digits), jsonify(outputs), properties, str(tmp_path), declared.to_dict(), path)
-    trial.run(TaskContext(job, TaskSpec(SPEED_TRIAL, 0, 1), ProgressWriter(str(tmp_path / "progress"))))
-    found = verdict.read(str(tmp_path))
+
+    def run(path):
+        declared = settings({"path": path, "model": "tests.bench.networks:dense", "xla": "auto"}, path=path)
+        outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
+        properties = {"train_args": json.dumps({"num_steps": 60}), "eval_args": "{}", "custom_config": "null"}
+        jsonify = artifact_utils.jsonify_artifact_dict
+        job = Job(jsonify(digits), jsonify(outputs), properties, str(tmp_path), declared.to_dict(), path)
+        trial.run(TaskContext(job, TaskSpec(SPEED_TRIAL, 0, 1), ProgressWriter(str(tmp_path / "progress"))))
+        return verdict.read(str(tmp_path))
+
+    return run
+
+
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+def test_a_trial_times_the_step_of_a_path(path, tried):
+    found = tried(path)
     assert set(found.measured) == {"float32", "float32 with XLA"}
     for each in found.measured.values():
         assert 0 < each["cpu_micros_per_example"] < 1e5
     assert found.way.xla == (found.measured["float32 with XLA"]["gain"] >= 1.05)
+
+
+def test_a_trial_whose_ways_take_long_to_make_ready_tries_no_more(tried, monkeypatch):
+    from tfx_estimator.components.trainer.speed_trial import trial
+
+    monkeypatch.setattr(trial, "_MOST_READYING_SECONDS", 0.0)
+    found = tried("keras")
+    assert list(found.measured) == ["float32"]
+    assert found.way == PLAIN
+    assert re.search(r"float32 with XLA left out: the ways before it took \d+ s to make ready, over 0 s", found.text)

@@ -263,6 +263,7 @@ def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_othe
 
 
 @pytest.mark.e2e
+@pytest.mark.long
 def test_each_strategy_is_measured_on_each_path(workdir, done):
     options = ["--steps", "20", "--warmup", "2", "--no-input-share", "--output", "on_paths"]
     found = _bench(workdir, *options, "--strategies", "one_core", "--paths", "keras,estimator")
