@@ -104,7 +104,8 @@ def test_what_was_done_is_cached(tmp_path, target):
     assert again == ({"Evaluator", "Pusher"} if target == VERTEX else set())
     assert second["accuracy"] == first["accuracy"]
     assert second["blessed"] is True
-    assert second["metrics"] == first["metrics"]
+    # Evaluated anew, Beam adds up in another order.
+    assert second["metrics"] == pytest.approx(first["metrics"], rel=1e-6 if again else 0, abs=0)
     # It is there already.
     assert [str(path) for path in (rehearsal.root / "digits" / "serving").iterdir()] == [first["pushed"]]
     if target == VERTEX:
