@@ -272,7 +272,9 @@ def computable() -> Iterator[None]:
         raise UserCodeError(
             f"{_OPTION}.layout: DTensor cannot compute the network: {said}",
             expected="operations that it has a rule for; batch normalisation and average pooling have none",
-            todo=f"remove the layer that has it, or {_OPTION}.layout; {_OPTION}.layers takes any",
+            todo="put tfx_estimator.model_fn.layers.StatelessDropout in place of Keras's Dropout"
+            if "Stateful random" in said
+            else f"remove the layer that has it, or {_OPTION}.layout; {_OPTION}.layers takes any",
         ) from error
 
 

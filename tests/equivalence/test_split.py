@@ -77,3 +77,5 @@ def test_what_cannot_be_split_so_is_refused_with_what_there_is(trained):
     assert "trainer.model_parallel.layout: DTensor cannot compute the network: " in said["normalising"]
     assert "FusedBatchNorm" in said["normalising"]
     assert "trainer.model_parallel.layout: dense1 has a weight with a constraint" in said["constrained"]
+    assert "Stateful random operations are not supported in DTensor" in said["dropping"]
+    assert "put tfx_estimator.model_fn.layers.StatelessDropout in place of Keras's Dropout" in said["dropping"]

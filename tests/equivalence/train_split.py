@@ -20,6 +20,7 @@ from tensorflow.experimental import dtensor
 from tfx_estimator.components.trainer.keras.drivers import make_execute
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import checkpoint_of
+from tfx_estimator.model_fn.layers import StatelessDropout
 from tfx_estimator.model_fn.strategies import configure_devices
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -49,9 +50,9 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 
 
 def in_float64(num_classes: int, form: str = "functional") -> tf.keras.Model:
-    """A convolution and three dense layers, one of which is read twice; or the same without, one after the other.
+    """A convolution, three dense layers, one of which is read twice, and dropout; or dense layers one after the other.
 
-    Or one that cannot be trained so: it normalises batches, or has a constraint.
+    Or one that cannot be trained so: it normalises batches, drops what chance says, or has a constraint.
     """
     layers = tf.keras.layers
     own = {"dtype": "float64"}
@@ -65,11 +66,13 @@ def in_float64(num_classes: int, form: str = "functional") -> tf.keras.Model:
         return tf.keras.Model(
             image, logits(dense1(layers.Flatten(**own)(layers.BatchNormalization(name="norm")(image))))
         )
+    if form == "dropping":
+        return tf.keras.Model(image, logits(layers.Dropout(0.5, **own)(dense1(layers.Flatten(**own)(image)))))
     if form == "constrained":
         dense1 = layers.Dense(32, kernel_constraint=tf.keras.constraints.MaxNorm(1.0), name="dense1", **own)
     found = layers.Conv2D(4, 3, activation="relu", name="conv", **own)(tf.cast(image, tf.float64))
     first = dense1(layers.Flatten(**own)(layers.MaxPooling2D(**own)(found)))
-    second = dense2(layers.ReLU(**own)(first))
+    second = dense2(StatelessDropout(0.25, **own)(layers.ReLU(**own)(first)))
     return tf.keras.Model(image, logits(layers.Concatenate(**own)([first, second])))
 
 
@@ -133,6 +136,7 @@ REFUSED: dict[str, dict[str, list[Optional[str]]]] = {
     "size": {"logits/kernel": [None, "model"]},
     "normalising": _COLUMNS,
     "constrained": _COLUMNS,
+    "dropping": _COLUMNS,
 }
 
 

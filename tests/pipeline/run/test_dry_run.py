@@ -72,7 +72,7 @@ import tensorflow as tf
 
 
 def network(num_classes):
-    dense = tf.keras.layers.Dense(num_classes)
+    dense = tf.keras.layers.Dense(num_classes, name="logits")
     return tf.keras.Sequential([tf.keras.layers.Flatten(), dense])
 """
 
@@ -83,6 +83,20 @@ def test_a_network_is_tried_on_the_declared_path(declare, capsys):
     said = capsys.readouterr().out
     assert "a step, an evaluation and the export of nets:network, with batches of 300; " in said
     assert "evaluated is `probabilities` (" in said
+
+
+@pytest.mark.parametrize(
+    "divided",
+    [
+        "model_parallel: {mesh: {model: 2}, layout: {logits/kernel: [model, null]}}",
+        pytest.param("model_parallel: {devices: [cpu:0, cpu:1], layers: {logits: 1}}", marks=pytest.mark.long),
+        pytest.param("pipeline_parallel: {stages: 2, microbatches: 2}", marks=pytest.mark.long),
+    ],
+)
+def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(declare, capsys, divided):
+    text = DECLARATION.replace('"mine:model_fn"', f'"nets:network", path: keras, {divided}')
+    assert main(["validate", "--deep", declare(text=text, nets=NETWORK)]) == 0
+    assert "evaluated is `probabilities` (" in capsys.readouterr().out
 
 
 @pytest.mark.long
