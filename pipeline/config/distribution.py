@@ -19,6 +19,9 @@ from tfx_estimator.pipeline.config.strategies import NATURES, AnyStrategy, Natur
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
+# Seconds between two evaluations: of an evaluator, which has nothing else to do; and of a process that trains as well,
+# the default of tf.estimator.EvalSpec.
+_EVALUATORS_PACE, _OWN_PACE = 1, 600
 
 
 if TYPE_CHECKING:
@@ -231,12 +234,14 @@ class Distribution(Section):
     evaluator: bool = Field(
         default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
     )
-    # These two decide between which checkpoints a BestExporter chooses.
+    # These two decide among which checkpoints a BestExporter chooses.
     start_delay_secs: conint(ge=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
         default=0, description="seconds until the evaluator's first look for a checkpoint"
     )
-    throttle_secs: conint(ge=1, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=1, description="seconds between the starts of two evaluations by the evaluator"
+    throttle_secs: Optional[conint(ge=1, le=24 * 3600)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="seconds between the starts of two evaluations while training goes on: 1 by the evaluator, and "
+        "600, as of tf.estimator, in a training of one process, unless declared",
     )
     sharding: Literal["element", "file"] = Field(
         default="element",
@@ -261,6 +266,14 @@ class Distribution(Section):
     def distributes(self) -> bool:
         """May there be several replicas, in training or in evaluation."""
         return self.train.distributes or self.eval.distributes
+
+    @property
+    def seconds_between_evaluations(self) -> int:
+        """Seconds between the starts of two evaluations of checkpoints while training goes on, at least.
+
+        Source: https://www.tensorflow.org/api_docs/python/tf/estimator/EvalSpec, `throttle_secs`.
+        """
+        return self.throttle_secs or (_EVALUATORS_PACE if self.evaluator else _OWN_PACE)
 
     @property
     def pods(self) -> dict[str, int]:

@@ -50,8 +50,10 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
         for key in ("sharding", "network"):
             yield f"{_DISTRIBUTION}.{key}", f"a cluster; {distribution.train.strategy} has one process"
     if not distribution.evaluator:
-        for key in ("start_delay_secs", "throttle_secs"):
-            yield f"{_DISTRIBUTION}.{key}", "the evaluator task, and there is none"
+        yield f"{_DISTRIBUTION}.start_delay_secs", "the evaluator task, and there is none"
+        if trainer.keep_best or trainer.early_stopping:
+            whose = "trainings without keep_best and early_stopping, for which each checkpoint is evaluated"
+            yield f"{_DISTRIBUTION}.throttle_secs", whose
     if tune is not None and tune.strategy != HYPERBAND:
         for key in Hyperband.__fields__:
             yield f"tune.hyperband.{key}", "the strategy hyperband"

@@ -271,7 +271,8 @@ def _shards(declaration: Declaration) -> Iterator[Problem]:
 def _evaluator(distribution: Distribution) -> Iterator[Problem]:
     path = f"{_PATH}.evaluator"
     if not distribution.evaluator:
-        for key in ("start_delay_secs", "throttle_secs"):
+        # A process that trains alone evaluates as well.
+        for key in ("start_delay_secs", "throttle_secs") if distribution.train.is_cluster else ("start_delay_secs",):
             value = getattr(distribution, key)
             if value != distribution.__fields__[key].default:
                 yield Problem(

@@ -248,8 +248,10 @@ def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[
     eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)))
     if distribution.evaluator:
         eval_spec = eval_spec._replace(
-            start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.throttle_secs
+            start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.seconds_between_evaluations
         )
+    elif distribution.throttle_secs and not decides:
+        eval_spec = eval_spec._replace(throttle_secs=distribution.throttle_secs)
     if task.type in _QUIET:
         progress.write(_QUIET[task.type])
     if task.type == EXPORTER:

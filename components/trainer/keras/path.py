@@ -27,6 +27,7 @@ from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, step_of
 from tfx_estimator.components.trainer.keras.serving import export_model
+from tfx_estimator.components.trainer.keras.validation import Validation
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
@@ -78,6 +79,10 @@ class _Task:
         if is_declared(section) and not self._task.in_cluster:
             keeper = Keeper(self._folder, section, damage, self._progress)
             self._decides = Deciding(keeper, self._measure, self._folder)
+        self._validation: Optional[Validation] = None
+        if not (self._decides or self._task.in_cluster):
+            seconds = context.distribution.seconds_between_evaluations
+            self._validation = Validation(self._measure, self._folder, seconds)
 
     def run(self) -> None:
         """Does this task's part."""
@@ -107,7 +112,7 @@ class _Task:
                     expected="a checkpoint of the last step",
                     todo="see the log of the chief",
                 )
-            if not decides:
+            if not decides and not (self._validation and self._validation.seen == checkpoint):
                 self._measure(checkpoint)
         if decides:
             checkpoint = decides.choose(checkpoint)
@@ -196,7 +201,8 @@ class _Task:
         meter = Meter.of_environment(self._task, examples)
         at_once = served.stretch(section) if self._is_served else section.steps_per_execution
         decides, stop_file = self._decides, self._task.stop_file
-        ends = decides.ends if decides else None
+        after_checkpoint = decides or self._validation
+        ends = after_checkpoint.ends if after_checkpoint else None
         common = section, saver, curves, self._progress, stop_file, at_once
         profiler = Profiler.of(section, self._folder, self._task, self._progress)
         agreement, fixed = Agreement(used), self._is_served
@@ -258,7 +264,7 @@ class _Task:
         while not (self._decides and self._decides.stops):
             latest = latest_checkpoint(self._folder) or ""
             is_last = step_of(latest) >= (self._section.train_steps or 0)
-            early = time.monotonic() - started < distribution.throttle_secs
+            early = time.monotonic() - started < distribution.seconds_between_evaluations
             if latest in ("", seen) or (early and not is_last):
                 time.sleep(_LOOK_SECONDS)
                 continue

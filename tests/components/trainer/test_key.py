@@ -53,6 +53,7 @@ OPERATIONAL = {
     f"{TRAINER}.keras.curves",
     f"{TRAINER}.keras.measuring",
     f"{TRAINER}.keras.traits",
+    f"{TRAINER}.keras.validation",
     f"{TRAINER}.measuring",
     f"{TRAINER}.measuring.clock",
     f"{TRAINER}.module_text",

@@ -19,7 +19,7 @@ CASES = {
     f"{_TRAIN}.timeout_seconds=60": "the strategy multi_worker_mirrored",
     "trainer.distribution.sharding=element": "a cluster; one_device has one process",
     "trainer.distribution.network=private": "a cluster; one_device has one process",
-    "trainer.distribution.throttle_secs=1": "the evaluator task, and there is none",
+    "trainer.distribution.start_delay_secs=0": "the evaluator task, and there is none",
 }
 # Where each has an effect.
 FITTING = {
@@ -28,7 +28,7 @@ FITTING = {
     "trainer.distribution.eval.cross_device_ops=reduction_to_one_device": [
         "trainer.distribution.eval.strategy=mirrored"
     ],
-    "trainer.distribution.throttle_secs=1": [
+    "trainer.distribution.start_delay_secs=0": [
         f"{_TRAIN}.strategy=multi_worker_mirrored",
         "trainer.distribution.evaluator=true",
     ],
@@ -53,6 +53,14 @@ def test_a_default_of_another_path_strategy_or_task_is_told(write, good, overrid
     write(good + more)
     (warning,) = load("mine.yaml").warnings
     assert warning == f"mine.yaml:{8 + len(sections) - 1}  {said}"
+
+
+def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_for(write, good):
+    write(good)
+    override = "trainer.distribution.throttle_secs=30"
+    assert load("mine.yaml", [override]).warnings == ()
+    (warning,) = load("mine.yaml", [override, "trainer.keep_best=accuracy"]).warnings
+    assert "throttle_secs has no effect: it is of trainings without keep_best and early_stopping, for which" in warning
 
 
 def test_steps_of_an_execution_are_none_of_parameter_servers(write, good):

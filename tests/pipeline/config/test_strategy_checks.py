@@ -39,6 +39,7 @@ GOOD = [
     "{train: {strategy: multi_worker_mirrored, communication: nccl, devices: {gpu: 4}}}",
     "{train: {strategy: multi_worker_mirrored}, evaluator: true, start_delay_secs: 5, throttle_secs: 30}",
     "{train: {strategy: multi_worker_mirrored}, eval: {strategy: mirrored, devices: {cpu: 2}}}",
+    "{train: {strategy: one_device}, throttle_secs: 30}",
     # A worker of parameter servers takes a whole batch: 128 need not divide by 3.
     "{train: {strategy: parameter_server, workers: 3, ps: 2}}",
     "{train: {strategy: parameter_server, devices: {gpu: 2}}, evaluator: true}",

@@ -1,0 +1,38 @@
+"""Evaluates a few checkpoints while one process trains, for the curve; decides nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tfx_estimator.components.trainer.keras.saver import latest_checkpoint
+
+
+class Validation:
+    """The evaluations of a training that nothing decides on, as `tf.estimator.train_and_evaluate` has them.
+
+    Args:
+        measure: Evaluates a checkpoint.
+        folder: The training folder.
+        seconds: Between the starts of two evaluations, and before the first one, at least.
+    """
+
+    def __init__(self, measure: Callable[[str], Any], folder: str, seconds: float) -> None:
+        self._measure = measure
+        self._folder = folder
+        self._seconds = seconds
+        self._started = time.monotonic()
+        self.seen = ""
+
+    def ends(self) -> bool:
+        """Evaluates the checkpoint that was just saved, if it is time; training goes on."""
+        if time.monotonic() - self._started < self._seconds:
+            return False
+        self._started, checkpoint = time.monotonic(), latest_checkpoint(self._folder) or ""
+        # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._measure, checkpoint).result()
+        self.seen = checkpoint
+        return False
