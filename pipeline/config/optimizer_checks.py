@@ -29,11 +29,7 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
     yield from _of_others(section, "schedule", "schedule", OF_SCHEDULES)
     yield from _warmup(section, declaration.trainer.train_steps)
     yield from _piecewise(section)
-    if section.scaling != "none" and declaration.trainer.distribution.train.asynchronous:
-        what = "no replicas of parameter_server are in sync: each worker's step is an update of its own"
-        todo = "remove it, and set the learning rate itself, or train with another strategy"
-        depends = "trainer.distribution.train.strategy"
-        yield _problem(section, "scaling", what, "none, or a strategy whose replicas train in step", todo, depends)
+    yield from _scaling(declaration)
     yield from _end(section)
     clips = [key for key in _CLIPS if getattr(section, key) is not None]
     for key in clips[1:]:
@@ -110,6 +106,22 @@ def _warmup(section: Optimizer, steps: int | None) -> Iterator[Problem]:
     if section.schedule == "one_cycle" and section.warmup_steps:
         what = "the schedule `one_cycle` has a warm-up of its own: the first 30 % of the steps"
         yield _problem(section, "warmup_steps", what, "0", "remove it, or choose another schedule", f"{_PATH}.schedule")
+
+
+def _scaling(declaration: Declaration) -> Iterator[Problem]:
+    """Scales the rate where a step is not of more examples with more replicas."""
+    section, trainer = declaration.trainer.optimizer, declaration.trainer
+    if section.scaling == "none":
+        return
+    expected, todo = "none, or a strategy whose replicas train in step", "remove it, and set the learning rate itself"
+    if trainer.distribution.train.asynchronous:
+        what = "no replicas of parameter_server are in sync: each worker's step is an update of its own"
+        depends = "trainer.distribution.train.strategy"
+        yield _problem(section, "scaling", what, expected, f"{todo}, or train with another strategy", depends)
+    if trainer.sync_every is not None:
+        what = "with trainer.sync_every each process's step is of the mean over its own examples, not over those of all"
+        sync = "trainer.sync_every"
+        yield _problem(section, "scaling", what, f"none, or no {sync}", f"{todo}, or remove {sync}", sync)
 
 
 def _piecewise(section: Optimizer) -> Iterator[Problem]:

@@ -135,6 +135,12 @@ REPLACED = [
     ),
     (
         "train_steps: 500",
+        "train_steps: 500\n  path: keras\n  sync_every: 4\n  optimizer: {scaling: sqrt}\n"
+        '  distribution: {train: "multi_worker_mirrored:2"}',
+        ["optimizer.scaling: sqrt", "step is of the mean over its own examples", "no trainer.sync_every"],
+    ),
+    (
+        "train_steps: 500",
         "train_steps: 500\n  optimizer: {name: adam, momentum: 0.5}",
         ["`adam` has no momentum", "is `momentum` or `sgd` or `rmsprop`"],
     ),
