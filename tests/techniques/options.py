@@ -30,6 +30,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         }
     },
     "sync_every": {"sync_every": 2, "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
+    "outer_momentum": {
+        "sync_every": {"steps": 2, "outer_momentum": 0.5},
+        "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
+    },
+    "by_file": {"distribution": {"sharding": "file"}},
     "augment": {"augment": ["random_flip", {"random_crop": {"padding": 2}}]},
     "batch_norm": {"model": "cifar_resnet9"},
     "adam": {"optimizer": {"name": "adam", "learning_rate": 0.001}},
@@ -37,6 +42,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "clipping": {"optimizer": {"clip_norm": 1.0}},
     "warmup": {"optimizer": {"warmup_steps": 1}},
     "scaling": {"optimizer": {"scaling": "linear"}},
+    "scaling_sqrt": {"optimizer": {"scaling": "sqrt"}},
+    "epochs": {"train_steps": None, "train_epochs": 0.04},
+    "spinning": {"threads": {"spinning": True}},
     "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "gradient_accumulation": {"gradient_accumulation": 4},
@@ -63,11 +71,18 @@ PATHS = ("estimator", "keras", "keras_custom_loop")
 
 # What an option says on one path, in place of the above.
 ON_PATH: dict[tuple[str, str], dict[str, Any]] = {
+    # As a second option it would take nine rows more; each dtype meets all others on one path at least.
+    ("keras", "compressed"): {
+        "distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "bf16"}}
+    },
     # An Estimator's workers wait for nobody, and each ends the step that it is in: of one alone the number is exact.
     ("estimator", "parameter_server"): {
         "distribution": {"train": {"strategy": "parameter_server", "workers": 1, "ps": 1}}
     },
 }
+
+# Whose workers only train: what goes by evaluations needs an evaluator beside them.
+CLUSTERS = ("multi_worker_mirrored", "parameter_server")
 
 # Those that a row trains.
 NETWORKS = sorted({BASE["model"], *(option["model"] for option in OPTIONS.values() if "model" in option)})
@@ -90,6 +105,9 @@ def together(path: str, names: tuple[str, ...], weights: Path) -> dict[str, Any]
         if not _merge(found, copy.deepcopy(ON_PATH.get((path, name), OPTIONS[name]))):
             return None
     values = {**BASE, **found, "path": path}
+    train = values.get("distribution", {}).get("train", {})
+    if train.get("strategy") in CLUSTERS and any(name in values for name in ("keep_best", "early_stopping")):
+        values["distribution"]["evaluator"] = True
     if "warm_start" in values:
         values["warm_start"]["checkpoint"] = str(weights / values["model"])
     return values

@@ -31,6 +31,16 @@ def test_an_option_is_accepted_on_a_path(name, tmp_path, weights):
     _accepted(name, tmp_path, weights)
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize("path", PATHS)
+def test_what_goes_by_evaluations_is_tried_with_each_cluster(path, tmp_path, weights):
+    clusters = ["workers", "compressed", "packs", "parameter_server"]
+    clusters += [] if path == "estimator" else ["sync_every", "outer_momentum"]
+    for cluster in clusters:
+        for name in ("keep_best", "early_stopping"):
+            assert declared(Row(path, (cluster, name)), tmp_path, weights).trainer.distribution.evaluator
+
+
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory, weights):
     return accepted_pairs(tmp_path_factory.mktemp("pairs"), weights)
