@@ -15,6 +15,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune_checks import problems_with
 from tfx_estimator.pipeline.config.tuned import of_declaration, put
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -60,7 +61,9 @@ def with_hyperparameters(
             f"with these values, {first.path}: {first.what}{more}", expected=first.expected, todo=first.todo
         )
     declaration, _ = put(settings.declaration, values)
-    settings = dataclasses.replace(settings, declaration=declaration)
+    # Short forms written out, as everywhere behind the declaration.
+    trainer = TrainerSection.parse_obj(declaration["trainer"]).dict()
+    settings = dataclasses.replace(settings, declaration={**declaration, "trainer": trainer})
     properties = {**exec_properties, SETTINGS_KEY: settings.to_properties()[SETTINGS_KEY]}
     if _STEPS in values:
         properties = with_length(properties, values[_STEPS])

@@ -14,7 +14,7 @@ from keras_tuner.engine import oracle as oracle_module
 
 from tfx_estimator.components.tuner.trials import COMPLETED, Result, Trial
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
-from tfx_estimator.pipeline.config.tune_ranges import count_steps, is_whole, stepped_values
+from tfx_estimator.pipeline.config.tune_ranges import by_text, count_steps, is_whole, stepped_values
 
 # What an oracle of hyperband adds to the values.
 _OWN = "tuner/"
@@ -54,7 +54,7 @@ class Proposals:
         if proposed.status != "RUNNING":
             self.over = self.over or proposed.status == "STOPPED"
             return None
-        values = {name: _plain(value) for name, value in proposed.hyperparameters.values.items()}
+        values = _values(self._section, proposed.hyperparameters)
         steps, parent = self._section.train_steps, None
         if self._section.strategy == HYPERBAND:
             assert self._steps is not None
@@ -79,9 +79,21 @@ class Proposals:
         self._folder.cleanup()
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy's as Python's own."""
-    return value.item() if hasattr(value, "item") else value
+def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict[str, Any]:
+    """As they were declared: numbers of NumPy's as Python's own, and what a text stands for."""
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in proposed.values.items()}
+    known = {name: by_text(each) for name, each in section.ranges.items()}
+    return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}
+
+
+def first_values(section: TuneSection) -> dict[str, Any]:
+    """Returns the first value of each range, as `HyperParameters.get_config` does, but as they were declared.
+
+    Args:
+        section: With the ranges.
+    """
+    space = make_space(section)
+    return {**space.get_config(), "values": _values(section, space)}
 
 
 def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Oracle:
@@ -122,7 +134,7 @@ def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
 
 
 def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
-    steps = None if each.values or each.step is None else count_steps(each)
+    steps, values = None if each.values or each.step is None else count_steps(each), [*by_text(each)] or each.values
     if steps is not None and each.sampling == "linear" and not is_whole(name, each):
         # keras-tuner divides fractions by fractions, and then ends before `max`.
         if steps < _MOST_CHOICES:
@@ -134,10 +146,10 @@ def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
     elif not each.values:
         kind = space.Int if is_whole(name, each) else space.Float
         kind(name, each.min, each.max, step=each.step, sampling=each.sampling)
-    elif len(each.values) == 1:
-        space.Fixed(name, each.values[0])
-    elif isinstance(each.values[0], bool):
+    elif len(values) == 1:
+        space.Fixed(name, values[0])
+    elif isinstance(values[0], bool):
         space.Boolean(name)
     else:
-        numbers = any(isinstance(value, float) for value in each.values)
-        space.Choice(name, [float(value) if numbers else value for value in each.values])
+        numbers = any(isinstance(value, float) for value in values)
+        space.Choice(name, [float(value) if numbers else value for value in values])

@@ -26,6 +26,7 @@ from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
+from tfx_estimator.pipeline.config.tuned import show_value
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -220,11 +221,17 @@ def _write_events(training: str, result: Result) -> None:
 
     status = api_pb2.STATUS_SUCCESS if result.status == COMPLETED else api_pb2.STATUS_FAILURE
     writer = EventFileWriter(training)
-    values = summary_v2.hparams_pb(dict(result.values), trial_id=str(result.number))
+    # It takes nothing but numbers, texts, and true and false.
+    shown = {name: value if _is_single(value) else show_value(value) for name, value in result.values.items()}
+    values = summary_v2.hparams_pb(shown, trial_id=str(result.number))
     for told in (values, summary.session_end_pb(status)):
         # One of them is TensorFlow's own class, of the same message.
         writer.add_event(Event(summary=Summary.FromString(told.SerializeToString())))
     writer.close()
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str))
 
 
 def _tidy(folder: str) -> None:

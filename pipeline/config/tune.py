@@ -10,6 +10,7 @@ from pydantic.v1 import Field, StrictFloat, StrictInt, conint, validator
 
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, KeepBest, long_metric
 from tfx_estimator.pipeline.config.section import Section, allow_short
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 RANGES = "tune.ranges"
 RANDOM, BAYESIAN, HYPERBAND = "random", "bayesian", "hyperband"
@@ -22,7 +23,9 @@ _LEAST_AT_RANDOM, _AT_RANDOM = 3, 3
 class Range(Section):
     """The values that one declared value may take: a list, or whatever lies between two numbers."""
 
-    values: tuple[Any, ...] = Field(default=(), description="these, all of one kind")
+    values: tuple[Any, ...] = Field(
+        default=(), description="these: numbers, texts, true and false, null, whole lists or sections"
+    )
     min: Optional[Union[StrictInt, StrictFloat]] = Field(default=None, description="the least, in place of a list")
     max: Optional[Union[StrictInt, StrictFloat]] = Field(default=None, description="the most, itself included")
     sampling: Literal["linear", "log"] = Field(
@@ -53,7 +56,7 @@ class Range(Section):
 
     def __str__(self) -> str:
         if self.values:
-            return ", ".join(map(str, self.values))
+            return ", ".join(map(inline, self.values))
         step = "" if self.step is None else f", step {self.step:g}"
         return f"{self.min:g} to {self.max:g}{', log' if self.sampling == 'log' else ''}{step}"
 

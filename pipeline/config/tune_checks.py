@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, get_origin
 
 from pydantic.v1 import BaseModel, ValidationError
 from pydantic.v1.fields import ModelField
@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.explain import all_keys, explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
-from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations
+from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations, item_type
 from tfx_estimator.pipeline.config.tuned import SECTION, put
 from tfx_estimator.pipeline.config.unread import find_unread, keys_of
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -66,14 +66,14 @@ def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Pr
     told = {problem.path for problem in found}
     found += [problem for problem in check_section(tune) if problem.path not in told]
     for name, each in tune.ranges.items():
-        if problem := _name(declaration, name, search_paths):
+        if problem := _name(declaration, name, each, search_paths) or _overlap(name, tune.ranges):
             found.append(problem)
         elif name.startswith(f"{SECTION}.") and not list(check_range(name, each)):
             found += _values(alone, name, each, search_paths)
     return found
 
 
-def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> Optional[Problem]:
+def _name(declaration: Declaration, name: str, each: Range, search_paths: Sequence[str]) -> Optional[Problem]:
     """What is wrong with what is to be varied."""
     path, trainer = f"{RANGES}.{name}", declaration.trainer
     for part, (why, todo) in _NOT_VARIED.items():
@@ -83,12 +83,13 @@ def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> O
         return _free_name(declaration, name)
     field = find_field(tuple(name.split(".")))
     if field is None or (keys := _known_below(field, name)) is None:
-        known = [".".join(key) for key in all_keys() if key[0] == SECTION]
-        near = nearest(name, known)
-        todo = f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
-        return Problem(path, "there is no such value", EXPECTED, todo, depends=(name,))
-    if keys:
-        return Problem(path, "it is a section, not a value", f"one of {', '.join(keys)}", f"name {name}.{keys[0]}")
+        return Problem(path, "there is no such value", EXPECTED, _instead(declaration, name), depends=(name,))
+    if whole := _undeclared(declaration, name):
+        return Problem(path, f"{whole} is null, and has no items", "an item of the declared list, counted from 0",
+                       f"declare the list; or vary all of it: {whole}: [[…], […]]", depends=(whole,))  # fmt: skip
+    if keys and not _are_sections(field, each.values):
+        expected = f"one of {', '.join(keys)}; or a list of whole sections"
+        return Problem(path, "it is a section, not a value", expected, f"name {name}.{keys[0]}")
     if _is_operational(name):
         return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
     if trainer.module_file is not None and keys_of(name):
@@ -126,10 +127,67 @@ def _known_below(field: ModelField, name: str) -> Optional[list[str]]:
     """The keys of a section; none of a value; None where there is no such value."""
     if is_class(field.outer_type_, BaseModel):
         return list(field.outer_type_.__fields__)
-    # Below a value there is nothing, but below a free mapping.
-    if field.name == name.rpartition(".")[2] or name.startswith(f"{SECTION}.params."):
+    item = name.rpartition(".")[0].endswith(f".{field.name}") and item_type(field.outer_type_, name)
+    if item and is_class(item, BaseModel):
+        return list(item.__fields__)
+    # Below a value there is nothing, but below a free mapping, and an item of a list.
+    if item or field.name == name.rpartition(".")[2] or name.startswith(f"{SECTION}.params."):
         return []
     return None
+
+
+def _are_sections(field: ModelField, values: Sequence[Any]) -> bool:
+    """Are they what a section may be as a whole: mappings, null, or its short form."""
+    short = "short_form" in field.field_info.extra
+    return bool(values) and all(short or value is None or isinstance(value, Mapping) for value in values)
+
+
+def _instead(declaration: Declaration, name: str) -> str:
+    """What to name in place of what there is not."""
+    parts, known = name.split("."), [".".join(key) for key in all_keys() if key[0] == SECTION]
+    for count in range(len(parts) - 1, 1, -1):
+        whole = ".".join(parts[:count])
+        field = find_field(tuple(parts[:count]))
+        if field is None or field.name != parts[count - 1] or not item_type(field.outer_type_, f"{whole}.0"):
+            continue
+        inside, items = parts[count:], _held(declaration, parts[:count]) or ()
+        at = [str(index) for index, item in enumerate(items) if isinstance(item, dict) and inside[0] in item]
+        if inside[0].isdigit():
+            at, inside = inside[:1], inside[1:]
+        near = nearest(".".join([whole, *inside]), [key for key in known if key.startswith(f"{whole}.")])
+        if at and near:
+            return f"did you mean `{whole}.{at[0]}.{near.removeprefix(f'{whole}.')}`?"
+        return f"name {whole}, with a whole list for each value: [[…], […]]; or an item of the declared one, {whole}.0"
+    near = nearest(name, [key for key in known if key != name])
+    return f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
+
+
+def _undeclared(declaration: Declaration, name: str) -> Optional[str]:
+    """The list whose item is meant, and of which nothing is declared; of a mapping keys may be new."""
+    parts = name.split(".")
+    for count in (index for index, part in enumerate(parts) if part.isdigit()):
+        field = find_field(tuple(parts[:count]))
+        is_list = field is not None and get_origin(field.outer_type_) is tuple
+        if is_list and _held(declaration, parts[:count]) is None:
+            return ".".join(parts[:count])
+    return None
+
+
+def _held(declaration: Declaration, path: Sequence[str]) -> Any:
+    """What is declared there; None where nothing is."""
+    held: Any = declaration.dict()
+    for key in path:
+        held = held.get(key) if isinstance(held, dict) else None
+    return held
+
+
+def _overlap(name: str, ranges: Mapping[str, Range]) -> Optional[Problem]:
+    """What is wrong where a part of it is varied by itself: which of both comes first decided what is tried."""
+    inside = next((other for other in ranges if other.startswith(f"{name}.")), None)
+    if inside is None or not name.startswith(f"{SECTION}."):
+        return None
+    return Problem(f"{RANGES}.{name}", f"{inside} is a part of it, and varied as well", "one of the two",
+                   "remove one of them", depends=(f"{RANGES}.{inside}",))  # fmt: skip
 
 
 def _is_operational(name: str) -> bool:

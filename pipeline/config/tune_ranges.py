@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import decimal
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union, get_args, get_origin
 
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.kinds import is_class
@@ -95,8 +96,7 @@ def check_range(name: str, each: Range) -> Iterator[Problem]:
         return
     if each.step is None:
         return
-    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
-    if field is not None and is_class(field.outer_type_, int) and not is_whole(name, each):
+    if is_class(_kind(name), int) and not is_whole(name, each):
         yield Problem(f"{path}.step", "the value is a whole number, and what lies between is not", "a whole number",
                       "choose another value", value=inline(each.step))  # fmt: skip
         return
@@ -108,12 +108,31 @@ def check_range(name: str, each: Range) -> Iterator[Problem]:
 
 
 def _list(path: str, values: Sequence[Any]) -> Iterator[Problem]:
-    kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in values}
-    if not kinds <= {"number", "str", "bool"} or len(kinds) > 1:
-        expected = "numbers, texts, or true and false, all of one kind: keras-tuner knows no others"
-        yield Problem(path, "its values are of other kinds", expected, "choose other values", value=inline(values))
-    elif len(set(values)) < len(values):  # 1 and 1.0 are one
+    # 1 and 1.0 are one, and true is another.
+    told_apart = {value if type(value) in (int, float) else _as_text(value) for value in values}
+    if len(told_apart) < len(values):
         yield Problem(path, "it has a value twice", "each value once", "remove one", value=inline(values))
+
+
+def by_text(each: Range) -> dict[str, Any]:
+    """Returns the values of a list that keras-tuner has no choice of, each by a text that stands for it.
+
+    It knows numbers, texts, or true and false, all of one kind.
+
+    Args:
+        each: Any range.
+
+    Returns:
+        The values as JSON gives them back; none where keras-tuner has such values itself.
+    """
+    kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in each.values}
+    if len(kinds) <= 1 and kinds <= {"number", "str", "bool"}:
+        return {}
+    return {text: json.loads(text) for text in map(_as_text, each.values)}
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
@@ -133,12 +152,32 @@ def is_whole(name: str, each: Range) -> bool:
         name: Of what is varied.
         each: Its values.
     """
-    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
-    kind = field.outer_type_ if field is not None and not name.startswith(f"{SECTION}.params.") else None
-    if is_class(kind, float):
+    if is_class(_kind(name), float):
         return False
     numbers = [number for number in (each.min, each.max, each.step) if number is not None]
     return all(isinstance(number, int) for number in numbers)
+
+
+def _kind(name: str) -> Any:
+    """The type of what is varied: of an item, that of each; None where it is not known."""
+    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
+    if field is None or name.startswith(f"{SECTION}.params."):
+        return None
+    return field.outer_type_ if field.name == name.rpartition(".")[2] else item_type(field.outer_type_, name)
+
+
+def item_type(annotation: Any, name: str) -> Any:
+    """Returns the type of what a list or mapping holds, at the path of one of its items; None of anything else.
+
+    Args:
+        annotation: Of the list or mapping, or a union with it.
+        name: The item's dotted path, whose last part is its number or key.
+    """
+    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
+    found = {get_origin(each): get_args(each) for each in alternatives}
+    if tuple in found and name.rpartition(".")[2].isdigit():
+        return found[tuple][0]
+    return found[dict][1] if dict in found else None
 
 
 def count_steps(each: Range, whole: bool = False) -> int:

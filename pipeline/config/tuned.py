@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfx_estimator.pipeline.config.overrides import Override, apply_override
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 # What a Tuner behind Transform may vary.
 SECTION = "trainer"
@@ -27,12 +26,37 @@ def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, 
     Returns:
         The new values; and the problem of each that has no place there.
     """
-    copied = copy.deepcopy(dict(values))
-    problems = [
-        apply_override(copied, Override(tuple(name.split(".")), value, f"{name}={value}"))
-        for name, value in tuned.items()
-    ]
-    return copied, [problem for problem in problems if problem]
+    found, problems = dict(values), []
+    for name, value in tuned.items():
+        try:
+            found = _put(found, name.split("."), 0, value)
+        except _NoPlaceError as error:
+            problems.append(error.args[0])
+    return found, problems
+
+
+class _NoPlaceError(Exception):
+    """Of a value; it holds the problem."""
+
+
+def _put(held: Any, path: list[str], depth: int, value: Any) -> Any:
+    """Returns what is held at a depth of the path, with the value at the path's end."""
+    if depth == len(path):
+        return value
+    key, before = path[depth], ".".join(path[:depth])
+    if isinstance(held, (list, tuple)):
+        if not key.isdigit() or int(key) >= len(held):
+            raise _NoPlaceError(_no_place(path, f"{before} holds {inline(held)}, and has no item {key}", before))
+        index = int(key)
+        return [*held[:index], _put(held[index], path, depth + 1, value), *held[index + 1 :]]
+    if held is not None and not isinstance(held, Mapping):
+        raise _NoPlaceError(_no_place(path, f"{before} holds {inline(held)}, and has no keys of its own", before))
+    held = held or {}
+    return {**held, key: _put(held.get(key), path, depth + 1, value)}
+
+
+def _no_place(path: list[str], what: str, whole: str) -> Problem:
+    return Problem(".".join(path), what, "an item that is there, counted from 0; or a key", f"give all of {whole}")
 
 
 def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,8 +71,10 @@ def tell_values(tuned: Mapping[str, Any]) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Returns a value, a fraction with four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Returns a value, a fraction with four significant digits; what is neither number nor text as in YAML."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else inline(value)
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:

@@ -61,8 +61,8 @@ def chart_tuning(found: Mapping[str, Any]) -> Tuning:
         values = [each["values"].get(name) for each in scored]
         if (
             len(charts) <= _MOST_CHARTS
-            and len(set(values)) > 1
             and all(type(value) in (int, float) for value in values)
+            and len(set(values)) > 1
         ):
             log = "log" in found["ranges"][name]
             best = next(each for each in trials if each["number"] == found["best"])

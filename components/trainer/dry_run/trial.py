@@ -117,11 +117,11 @@ def _first_values(tune: TuneSection, folder: str) -> Any:
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.tuned import write_config
-    from tfx_estimator.components.tuner.proposals import make_space
+    from tfx_estimator.components.tuner.proposals import first_values
 
     artifact = standard_artifacts.HyperParameters()
     artifact.uri = os.path.join(folder, "hyperparameters")
-    write_config(artifact.uri, make_space(tune).get_config())
+    write_config(artifact.uri, first_values(tune))
     return artifact
 
 

@@ -42,6 +42,28 @@ def test_they_take_the_place_of_the_declared_ones(settings, tuned):
     assert declared.trainer.optimizer.learning_rate == 0.05
 
 
+def test_an_item_a_key_and_a_whole_list_have_a_place_too(settings, tuned):
+    declared = settings({"augment": ["random_flip", {"random_crop": {"padding": 2}}]})
+    values = {
+        "trainer.augment.1.random_crop.padding": 3,
+        "trainer.class_weights.8": 2.5,
+        "trainer.optimizer": {"name": "adam"},
+        "trainer.keep_best": "accuracy",
+    }
+    found, _ = with_hyperparameters(declared, {"train_args": "{}"}, tuned(values))
+    assert [each.dict() for each in found.trainer.augment] == [
+        {"random_flip": {"mode": "horizontal"}},
+        {"random_crop": {"padding": 3, "fill": "zero"}},
+    ]
+    assert found.trainer.class_weights[8] == 2.5
+    assert found.trainer.optimizer.name == "adam"
+    # What is short in a declaration is written out, for whoever reads the values themselves.
+    assert found.declaration["trainer"]["keep_best"]["metric"] == "accuracy"
+    again, _ = with_hyperparameters(found, {"train_args": "{}"}, tuned({"trainer.augment": []}))
+    assert again.trainer.augment == ()
+    assert len(declared.trainer.augment) == 2
+
+
 def test_without_a_tuner_or_a_declaration_nothing_changes(settings, tuned):
     from tfx_estimator.components.trainer.settings import Settings
 
@@ -56,6 +78,7 @@ def test_without_a_tuner_or_a_declaration_nothing_changes(settings, tuned):
     ("values", "said"),
     [
         ({"trainer.seed.x": 3}, "trainer.seed holds 42, and has no keys of its own"),
+        ({"trainer.augment.0.cutout.size": 3}, r"trainer.augment holds \[\], and has no item 0"),
         ({"trainer.optimizer.learning_rate": 1e30}, "trainer.optimizer.learning_rate: the value is out of range"),
         (
             {"trainer.optimizer.warmup_steps": 50, "trainer.train_steps": 40},

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import keras_tuner
 import pytest
 
-from tfx_estimator.components.tuner.proposals import Proposals, make_space
+from tfx_estimator.components.tuner.proposals import Proposals, first_values, make_space
 from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.config.tune_ranges import combinations
@@ -28,7 +31,7 @@ def score(trial: Trial) -> float:
     return trial.values[RATE] * (2 if trial.values["trainer.optimizer.name"] == "adam" else 1)
 
 
-def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = ()) -> list[Trial]:
+def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = (), score=score) -> list[Trial]:
     proposals, found = Proposals(tune, steps), []
     while trial := proposals.next():
         found.append(trial)
@@ -49,6 +52,30 @@ def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
     assert type(space["trainer.deterministic"]).__name__ == "Boolean"
     one = TuneSection.parse_obj({"ranges": {"a": [3], "b": [1, 2.5]}})
     assert [type(each).__name__ for each in make_space(one).space] == ["Fixed", "Choice"]
+
+
+def test_what_keras_tuner_has_no_choice_of_is_drawn_as_it_was_declared():
+    ranges = {
+        "trainer.optimizer.clip_norm": [None, 1.0],
+        "trainer.xla": [True, "auto"],
+        "trainer.augment": [[], ["random_flip"], [{"random_crop": {"padding": 2}}]],
+        "trainer.seed": [None],
+    }
+    tune = TuneSection.parse_obj({"ranges": ranges, "max_trials": 20})
+    assert first_values(tune)["values"] == {name: values[0] for name, values in ranges.items()}
+    for strategy, count in (("random", 20), ("bayesian", 14)):
+        varied = tune.copy(update={"strategy": strategy, "max_trials": count})
+        found = drive(varied, score=lambda trial: 1 / trial.number)
+        for name, values in ranges.items():
+            drawn = [trial.values[name] for trial in found]
+            assert all(value in values for value in drawn)
+            # At random each of the combinations once.
+            assert strategy != "random" or all(drawn.count(value) == 12 / len(values) for value in values)
+        assert len(found) == (combinations(tune.ranges) if strategy == "random" else count)
+        # As the Trainer, and code that reads `fn_args.hyperparameters`, get them.
+        assert all(json.loads(json.dumps(trial.config))["values"] == trial.values for trial in found)
+        space = keras_tuner.HyperParameters.from_config(found[0].config)
+        assert space.get("trainer.augment") == found[0].values["trainer.augment"]
 
 
 @pytest.mark.parametrize(

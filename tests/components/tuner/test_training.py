@@ -37,6 +37,29 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     assert not (target / "checkpoint").exists()
 
 
+def test_values_of_any_kind_are_beside_the_curves(tmp_path):
+    import tensorflow as tf
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    from tfx_estimator.components.tuner.training import _write_events
+    from tfx_estimator.components.tuner.trials import COMPLETED, Result
+
+    values = {"rate": 0.5, "xla": True, "clip_norm": None, "augment": [{"random_crop": {"padding": 1}}, "random_flip"]}
+    _write_events(str(tmp_path), Result(1, values, COMPLETED, 0.9))
+    (file,) = tmp_path.glob("events*")
+    found = {}
+    for event in tf.compat.v1.train.summary_iterator(str(file)):
+        for value in event.summary.value:
+            data = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+            found.update(data.session_start_info.hparams)
+    assert {name: getattr(each, each.WhichOneof("kind")) for name, each in found.items()} == {
+        "rate": 0.5,
+        "xla": True,
+        "clip_norm": "null",
+        "augment": "[{random_crop: {padding: 1}}, random_flip]",
+    }
+
+
 def test_what_is_tidied_in_a_store_may_go_with_its_last_file(bucket, tmp_path, monkeypatch):
     import os
 

@@ -85,8 +85,19 @@ def test_without_the_section_nothing_is_tuned(write, good):
         ("trainer.seed: [1, 1]", "it has a value twice"),
         ("trainer.seed: {min: 1, max: 9, sampling: cubic}", "choose one of: linear, log"),
         ("trainer.label_smoothing: [0, 0.0]", "it has a value twice"),
-        ("trainer.seed: [1, a]", "its values are of other kinds"),
-        ("trainer.seed: [null, 1]", "its values are of other kinds"),
+        ("trainer.seed: [1, a]", "a: text is no number"),
+        ("trainer.seed: [null, 1]", "null: null is no number"),
+        ("trainer.xla: [true, maybe]", "maybe: this is neither true nor false, nor auto"),
+        ("trainer.deterministic: [true, 1]", "1: a whole number is neither true nor false"),
+        ("trainer.augment: [[], [random_flip], []]", "it has a value twice"),
+        ("trainer.augment: [[], [random_flop]]", "did you mean `random_flip`?"),
+        ("trainer.augment.random_crop.padding: [1, 2]", "name trainer.augment, with a whole list for each value"),
+        ("trainer.augment.0.random_crop.paddin: [1, 2]", "did you mean `trainer.augment.0.random_crop.padding`?"),
+        ("trainer.augment.0.random_crop.padding: [1, 2]", "trainer.augment holds [], and has no item 0"),
+        ("trainer.optimizer.values.0: [0.1, 0.2]", "trainer.optimizer.values is null, and has no items"),
+        ("trainer.optimizer: {min: 1, max: 2}", "it is a section, not a value"),
+        ("trainer.optimizer: [null, {name: sgd}]", "null: null is no section"),
+        ("trainer.class_weights.12: [1, 2]", "the data has no class `12`"),
         ("trainer.seed: {min: 1, mx: 9}", "did you mean `max`?"),
         ("trainer.seed: 3", "a whole number is no section"),
     ],
@@ -95,6 +106,52 @@ def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line,
     found = problems(good + ranges(line))
     assert any(said in problem for problem in found), found
     assert all(problem.startswith(("mine.yaml:10  tune.ranges", "mine.yaml:9  tune.ranges")) for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("declared", "line", "values"),
+    [
+        ("optimizer: {}", "trainer.optimizer.clip_norm: [null, 1.0]", (None, 1.0)),
+        ("optimizer: {}", "trainer.xla: [true, auto]", (True, "auto")),
+        ("optimizer: {}", "trainer.augment: [[], [random_flip]]", ([], ["random_flip"])),
+        ("optimizer: {}", "trainer.optimizer: [{name: adam}, {name: sgd}]", ({"name": "adam"}, {"name": "sgd"})),
+        ("optimizer: {}", "trainer.early_stopping: [null, average_loss]", (None, "average_loss")),
+        ("optimizer: {}", 'trainer.class_weights: [null, balanced, {"8": 2}]', (None, "balanced", {"8": 2})),
+        ("optimizer: {}", "trainer.class_weights.8: {min: 1, max: 3}", (1, 3)),
+        ("augment: [cutout, {random_crop: {padding: 2}}]", "trainer.augment.1.random_crop.padding: [1, 2]", (1, 2)),
+        ("augment: [cutout, random_crop]", "trainer.augment.1: [random_flip, {cutout: {size: 4}}]", None),
+        (
+            "optimizer: {schedule: piecewise, boundaries: [10], values: [0.1, 0.01]}",
+            "trainer.optimizer.values.0: {min: 0.1, max: 1, sampling: log}",
+            (0.1, 1),
+        ),
+    ],
+)
+def test_whatever_is_declared_can_be_varied(write, problems, good, declared, line, values):
+    text = f"{good}  {declared}\n" + ranges(line)
+    if values is None:
+        # An item has no short form by itself.
+        (problem,) = problems(text)
+        assert "it is a section, not a value" in problem
+        return
+    write(text)
+    loaded = load("mine.yaml").declaration
+    assert loaded.tune is not None
+    (varied,) = loaded.tune.ranges.values()
+    assert varied.extremes == values
+    write(render(loaded.dict()), "again.yaml")
+    assert load("again.yaml").declaration == loaded
+
+
+def test_no_name_is_told_to_be_itself(problems, good):
+    declared = good + "  augment: [random_flip, {random_crop: {padding: 2}}]\n"
+    [problem] = problems(declared + ranges("trainer.augment.random_crop.padding: [1, 2]"))
+    assert "did you mean `trainer.augment.1.random_crop.padding`?" in problem
+
+
+def test_a_section_and_a_part_of_it_are_not_both_varied(problems, good):
+    [problem] = problems(good + ranges("trainer.optimizer: [{name: adam}, {name: sgd}]", f"{RATE}: [0.1, 0.2]"))
+    assert f"{RATE} is a part of it, and varied as well" in problem
 
 
 def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
@@ -193,6 +250,9 @@ def test_what_is_counted_of_a_range():
     assert combinations({"a": Range(min=1, max=8, step=2, sampling="log")}) == 4
     assert is_whole("trainer.seed", Range(min=1, max=9))
     assert not is_whole(RATE, Range(min=1, max=9))
+    assert not is_whole("trainer.class_weights.8", Range(min=1, max=9))
+    assert is_whole("trainer.optimizer.boundaries.0", Range(min=1, max=9))
+    assert is_whole("trainer.augment.0.random_crop.padding", Range(min=1, max=9))
     assert is_whole("trainer.params.width", Range(min=1, max=9))
     assert not is_whole("trainer.params.rate", Range(min=1, max=9.5))
 
