@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.estimate.wire import Wire, wire_of
 
@@ -73,6 +75,7 @@ class Estimate:
         unseen: Kinds of operations whose costs are not seen.
         divided: Are parts of the network on several devices of the process.
         split: Are they single weights, and not layers.
+        counted_as: What of the declaration is counted as something else: of what, as what, and why.
     """
 
     name: str
@@ -88,10 +91,11 @@ class Estimate:
     unseen: tuple[str, ...] = ()
     divided: bool = False
     split: bool = False
+    counted_as: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
-        notes = []
+        notes = list(self.counted_as)
         if self.unseen:
             kinds = ", ".join(self.unseen)
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
@@ -191,4 +195,20 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
         split=trainer.model_parallel is not None and trainer.model_parallel.splits,
+        counted_as=tuple(_counted_as(trainer)),
     )
+
+
+def _counted_as(trainer: TrainerSection) -> Iterator[str]:
+    """What is counted as something else than was declared."""
+    if trainer.precision == "auto":
+        yield (
+            "trainer.precision: auto is counted as float32; where a trial before training takes mixed_bfloat16, "
+            "activations are smaller."
+        )
+    if trainer.xla:
+        whether = "" if trainer.xla is True else ", as if a trial before training had refused it"
+        yield (
+            f"trainer.xla: {inline(trainer.xla)} is counted as false{whether}: XLA does the same FLOPs, and arranges "
+            "its memory by itself."
+        )

@@ -91,6 +91,25 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
     assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"precision": "mixed_bfloat16"},
+        {"gradient_accumulation": 4},
+        {"distribution": {"train": "mirrored:2"}},
+        {"distribution": {"train": "multi_worker_mirrored:2"}},
+    ],
+    ids=lambda option: " ".join(map(str, option.values())),
+)
+def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, option):
+    trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": 4096, "train_steps": 4, **option}
+    found = estimate(capsys, "digits", **{key: json.dumps(value) for key, value in trainer.items()})
+    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
+    print(f"{option}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
+    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+
+
 def _measure(training, settings) -> float:
     """The largest memory of the task that trains, in bytes, before it evaluates."""
     from tfx_estimator.components.trainer.settings import built_in_function

@@ -60,6 +60,21 @@ def test_an_outer_momentum_keeps_two_copies_of_the_weights_and_sends_none():
     assert without.wire == beside.wire
 
 
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        (["trainer.precision=auto"], ["trainer.precision: auto is counted as float32"]),
+        (["trainer.xla=true"], ["trainer.xla: true is counted as false: "]),
+        (["trainer.xla=auto"], ["trainer.xla: auto is counted as false, as if a trial"]),
+        (["trainer.precision=mixed_bfloat16"], []),
+    ],
+)
+def test_what_is_counted_as_something_else_is_told(declared, said):
+    found = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"batch": 64, "unseen": ()}
+    told = put_together(load("digits", declared).declaration, found).to_dict()["notes"]
+    assert [note[: len(start)] for note, start in zip(told, said)] == said == said[: len(told)]
+
+
 def test_averaged_weights_are_sent_in_place_of_gradients_with_the_slots():
     train = TrainStrategy(strategy="multi_worker_mirrored")
     found = wire_of(train, WEIGHTS, GRADIENTS, slots=1000, sync=SyncEvery(steps=4))
