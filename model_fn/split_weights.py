@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Optional
 
@@ -221,8 +221,7 @@ class SplitWeights:
         """
         name = f"{layer.name}/{weight.rpartition('/')[2]}"
         self._weights.append(name)
-        fitting = [pattern for pattern in self._patterns if pattern == name or fnmatchcase(name, pattern)]
-        best = max(fitting, key=lambda pattern: (pattern == name, len(pattern), pattern), default=None)
+        best = deciding(self._patterns, name)
         if best is None:
             return [dtensor.UNSHARDED] * shape.rank
         self._named.add(best)
@@ -252,6 +251,17 @@ class SplitWeights:
                 )
         self._split[id(layer)] = layer
         return [each or dtensor.UNSHARDED for each in dimensions]
+
+
+def deciding(patterns: Iterable[str], name: str) -> Optional[str]:
+    """Returns the pattern of a layout that decides on a weight; None if none fits.
+
+    Args:
+        patterns: Of the layout.
+        name: `layer/weight`.
+    """
+    fitting = [pattern for pattern in patterns if pattern == name or fnmatchcase(name, pattern)]
+    return max(fitting, key=lambda pattern: (pattern == name, len(pattern), pattern), default=None)
 
 
 @contextlib.contextmanager

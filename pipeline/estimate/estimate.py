@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config import Declaration
@@ -33,6 +33,7 @@ class Memory:
         runtime: Of a process before it trains.
         replicas: In one process.
         held_by_servers: Are slots, and the weights, on parameter servers.
+        repeated: What the devices of a mesh hold beyond that, since each has its own of what is not split.
     """
 
     weights: int
@@ -44,6 +45,7 @@ class Memory:
     runtime: int
     replicas: int
     held_by_servers: bool
+    repeated: int = 0
 
     @property
     def replica(self) -> int:
@@ -54,7 +56,31 @@ class Memory:
     @property
     def process(self) -> int:
         """Of one process that trains."""
-        return self.runtime + (self.data or 0) + self.replicas * self.replica
+        return self.runtime + (self.data or 0) + self.replicas * self.replica + self.repeated
+
+
+@dataclass(frozen=True)
+class Device:
+    """Bytes on one of the devices that a network is divided among.
+
+    Args:
+        name: As declared, or its number.
+        weights: As of Memory, of what is there.
+        gradients: Likewise.
+        slots: Likewise.
+        activations: Likewise, with what others send it.
+    """
+
+    name: str
+    weights: int
+    gradients: int
+    slots: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.slots + self.activations
 
 
 @dataclass(frozen=True)
@@ -75,6 +101,7 @@ class Estimate:
         unseen: Kinds of operations whose costs are not seen.
         divided: Are parts of the network on several devices of the process.
         split: Are they single weights, and not layers.
+        devices: What each of these holds.
         counted_as: What of the declaration is counted as something else: of what, as what, and why.
     """
 
@@ -91,7 +118,13 @@ class Estimate:
     unseen: tuple[str, ...] = ()
     divided: bool = False
     split: bool = False
+    devices: tuple[Device, ...] = ()
     counted_as: tuple[str, ...] = ()
+
+    @property
+    def fullest(self) -> Optional[Device]:
+        """Of the devices that the network is divided among, the one that holds most; None where it is on one."""
+        return max(self.devices, key=lambda each: each.total, default=None)
 
     def notes(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
@@ -101,10 +134,11 @@ class Estimate:
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
         if self.split:
             notes.append(
-                "Weights are split on a mesh: each device has all of this, but only its part of those weights."
+                "Weights are split on a mesh: a replica is counted as if it were on one device; each has all of it but "
+                "the others' parts of those weights, and what DTensor sends is not counted."
             )
         elif self.divided:
-            notes.append("The layers are on several devices: the memory is that of all together, with a batch in one.")
+            notes.append("The layers are on several devices: the memory of the replica is that of all together.")
         if self.memory.data is None:
             notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
         return notes
@@ -127,6 +161,7 @@ class Estimate:
                 "replicas_in_process": memory.replicas,
                 "process": memory.process,
             },
+            "devices": [{**asdict(each), "total": each.total} for each in self.devices],
             "bytes_per_step": {
                 "sent_by_worker": wire.sent,
                 "total": wire.total,
@@ -167,7 +202,8 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     trainer = declaration.trainer
     train: TrainStrategy = trainer.distribution.train
     gradients, batch = found["trained_bytes"], found["batch"]
-    sync = trainer.sync_every
+    sync, devices = trainer.sync_every, tuple(_devices(trainer, found))
+    split = trainer.model_parallel is not None and trainer.model_parallel.splits
     memory = Memory(
         weights=found["weight_bytes"],
         gradients=gradients,
@@ -181,6 +217,9 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         replicas=train.devices.count,
         held_by_servers=train.asynchronous,
     )
+    if split:
+        once = memory.weights + memory.gradients + memory.slots + memory.activations
+        memory = replace(memory, repeated=sum(each.total for each in devices) - once)
     return Estimate(
         name=declaration.name,
         model=trainer.model or "",
@@ -191,12 +230,34 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         forward_flops=found["forward_flops"] / batch,
         step_flops=found["step_flops"] / batch,
         memory=memory,
-        wire=wire_of(train, found["weight_bytes"], gradients, found["slot_bytes"], sync, trainer.path == "estimator"),
+        wire=wire_of(
+            train,
+            found["weight_bytes"],
+            gradients,
+            found["slot_bytes"],
+            sync,
+            trainer.path == "estimator",
+            trainer.is_divided,
+            found["sent_bytes"],
+        ),
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
-        split=trainer.model_parallel is not None and trainer.model_parallel.splits,
+        split=split,
+        devices=devices,
         counted_as=tuple(_counted_as(trainer)),
     )
+
+
+def _devices(trainer: TrainerSection, found: Mapping[str, Any]) -> Iterator[Device]:
+    """What each device of a divided network holds."""
+    section = trainer.model_parallel or trainer.pipeline_parallel
+    declared = section.devices if section else ()
+    for place, held in enumerate(found["devices"] or ()):
+        gradients = held["trained_bytes"]
+        # As of the whole: some of the gradients are alive at the peak.
+        activations = max(held["peak_bytes"] - gradients, 0)
+        name = declared[place] if declared else f"number {place}"
+        yield Device(name, held["weight_bytes"], gradients, held["slot_bytes"], activations)
 
 
 def _counted_as(trainer: TrainerSection) -> Iterator[str]:

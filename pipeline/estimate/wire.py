@@ -16,13 +16,13 @@ class Wire:
     Args:
         sent: Bytes that one process that trains sends to others, or takes from them if that is more.
         total: The same of all processes together, parameter servers included, each byte counted once.
-        between_devices: Bytes between the devices of one process.
+        between_devices: Bytes between the devices of one process; None where that is not known.
         how: What is sent, in words.
     """
 
     sent: int = 0
     total: int = 0
-    between_devices: int = 0
+    between_devices: Optional[int] = 0
     how: str = "nothing: there is one device"
 
 
@@ -33,6 +33,8 @@ def wire_of(
     slots: int = 0,
     sync: Optional[SyncEvery] = None,
     chief_trains: bool = True,
+    divided: bool = False,
+    cuts: Optional[int] = None,
 ) -> Wire:
     """Counts the bytes of one step.
 
@@ -44,6 +46,8 @@ def wire_of(
         sync: The declared averaging of weights, which is then what is sent.
         chief_trains: Does the chief of parameter servers do steps as well, as an Estimator's does; on the Keras paths
             it hands them out.
+        divided: Are parts of the network on several devices of the process.
+        cuts: Bytes that go between these; None where that is not known.
 
     Returns:
         What is sent. A ring of n sends 2 (n - 1) / n of the gradients from each of its members.
@@ -70,4 +74,6 @@ def wire_of(
         return Wire(0, 0, devices * (weights + gradients), how)
     if devices > 1:
         return Wire(0, 0, local, "gradients to one device and their sum back, or a ring of as many bytes")
+    if divided:
+        return Wire(0, 0, cuts, "nothing: there is one process")
     return Wire()

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 # What the results say of a technique.
 SAID = {
     "evaluation": "by ink x label",
-    "tune": "tuned         learning_rate ",
+    "tune": "tuned         augment ",
     "pipeline_parallel": "2 stages, 8 microbatches: bubble 0.",
     "scaling": "learning rate 0.04 (0.02 times 2 replicas)",
     "profile": "profile of chief-0: 20 steps in ",

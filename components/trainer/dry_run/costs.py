@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Mapping
@@ -18,12 +19,24 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.parallel import ModelParallel
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DataError, UserCodeError
 
 # Of made-up images for the user's preprocessing_fn.
 _EXAMPLES = 16
 # Of a record's features beside the pixels, and of its place in memory.
 _RECORD_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """Bytes on one of the devices that a network is divided among; as of Costs, where they are of all together."""
+
+    weight_bytes: int
+    trained_bytes: int
+    slot_bytes: int
+    peak_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +56,8 @@ class Costs:
         resident_bytes: Of the training files that are kept in memory; None if the data set is not there yet.
         runtime_bytes: Of the process before it trains: interpreter, TensorFlow, TFX.
         unseen: Kinds of operations whose costs are not seen.
+        devices: What each of the devices holds that the network is divided among, in the order of the declaration.
+        sent_bytes: Between these in a step; None where that is not known.
     """
 
     parameters: int
@@ -57,6 +72,8 @@ class Costs:
     resident_bytes: Optional[int]
     runtime_bytes: int
     unseen: tuple[str, ...] = ()
+    devices: tuple[Held, ...] = ()
+    sent_bytes: Optional[int] = None
 
 
 def run(context: TaskContext) -> None:
@@ -82,6 +99,9 @@ def run(context: TaskContext) -> None:
     # What training imports is in a training's memory.
     from tfx_estimator.components.trainer.estimator import path as _estimator  # noqa: F401
     from tfx_estimator.components.trainer.keras import path as _keras  # noqa: F401
+    from tfx_estimator.model_fn.strategies import configure_devices
+
+    configure_devices(cpus=_on_cpus(declaration.trainer).logical_cpus)
 
     begin(f"{declaration.transform.preprocessing_fn or declaration.transform.module_file or 'standardize'}")
     spec = _spec(declaration, source.info, os.path.join(context.job.training_dir, "inputs"))
@@ -92,9 +112,15 @@ def run(context: TaskContext) -> None:
     costs = find_costs(declaration, settings, spec)
     costs = dataclasses.replace(costs, resident_bytes=_resident(declaration, source))
     # Numbers of numpy are among them.
-    values = dataclasses.asdict(costs)
-    found = {name: int(value) if hasattr(value, "__int__") else value for name, value in values.items()}
-    context.progress.write(Event.TRIED, found=found)
+    context.progress.write(Event.TRIED, found=_plain(dataclasses.asdict(costs)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return int(value) if hasattr(value, "__int__") else value
 
 
 def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
@@ -120,8 +146,8 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
-    # All that the devices of one process hold together. What XLA compiles is not seen: the costs are the same.
-    section = settings.trainer.undivided.copy(update={"xla": False})
+    # What XLA compiles is not seen: the costs are the same.
+    section = _on_cpus(settings.trainer).copy(update={"xla": False})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
     features = {
@@ -139,6 +165,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     forward, step = graph_costs.needed([loss], after=False), graph_costs.needed(outputs)
     # Variables of a graph hold no values before a session does.
     own = _bytes([*trained, *others, *slots]) if loss.graph.building_function else 0
+    devices, sent = _divided(settings.trainer, built, step)
     return Costs(
         parameters=sum(each.shape.num_elements() or 0 for each in trained),
         weight_bytes=_bytes([*trained, *others]),
@@ -152,7 +179,64 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
         resident_bytes=None,
         runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),
         unseen=tuple(graph_costs.opaque(step)),
+        devices=devices,
+        sent_bytes=sent,
     )
+
+
+def _on_cpus(section: TrainerSection) -> TrainerSection:
+    """The section with logical CPUs in place of the devices that parts of the network are on: nothing runs on them.
+
+    With a layout of single weights each device computes as if it were the only one.
+    """
+    model, pipeline = section.model_parallel, section.pipeline_parallel
+    if model is not None:
+        places = tuple(f"cpu:{place}" for place in range(len(model.devices)))
+        model = None if model.splits else model.copy(update={"devices": places})
+    if pipeline is not None:
+        pipeline = pipeline.copy(update={"devices": tuple(f"cpu:{place}" for place in range(pipeline.stage_count))})
+    return section.copy(update={"model_parallel": model, "pipeline_parallel": pipeline})
+
+
+def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tuple[tuple[Held, ...], Optional[int]]:
+    """What each device of a divided network holds, and what goes between them."""
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    trained, others, slots, loss, _ = built
+    if section.model_parallel is not None and section.model_parallel.splits:
+        peak, parts = graph_costs.peak_bytes(step), section.model_parallel.mesh_size
+        # A slot is as its weight is, in the optimizers that there may be.
+        mine = [_part_bytes(section.model_parallel, each, parts) for each in (trained, others, slots)]
+        peak -= _bytes(trained) - mine[0]
+        return (Held(mine[0] + mine[1], mine[0], mine[2], peak),) * parts, None
+    if not section.is_divided:
+        return (), None
+    variables = {inner.ref(): outer.device for outer, inner in loss.graph.captures}
+    places = graph_costs.devices_of(step, variables)
+    held = []
+    for place in range(_on_cpus(section).logical_cpus):
+        on_it = [
+            [each for each in group if graph_costs.number_of(each.device) == place]
+            for group in (trained, others, slots)
+        ]
+        peak = graph_costs.peak_bytes(step, {op for op, where in places.items() if where == place}.__contains__)
+        held.append(Held(_bytes(on_it[0]) + _bytes(on_it[1]), _bytes(on_it[0]), _bytes(on_it[2]), peak))
+    return tuple(held), graph_costs.sent_bytes(step, places)
+
+
+def _part_bytes(declared: ModelParallel, variables: Any, parts: int) -> int:
+    """Bytes of variables on one device of a mesh."""
+    from tfx_estimator.model_fn.split_weights import deciding
+
+    layout, total = declared.layout or {}, 0
+    for each in variables:
+        # Of a slot, the layer and weight that it is of are in the middle.
+        names = each.name.partition(":")[0].split("/")
+        pairs = ["/".join(pair) for pair in itertools.pairwise(names)]
+        best = next(filter(None, (deciding(layout, pair) for pair in reversed(pairs))), None)
+        size = _bytes([each])
+        total += size // parts if best and any(layout[best]) else size
+    return total
 
 
 def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -58,17 +58,55 @@ def opaque(ops: Sequence[tf.Operation]) -> list[str]:
     return sorted({op.type for op in ops} & set(_OPAQUE))
 
 
-def peak_bytes(ops: Sequence[tf.Operation]) -> int:
+def devices_of(ops: Sequence[tf.Operation], variables: Mapping[Any, str]) -> dict[tf.Operation, int]:
+    """Returns the number of the device, of several of one kind, that each operation runs on.
+
+    Args:
+        ops: Of one graph.
+        variables: The devices of the variables, by the tensors that are them in the graph.
+
+    Returns:
+        By operation: the device that it was made for; without one, that of a variable that it reads or writes, as
+        TensorFlow has it; else the first.
+    """
+    found = {}
+    for op in ops:
+        device = op.device
+        for tensor in (*op.inputs, *op.outputs) if not device else ():
+            device = device or variables.get(tensor.ref(), "")
+        found[op] = number_of(device)
+    return found
+
+
+def number_of(device: str) -> int:
+    """Returns the number of a device, by TensorFlow's name of it; 0 of none."""
+    return tf.DeviceSpec.from_string(device or "").device_index or 0
+
+
+def sent_bytes(ops: Sequence[tf.Operation], devices: Mapping[tf.Operation, int]) -> int:
+    """Returns what goes from one device to another: each tensor once to each device that it was not made on.
+
+    Args:
+        ops: All that run.
+        devices: As of `devices_of`.
+    """
+    sent = {(tensor.ref(), devices[op]): tensor for op in ops for tensor in op.inputs}
+    return sum(_bytes(tensor) for (_, device), tensor in sent.items() if devices[tensor.op] != device)
+
+
+def peak_bytes(ops: Sequence[tf.Operation], here: Callable[[tf.Operation], bool] = lambda op: True) -> int:
     """Returns the most bytes that are alive at once, when one operation runs after another.
 
-    Variables are not counted. A tensor lives from the operation that makes it to the last one that reads it.
+    Variables are not counted. A tensor lives from the operation that makes it to the last one that reads it; on a
+    device that it was sent to, from the first to the last one there.
 
     Args:
         ops: All that run, in their order; their shapes are known.
+        here: Tells of an operation whether it runs on the device that is meant.
     """
     last: dict[Any, int] = {}
     for place, op in enumerate(ops):
-        last.update({tensor.ref(): place for tensor in op.inputs})
+        last.update({tensor.ref(): place for tensor in op.inputs if here(op) or here(tensor.op)})
     # A buffer is known by the tensor that it was made for.
     buffer_of: dict[Any, Any] = {}
     holders: dict[Any, set[Any]] = {}
@@ -79,8 +117,14 @@ def peak_bytes(ops: Sequence[tf.Operation]) -> int:
         def is_free(buffer: Any, place: int = place) -> bool:
             return all(last.get(each, -1) <= place for each in holders[buffer])
 
-        inputs = [buffer_of[tensor.ref()] for tensor in op.inputs]
-        for number, tensor in enumerate(op.outputs):
+        for tensor in op.inputs:
+            if tensor.ref() not in buffer_of and here(op):
+                # Sent from another device.
+                buffer_of[tensor.ref()], holders[tensor.ref()] = tensor.ref(), {tensor.ref()}
+                sizes[tensor.ref()] = _bytes(tensor)
+                alive += sizes[tensor.ref()]
+        inputs = [buffer_of[tensor.ref()] for tensor in op.inputs if tensor.ref() in buffer_of]
+        for number, tensor in enumerate(op.outputs if here(op) else ()):
             size = 0 if op.type in _READS else _bytes(tensor)
             shared = None
             if op.type in _ALIASES and inputs:
@@ -93,8 +137,8 @@ def peak_bytes(ops: Sequence[tf.Operation]) -> int:
                 alive += size
             buffer_of[tensor.ref()] = shared
             holders[shared].add(tensor.ref())
-        touched = {buffer_of[tensor.ref()] for tensor in (*op.inputs, *op.outputs)}
-        copies = any(op.type.startswith(name) for name in _COPIES)
+        touched = {*inputs, *(buffer_of[tensor.ref()] for tensor in op.outputs if here(op))}
+        copies = here(op) and any(op.type.startswith(name) for name in _COPIES)
         most = max(most, alive + (max((sizes[each] for each in touched), default=0) if copies else 0))
         for buffer in touched:
             if is_free(buffer):

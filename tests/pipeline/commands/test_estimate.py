@@ -99,8 +99,11 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
         {"gradient_accumulation": 4},
         {"distribution": {"train": "mirrored:2"}},
         {"distribution": {"train": "multi_worker_mirrored:2"}},
+        {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"dense1": 1, "logits": 1}}},
+        {"model_parallel": {"mesh": {"model": 2}, "layout": {"dense1/kernel": [None, "model"]}}},
+        {"pipeline_parallel": {"stages": 2, "microbatches": 8}},
     ],
-    ids=lambda option: " ".join(map(str, option.values())),
+    ids=str,
 )
 def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, option):
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": 4096, "train_steps": 4, **option}
@@ -108,6 +111,19 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
     measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
     print(f"{option}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
     assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+    told = found["bytes_per_step"]
+    if "pipeline_parallel" in option or "layers" in option.get("model_parallel", {}):
+        assert "one device" not in told["how"]
+        first, second = found["devices"]
+        assert first["weights"] == 4 * (CONVOLUTION + 32)
+        assert first["weights"] + second["weights"] == pytest.approx(4 * PARAMETERS, rel=0.01)
+        # What the convolution puts out goes there, and its gradient back.
+        assert told["between_devices"] == pytest.approx(2 * 4 * 4096 * (13 * 13 * 32), rel=0.1)
+    elif "model_parallel" in option:
+        assert told["between_devices"] is None
+        first, second = found["devices"]
+        assert first == second
+        assert first["weights"] == 4 * (PARAMETERS - DENSE // 2)
 
 
 def _measure(training, settings) -> float:

@@ -60,6 +60,34 @@ def test_an_outer_momentum_keeps_two_copies_of_the_weights_and_sends_none():
     assert without.wire == beside.wire
 
 
+HELD = [
+    {"weight_bytes": 100, "trained_bytes": 90, "slot_bytes": 90, "peak_bytes": 900},
+    {"weight_bytes": 1100, "trained_bytes": 910, "slot_bytes": 900, "peak_bytes": 1910},
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "names", "between"),
+    [
+        ("model_parallel={devices: [gpu:2, gpu:3], layers: {logits: 1}}", ["gpu:2", "gpu:3"], 700),
+        ("pipeline_parallel={stages: 2, microbatches: 4}", ["number 0", "number 1"], 700),
+        ("model_parallel={mesh: {model: 2}, layout: {logits/kernel: [model, null]}}", ["number 0", "number 1"], None),
+    ],
+)
+def test_what_goes_between_the_devices_of_one_network_and_what_each_holds(option, names, between):
+    found = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"weight_bytes": WEIGHTS, "trained_bytes": GRADIENTS}
+    found |= {"batch": 64, "unseen": (), "peak_bytes": 2000, "devices": HELD, "sent_bytes": between}
+    estimate = put_together(load("digits", ["trainer.path=keras", f"trainer.{option}"]).declaration, found)
+    assert (estimate.wire.total, estimate.wire.between_devices) == (0, between)
+    assert "one device" not in estimate.wire.how
+    assert [(each.name, each.activations) for each in estimate.devices] == [(names[0], 810), (names[1], 1000)]
+    assert estimate.fullest is estimate.devices[1]
+    assert estimate.fullest.total == 1100 + 910 + 900 + 1000
+    # On a mesh each device has its own of all that is not split.
+    held = 100 + 90 + 90 + 810 + estimate.fullest.total
+    assert estimate.memory.repeated == (held - WEIGHTS - GRADIENTS - 1000 if between is None else 0)
+
+
 @pytest.mark.parametrize(
     ("declared", "said"),
     [

@@ -1,0 +1,61 @@
+"""What a graph needs, by hand: on one device, and on two."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+KB = 1024
+
+
+@pytest.fixture
+def two_devices():
+    """A graph whose middle is on a second device, in its order: the batch, then 1, 2, 2 and 2 KB."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        batch = tf.compat.v1.placeholder(tf.float32, [256])
+        first = tf.sin(batch)
+        with tf.device("/device:GPU:1"):
+            doubled = tf.raw_ops.Tile(input=first, multiples=tf.constant([2], tf.int64))
+            second = tf.sin(doubled)
+        return tf.sin(second)
+
+
+def test_what_goes_between_two_devices_is_sent_once_to_each(two_devices):
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    ops = graph_costs.needed([two_devices])
+    places = graph_costs.devices_of(ops, {})
+    assert [places[op] for op in ops] == [0, 0, 1, 1, 1, 0]
+    assert graph_costs.sent_bytes(ops, places) == KB + 2 * KB
+
+
+def test_each_device_holds_what_it_makes_and_what_it_is_sent(two_devices):
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    ops = graph_costs.needed([two_devices])
+    places = graph_costs.devices_of(ops, {})
+    first, second = (graph_costs.peak_bytes(ops, lambda op, here=here: places[op] == here) for here in (0, 1))
+    # The batch and its sine; then what was sent back, and the sine of that.
+    assert first == 2 * KB + 2 * KB
+    # What was sent and its double; then that and its sine.
+    assert second == 2 * KB + 2 * KB
+    half = ops[: ops.index(next(op for op in ops if op.type == "Tile")) + 1]
+    assert graph_costs.peak_bytes(half, lambda op: places[op] == 1) == KB + 2 * KB + 8
+    assert graph_costs.peak_bytes(half, lambda op: places[op] == 0) == 2 * KB
+
+
+def test_an_operation_without_a_device_is_where_its_variable_is():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    with tf.Graph().as_default() as graph:
+        handle = tf.compat.v1.placeholder(tf.resource, [])
+        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+        value.op._set_device("")
+        tf.sin(value)
+    places = graph_costs.devices_of(graph.get_operations(), {handle.ref(): "/job:localhost/device:CPU:1"})
+    assert [places[op] for op in graph.get_operations()] == [1, 1, 0]
