@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -28,35 +28,40 @@ def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, 
     """
     found, problems = dict(values), []
     for name, value in tuned.items():
-        try:
-            found = _put(found, name.split("."), 0, value)
-        except _NoPlaceError as error:
-            problems.append(error.args[0])
+        path = name.split(".")
+        if problem := _in_the_way(found, path):
+            problems.append(problem)
+        else:
+            found = _put(found, path, value)
     return found, problems
 
 
-class _NoPlaceError(Exception):
-    """Of a value; it holds the problem."""
+def _in_the_way(values: Mapping[str, Any], path: Sequence[str]) -> Optional[Problem]:
+    """The problem of a path that goes through a value with no such part."""
+    held: Any = values
+    for depth, key in enumerate(path):
+        before = ".".join(path[:depth])
+        if isinstance(held, (list, tuple)) and key.isdigit() and int(key) < len(held):
+            held = held[int(key)]
+        elif isinstance(held, Mapping) or held is None:
+            held = (held or {}).get(key)
+        else:
+            part = f"item {key}" if isinstance(held, (list, tuple)) else "keys of its own"
+            what = f"{before} holds {inline(held)}, and has no {part}"
+            expected = "an item that is there, counted from 0; or a key of a section"
+            return Problem(".".join(path), what, expected, f"set the whole of {before}")
+    return None
 
 
-def _put(held: Any, path: list[str], depth: int, value: Any) -> Any:
-    """Returns what is held at a depth of the path, with the value at the path's end."""
-    if depth == len(path):
+def _put(held: Any, path: Sequence[str], value: Any) -> Any:
+    """Returns what is held, with the value at a path in it."""
+    if not path:
         return value
-    key, before = path[depth], ".".join(path[:depth])
+    key, inside = path[0], path[1:]
     if isinstance(held, (list, tuple)):
-        if not key.isdigit() or int(key) >= len(held):
-            raise _NoPlaceError(_no_place(path, f"{before} holds {inline(held)}, and has no item {key}", before))
-        index = int(key)
-        return [*held[:index], _put(held[index], path, depth + 1, value), *held[index + 1 :]]
-    if held is not None and not isinstance(held, Mapping):
-        raise _NoPlaceError(_no_place(path, f"{before} holds {inline(held)}, and has no keys of its own", before))
+        return [_put(item, inside, value) if place == int(key) else item for place, item in enumerate(held)]
     held = held or {}
-    return {**held, key: _put(held.get(key), path, depth + 1, value)}
-
-
-def _no_place(path: list[str], what: str, whole: str) -> Problem:
-    return Problem(".".join(path), what, "an item that is there, counted from 0; or a key", f"give all of {whole}")
+    return {**held, key: _put(held.get(key), inside, value)}
 
 
 def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:
