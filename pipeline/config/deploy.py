@@ -9,6 +9,7 @@ from typing import Optional
 from pydantic.v1 import Field, confloat, conint
 
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.security_context import SecurityContext
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.config.vertex import VertexJob
 
@@ -102,6 +103,9 @@ class DeploySection(Section):
         default={}, description="environment variables of every step; no secrets: they are in the compiled file"
     )
     labels: dict[str, str] = Field(default={}, description="labels of the job, or of the pods")
+    security_context: SecurityContext = Field(
+        default=SecurityContext(), description="of every pod of the targets kubeflow and tfjob"
+    )
     vertex: Optional[VertexJob] = Field(
         default=None,
         description="trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container",

@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.env_checks import check_env
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
@@ -131,6 +132,7 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
             what = "no effect: there is no section `tune`"
         if what:
             yield paths[0], f"{', '.join(paths)}: {what}"
+    yield from find_idle_context(deploy, declared, target)
 
 
 def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
@@ -144,6 +146,8 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
         yield from _note_default(declaration.deploy, target)
         if declaration.deploy is None or declaration.deploy.service_account is None:
             yield f"deploy.service_account is null: the steps run as {_DEFAULT_ACCOUNTS[target]}"
+        if declaration.deploy is not None:
+            yield from note_context(declaration.deploy, target)
         yield from _note_quota(declaration, target)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Union
 
 from tfx_estimator.components.trainer.tfjob.api import kubectl
-from tfx_estimator.components.trainer.tfjob.manifest import job_name
+from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE, job_name
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.files import write_whole
@@ -51,8 +51,13 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
         lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
     if target == TFJOB:
         job = deploy.tfjob if deploy else TfJob()
-        lines.append(f"    start it: {kubectl(f'apply --filename {shlex.quote(str(file))}', job.context)}")
         name = job_name(loaded.declaration.name)
+        # A TFJob that is there, also an ended one, does not start by being applied again. In the foreground: the next
+        # one's pods have the names of those that go.
+        delete = f"delete tfjob,configmap --selector {PIPELINE}={name} --cascade=foreground --wait"
+        apply = f"apply --filename {shlex.quote(str(file))}"
+        start = f"{kubectl(delete, job.context, job.namespace)} && {kubectl(apply, job.context)}"
+        lines.append(f"    start it, in place of an earlier one: {start}")
         lines.append(f"    see it run: {kubectl(f'logs --follow {name}-chief-0', job.context, job.namespace)}")
         lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
     if target == KUBEFLOW_V2:

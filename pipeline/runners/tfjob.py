@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER, job_name, make_manifest
+from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER, PIPELINE, job_name, make_manifest
 from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -41,7 +41,7 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
     made: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{name}-{digest[:10]}"},
+        "metadata": {"name": f"{name}-{digest[:10]}", "labels": {PIPELINE: name}},
         "data": data,
     }
     if deploy.tfjob.namespace:
@@ -56,4 +56,6 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
         "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
     }
     job = make_manifest(name, deploy, declaration.trainer.distribution, command, mounted)
+    # Whoever starts it anew finds what an earlier declaration of this name has left by it.
+    job["metadata"].setdefault("labels", {})[PIPELINE] = name
     return [made, job]

@@ -66,6 +66,12 @@ def compile_workflow(
             place = arguments.index("--tfx_ir") + 1
             # The order of a map in a protocol buffer is not the same each time.
             arguments[place] = json.dumps(json.loads(arguments[place]), indent=1, sort_keys=True)
+            if context := deploy.security_context.of_container():
+                template["container"]["securityContext"] = context
+    # Of Argo's own containers, too, which are root's if nobody says otherwise.
+    # Source: https://argo-workflows.readthedocs.io/en/latest/workflow-pod-security-context/.
+    if context := deploy.security_context.of_pod():
+        workflow["spec"]["securityContext"] = context
     if deploy.service_account:
         workflow["spec"]["serviceAccountName"] = deploy.service_account
     return workflow, path

@@ -24,6 +24,8 @@ _GRACE_SECONDS = 90
 # codes from 128 on, which all do, this one is kept for users.
 # Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
 RETRYABLE_CODE = 138
+# A label of all that a compiled pipeline has in a cluster; its value is the TFJob's name.
+PIPELINE = "tfx-estimator/pipeline"
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
 
@@ -115,8 +117,9 @@ def _template(
         mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
 
     for index, volume in enumerate(deploy.volumes):
-        claim = {"persistentVolumeClaim": {"claimName": volume.claim}}
-        mount(f"volume-{index}", volume.path, volume.read_only, claim)
+        # Of a claim that is read-only as well Kubernetes leaves the files' group alone.
+        claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
+        mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
     for index, secret in enumerate(deploy.secrets):
         mount(f"secret-{index}", secret.path, True, {"secret": {"secretName": secret.name}})
     if config_map:
@@ -128,12 +131,14 @@ def _template(
         "env": [{"name": each, "value": value} for each, value in sorted({**environment, **deploy.env}.items())],
         "ports": [dict(_PORT)],
         "resources": _resources(kind, deploy) or None,
+        "securityContext": deploy.security_context.of_container() or None,
         "volumeMounts": mounts or None,
         # The end of its log, where it had no time to say what was wrong.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     spec = {
         "serviceAccountName": deploy.service_account,
+        "securityContext": deploy.security_context.of_pod() or None,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "containers": [_without_none(container)],
         "volumes": volumes or None,

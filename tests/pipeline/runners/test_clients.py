@@ -26,7 +26,10 @@ import sys
 import yaml
 from hera.workflows.models import Workflow
 workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
-print(len([each for each in workflow.spec.templates if each.container]))
+steps = [each.container for each in workflow.spec.templates if each.container]
+pod = workflow.spec.security_context
+dropped = {word for each in steps for word in each.security_context.capabilities.drop}
+print(len(steps), pod.run_as_user, pod.fs_group, pod.seccomp_profile.type, *dropped)
 """
 # Kubeflow Pipelines 2 reads so what is uploaded to it.
 KFP = """
@@ -82,7 +85,7 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
 
 def test_argo(compiled, client, tmp_path):
     done = client(HERA, compiled[KUBEFLOW], "hera==7.1.0", "pyyaml")
-    assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "9 10001 10001 RuntimeDefault ALL\n"), done.stderr
     whole = yaml.safe_load(compiled[KUBEFLOW].read_text())
     template = next(each for each in whole["spec"]["templates"] if "container" in each)
     template["container"]["env"] = {"EXAMPLE": "value"}

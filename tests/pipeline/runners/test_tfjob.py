@@ -34,7 +34,8 @@ def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml")
 def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB)
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
-    assert job["metadata"] == {"name": "digits", "namespace": "vision", "labels": {"team": "vision"}}
+    labels = {"team": "vision", "tfx-estimator/pipeline": "digits"}
+    assert job["metadata"] == {"name": "digits", "namespace": "vision", "labels": labels}
     assert job["spec"]["runPolicy"] == {
         "cleanPodPolicy": "All",
         "backoffLimit": 5,
@@ -77,11 +78,15 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         "Evaluator": {"cpu": "1500m", "memory": "8000M", "nvidia.com/gpu": "1"},
     }
     said = capsys.readouterr().out
-    assert "kubectl apply --filename" in said
+    delete = "delete tfjob,configmap --selector tfx-estimator/pipeline=digits --cascade=foreground --wait"
+    start = "start it, in place of an earlier one: "
+    assert f"{start}kubectl {delete} --namespace vision && kubectl apply --filename {tmp_path}/out.yaml\n" in said
     assert "kubectl logs --follow digits-chief-0 --namespace vision" in said
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
-    assert f"kubectl --context 'arn:of/mine it' apply --filename '{tmp_path}/my other.yaml'" in said
+    mine = "kubectl --context 'arn:of/mine it'"
+    applied = f"{mine} apply --filename '{tmp_path}/my other.yaml'"
+    assert f"{start}{mine} {delete} --namespace vision && {applied}\n" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 

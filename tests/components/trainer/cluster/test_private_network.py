@@ -21,6 +21,7 @@ from tests.components.trainer.cluster.private_users import (
     CLIENT,
     ENTER,
     FILES,
+    FILTERED,
     NEWNET,
     NEWUSER,
     SERVER,
@@ -162,6 +163,14 @@ def test_the_reason_is_told_where_it_is_not_permitted(user):
     reason = json.loads(said)
     assert "no more namespaces are allowed" in reason
     assert "/proc/sys/user/max_net_namespaces is 0" in reason
+
+
+def test_the_reason_is_told_where_a_containers_filter_forbids_it(user):
+    process = user.start(FILTERED)
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "may not make a network namespace" in json.loads(said)
+    assert "Operation not permitted" in json.loads(said)
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,11 @@ class ApiServer:
 
     Args:
         folder: For binaries, keys, logs and data.
+        *plugins: Of admission, beside those that every server has.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *plugins: str) -> None:
+        self.folder, self._plugins = folder, plugins
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self._binary = folder / "kube-apiserver"
         with lzma.open(_BINARY) as packed, self._binary.open("wb") as file:
@@ -86,6 +87,7 @@ class ApiServer:
             # Nobody here makes a namespace's account.
             *("--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"),
             *("--authorization-mode=AlwaysAllow", "--shutdown-delay-duration=0s"),
+            *(f"--enable-admission-plugins={','.join(self._plugins)}" for _ in self._plugins[:1]),
         )
         self._wait("/readyz")
 
@@ -150,9 +152,9 @@ class RefusedError(Exception):
 
 
 @contextlib.contextmanager
-def api_server(folder: Path) -> Iterator[ApiServer]:
-    """An API server for the context."""
-    server = ApiServer(folder)
+def api_server(folder: Path, *plugins: str) -> Iterator[ApiServer]:
+    """An API server for the context; see `ApiServer`."""
+    server = ApiServer(folder, *plugins)
     try:
         server.start()
         yield server

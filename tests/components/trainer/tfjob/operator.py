@@ -30,6 +30,7 @@ from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _MERGE = "application/merge-patch+json"
 _NODE = "this-machine"
 _TICK_SECONDS = 0.2
@@ -133,6 +134,11 @@ class Operator:
                 self._look()
 
     def _look(self) -> None:
+        for each in self._server.ask("GET", _CONFIG_MAPS)["items"]:
+            # As the garbage collector does with what is deleted in the foreground: nothing is theirs.
+            if "deletionTimestamp" in each["metadata"]:
+                path = f"{_CONFIG_MAPS}/{each['metadata']['name']}"
+                self._server.ask("PATCH", path, {"metadata": {"finalizers": None}}, _MERGE)
         there = {job["metadata"]["name"]: job for job in self._server.ask("GET", _JOBS)["items"]}
         for name, known in list(self._jobs.items()):
             gone = name not in there or there[name]["metadata"]["uid"] != known.uid
@@ -205,6 +211,9 @@ class Operator:
         config = {"cluster": cluster, "task": {"type": low, "index": index}, "environment": "cloud"}
         template = job["spec"]["tfReplicaSpecs"][kind]["template"]
         container, pod_name = template["spec"]["containers"][0], f"{name}-{low}-{index}"
+        # The server looks at each, and no kubelet acts on them.
+        context = {"securityContext": template["spec"].get("securityContext")}
+        own_context = {"securityContext": container.get("securityContext")}
         labels = {f"{_PREFIX}job-name": name, f"{_PREFIX}replica-type": low, f"{_PREFIX}replica-index": str(index)}
         owner = {each: job[each] for each in ("apiVersion", "kind")}
         owner |= {each: job["metadata"][each] for each in ("name", "uid")}
@@ -221,7 +230,8 @@ class Operator:
                     "nodeName": _NODE,
                     "restartPolicy": "Never",
                     "automountServiceAccountToken": False,
-                    "containers": [{"name": container["name"], "image": container["image"]}],
+                    "containers": [{"name": container["name"], "image": container["image"], **own_context}],
+                    **context,
                 },
             },
         )
