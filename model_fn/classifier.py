@@ -133,7 +133,8 @@ def _train(
     if xla := params.get("xla", False):
         # A function that is compiled makes no variables.
         model(tf.nest.map_structure(lambda each: each[:1], inputs_of(model, features)), training=False)
-    of_earlier_parts: list[tf.Tensor] = list(model.losses) if xla else []
+    # With those of the placeholder that a functional network was made of, which nobody feeds.
+    of_earlier_calls: list[tf.Tensor] = list(model.losses)
     decay_of = functools.partial(weight_decay, factor=section.weight_decay, beside=division is not None)
 
     def compute(part: Part) -> Computed:
@@ -142,8 +143,8 @@ def _train(
             logits = _logits(model, inputs, params, training=True, division=division)
         per_example = classification_loss(part.labels, logits, **options)
         # Keras lists those of each call.
-        own = [each for each in model.losses if not any(each is earlier for earlier in of_earlier_parts)]
-        of_earlier_parts.extend(own)
+        own = [each for each in model.losses if not any(each is earlier for earlier in of_earlier_calls)]
+        of_earlier_calls.extend(own)
         penalties = part_penalties(part, own, decay_of(model.trainable_variables))
         loss = global_loss(per_example, params["global_batch_size"], penalties)
         hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)

@@ -46,6 +46,14 @@ def test_weights_are_those_of_an_estimator_on_one_device(weights, recipe, path, 
     np.testing.assert_allclose(other, one, rtol=0, atol=WEIGHTS)
 
 
+@pytest.mark.parametrize(
+    ("path", "strategy"), [("keras", "one_device"), ("estimator", "mirrored"), ("keras", "mirrored")]
+)
+def test_what_layers_put_out_is_regularised_alike_in_a_functional_network(weights, path, strategy):
+    one, other = weights("branched.estimator.one_device"), weights(f"branched.{path}.{strategy}")
+    np.testing.assert_allclose(other, one, rtol=0, atol=WEIGHTS)
+
+
 def test_clipping_and_the_loss_options_change_them(weights):
     for name in ("momentum.unclipped", "adafactor.plain"):
         recipe = name.partition(".")[0]

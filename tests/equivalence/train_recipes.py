@@ -53,6 +53,8 @@ SCALED: dict[str, Any] = {
         "warmup_steps": 4,
     }
 }
+# Trains `branched`, likewise.
+PLAIN: dict[str, Any] = {"optimizer": {"name": "sgd", "learning_rate": 0.05, "schedule": "constant"}}
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
@@ -149,6 +151,9 @@ def main(folder: str) -> None:
             scaled = with_estimator(SCALED, built, f"{folder}/scaled.{strategy}", "linear")
             np.savez(Path(folder) / f"scaled.estimator.{strategy}.npz", *scaled)
             np.savez(Path(folder) / f"scaled.keras.{strategy}.npz", *with_keras(SCALED, built, "linear"))
+            branched = with_estimator(PLAIN, built, f"{folder}/branched.{strategy}", "branched")
+            np.savez(Path(folder) / f"branched.estimator.{strategy}.npz", *branched)
+            np.savez(Path(folder) / f"branched.keras.{strategy}.npz", *with_keras(PLAIN, built, "branched"))
     unclipped = {**RECIPES["momentum"]["optimizer"], "global_clip_norm": None}
     np.savez(Path(folder) / "momentum.unclipped.npz", *with_keras({"optimizer": unclipped}, None))
     plain = {"optimizer": RECIPES["adafactor"]["optimizer"]}

@@ -173,3 +173,50 @@ def test_batch_normalisation_keeps_moving_averages(tmp_path):
     trained.train(data, steps=8)
     expected = IMAGES.mean() + 4.0
     assert trained.get_variable_value("net/norm/moving_mean")[0] == pytest.approx(expected * (1 - 0.5**8), abs=1e-3)
+
+
+def _regularised_outputs(num_classes: int):
+    """A functional network: Keras lists what its layers add to the loss for its placeholder as well."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+
+    class Penalty(layers.Layer):
+        """Does not say what its loss is of."""
+
+        def call(self, inputs):
+            self.add_loss(0.5 * tf.reduce_mean(tf.square(inputs)))
+            return inputs
+
+    image, first = tf.keras.Input([8, 8, 1]), np.linspace(-0.1, 0.1, 64 * 4).reshape(64, 4)
+    dense = layers.Dense(
+        4,
+        activity_regularizer="l2",
+        kernel_regularizer="l2",
+        kernel_initializer=tf.keras.initializers.Constant(first),
+        name="dense",
+    )
+    logits = layers.Dense(num_classes, kernel_initializer=tf.keras.initializers.Constant(0.1), name="logits")
+    return tf.keras.Model(image, logits(Penalty()(dense(layers.Flatten()(image)))), name="net")
+
+
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_a_functional_network_may_regularise_what_its_layers_put_out(tmp_path, parts):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    trained = estimator(_regularised_outputs, tmp_path, gradient_accumulation=parts).train(input_fn, steps=5)
+    optimizer = params()["optimizer"]
+    section = TrainerSection(train_steps=10, global_batch_size=24, optimizer=optimizer)
+    keras = KerasClassifier(_regularised_outputs(3), section)
+    keras.compile(make_keras_optimizer(section.optimizer, 10))
+    step = tf.function(keras.train_step)
+    for _ in range(5):
+        step(({"image": tf.constant(IMAGES)}, tf.constant(LABELS)))
+    # Of the weights, of the outputs, and the layer's own.
+    assert len(keras.network.losses) == 3
+    for name, expected in zip(("dense/kernel", "dense/bias", "logits/kernel"), keras.network.get_weights()):
+        np.testing.assert_allclose(trained.get_variable_value(name), expected, rtol=0, atol=1e-6, err_msg=name)

@@ -68,10 +68,14 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
 
 
 def branched(num_classes: int) -> tf.keras.Model:
-    """A functional network, built at once, whose two branches meet again; in one of them is a model of its own."""
+    """A functional network, built at once, whose two branches meet again; in one of them is a model of its own.
+
+    What a layer puts out is regularised too: in an Estimator's graph Keras lists that of the placeholder as well.
+    """
     layers = tf.keras.layers
     image = tf.keras.Input((12, 12, 1), name="image")
-    left = layers.Flatten(name="flatten")(layers.Conv2D(4, 3, strides=3, name="left")(image))
+    left = layers.Conv2D(4, 3, strides=3, activity_regularizer="l2", name="left")(image)
+    left = layers.Flatten(name="flatten")(left)
     right = tf.keras.Sequential(
         [layers.Flatten(), layers.Dense(8, activation="relu", name="right_dense")], name="right"
     )(image)
