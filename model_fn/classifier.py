@@ -18,7 +18,7 @@ from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
-from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, stored, use
+from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import global_loss, gradients_of, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -54,13 +54,19 @@ def make_model_fn(
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
         with division.used() if division else contextlib.nullcontext():
-            model = network(params["num_classes"])
+            model = build(params)
         if mode == tf.estimator.ModeKeys.TRAIN:
             return _train(model, features, labels, params, division, divided)
         logits = _logits(model, inputs_of(model, features), params, division=division)
         if serves:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
         return _evaluate(logits, labels)
+
+    def build(params: dict[str, Any]) -> tf.keras.Model:
+        """Calls the user's function."""
+        model = network(params["num_classes"])
+        require_declared(params.get("precision", FLOAT32))
+        return model
 
     found: list[Optional[Division]] = []
 
@@ -69,7 +75,7 @@ def make_model_fn(
         if not found:
             shapes = {name: tf.TensorSpec([1, *each.shape[1:]], each.dtype) for name, each in features.items()}
             with tf.Graph().as_default():
-                found.append(find_division(section, lambda: network(params["num_classes"]), shapes))
+                found.append(find_division(section, lambda: build(params), shapes))
         return found[0]
 
     return model_fn

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.keras_classifier import ACCURACY, LOSS
 from tfx_estimator.model_fn.keras_model import class_scores, gives_probabilities, inputs_of, served, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -31,7 +32,8 @@ class CompiledClassifier(tf.keras.Model):
     """
 
     def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
-        super().__init__(name="compiled_classifier")
+        # The user's own model casts what it is given.
+        super().__init__(name="compiled_classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.own = own
         self._section = section
         self._num_classes = num_classes

@@ -15,7 +15,7 @@ from tfx_estimator.model_fn.division import Division
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
-from tfx_estimator.model_fn.precision import FLOAT32, stored
+from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import global_loss, gradients_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -48,7 +48,7 @@ class KerasClassifier(tf.keras.Model):
         division: Optional[Union[Division, SplitWeights]] = None,
     ) -> None:
         # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
-        super().__init__(name="classifier", dtype=None if section.precision == FLOAT32 else FLOAT32)
+        super().__init__(name="classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.network = network
         self._section = section
         self._division = division

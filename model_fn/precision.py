@@ -12,7 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.errors import UserCodeError
+
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
+# By what a layer computes in.
+_MIXED = {"bfloat16": BFLOAT16, "float16": FLOAT16}
 # In an Estimator's graph, the number of steps that were skipped.
 SKIPPED_STEPS = "tfx_estimator_skipped_steps"
 # As tf.keras.mixed_precision.LossScaleOptimizer.
@@ -55,6 +59,37 @@ def use(precision: str) -> None:
     if precision != FLOAT32:
         policy = ScaledHere(precision) if precision == FLOAT16 and one_copy else precision
         tf.keras.mixed_precision.set_global_policy(policy)
+
+
+def computes_in_half() -> bool:
+    """Tells whether a layer that is made now would compute in 16 bits, by whoever has set that."""
+    return tf.keras.mixed_precision.global_policy().compute_dtype in _MIXED
+
+
+def require_declared(precision: str) -> None:
+    """Refuses a precision that the function of a network has set by itself: to be called after the function.
+
+    The loss of float16 is scaled, and variables and loss are float32, where the declaration says so.
+
+    Args:
+        precision: As declared.
+
+    Raises:
+        UserCodeError: Keras's global policy is another one.
+    """
+    policy = tf.keras.mixed_precision.global_policy()
+    found = policy.get_config()["name"]
+    # Of float64 nothing is declared.
+    if found == precision or (precision == FLOAT32 and not computes_in_half()):
+        return
+    mixed = _MIXED.get(policy.compute_dtype, FLOAT32)
+    unscaled = ": its loss would not be scaled, and small gradients would be 0" if mixed == FLOAT16 else ""
+    raise UserCodeError(
+        f"trainer.model: the network's function sets Keras's global policy to {found}, and trainer.precision is "
+        f"{precision}{unscaled}",
+        expected=f"trainer.precision: {mixed}, which sets the policy before the function is called",
+        todo=f"set trainer.precision: {mixed}, and leave set_global_policy out of the function",
+    )
 
 
 def output_dtype() -> str:

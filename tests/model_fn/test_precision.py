@@ -12,9 +12,10 @@ from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.networks import cifar_resnet9, mnist_cnn
-from tfx_estimator.model_fn.precision import LossScale, all_finite, use
+from tfx_estimator.model_fn.precision import LossScale, all_finite, require_declared, use
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -186,3 +187,83 @@ def test_an_estimator_skips_as_well(tmp_path, monkeypatch):
     assert value("loss_scale") == 2.0 ** (40 - skipped)
     assert value("global_step") == 30
     assert np.any(first != value("logits/kernel"))
+
+
+def _sets(policy):
+    """A network function as Keras's guide has it."""
+
+    def network(num_classes):
+        tf.keras.mixed_precision.set_global_policy(policy)
+        return _tiny(num_classes)
+
+    return network
+
+
+@pytest.mark.parametrize(
+    ("declared", "policy", "todo"),
+    [
+        ("float32", "mixed_float16", "set trainer.precision: mixed_float16,"),
+        ("float32", "float16", "set trainer.precision: mixed_float16,"),
+        ("float32", "mixed_bfloat16", "set trainer.precision: mixed_bfloat16,"),
+        ("mixed_bfloat16", "mixed_float16", "set trainer.precision: mixed_float16,"),
+        ("mixed_float16", "float32", "set trainer.precision: float32,"),
+        ("mixed_float16", "mixed_float16", ""),
+        ("mixed_bfloat16", "mixed_bfloat16", ""),
+        ("float32", "float32", ""),
+        ("float32", "float64", ""),
+    ],
+)
+def test_a_precision_that_a_network_function_sets_by_itself_is_to_be_declared(declared, policy, todo):
+    use(declared)
+    _sets(policy)(10)
+    if not todo:
+        require_declared(declared)
+        return
+    with pytest.raises(UserCodeError, match=f"sets Keras's global policy to {policy}, and .* is {declared}") as caught:
+        require_declared(declared)
+    assert todo in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["estimator", "keras"])
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_neither_path_trains_such_a_network_in_a_precision_that_is_not_declared(tmp_path, monkeypatch, path, policy):
+    import sys
+    import types
+
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
+
+    network = _sets(policy)
+    monkeypatch.setitem(sys.modules, "own_precision", types.SimpleNamespace(network=network))
+
+    def make():
+        if path == "keras":
+            section = TrainerSection(model="own_precision:network", train_steps=1, path="keras")
+            return ModelMaker(section, 10, {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32)}).make()
+        params = {"num_classes": 10, "train_steps": 1, "global_batch_size": 8, "seed": 1, "optimizer": {}}
+        estimator = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=params)
+        return estimator.train(lambda: tf.data.Dataset.from_tensors(_batch()), steps=1)
+
+    with pytest.raises(UserCodeError, match=f"to {policy}, and trainer.precision is float32"):
+        make()
+
+
+def test_a_compiled_models_own_precision_is_scaled_once_and_by_keras(tmp_path):
+    """Its function sets the policy: that is how it brings one."""
+    from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+
+    own = _sets("mixed_float16")(10)
+    features, labels = _batch()
+    own(features["image"])
+    own.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = CompiledClassifier(own, _section(), 10)
+    model.compile(optimizer=own.optimizer)
+    assert isinstance(model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+    assert not isinstance(model.optimizer.inner_optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+    before = own.get_weights()
+    assert math.isfinite(float(model.train_step((features, labels))["loss"]))
+    assert np.abs(own.get_weights()[0] - before[0]).max() > 0
+    # What it is given is cast by its own layers alone.
+    assert model.compute_dtype == "float32"
+    network = KerasClassifier(_tiny(10), _section())
+    network.compile(make_keras_optimizer(Optimizer(name="sgd"), 10))
+    assert not isinstance(network.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)

@@ -19,7 +19,7 @@ from tfx_estimator.model_fn.division import Division, find_division, refuse_divi
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-from tfx_estimator.model_fn.precision import FLOAT16, LossScale, stored, use
+from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -88,6 +88,8 @@ class ModelMaker:
         """Calls the user's function."""
         network = call_network(function, self.num_classes, self.section.params)
         if isinstance(network, tf.keras.Model):
+            if not is_compiled(network):
+                require_declared(self.section.precision)
             return network
         raise UserCodeError(
             f"trainer.model: {self.section.model!r} returned {type(network).__name__}",
