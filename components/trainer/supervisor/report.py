@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
@@ -14,6 +15,9 @@ from tfx_estimator.pipeline.text import duration
 
 # What nobody waits to hear.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
+
+# Reports that the pace is of.
+_RECENT = 10
 
 logger = get_logger("trainer")
 
@@ -34,8 +38,9 @@ class Report:
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
         self._repeated = 0
-        # Of the present attempt.
-        self._steps: list[tuple[float, int]] = []
+        # Of the present attempt, which may last for days: where its steps began, and its last reports.
+        self._began: Optional[tuple[float, int]] = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
         self._cost = Cost()
@@ -122,7 +127,7 @@ class Report:
 
     def steps_per_second(self) -> float:
         """The pace of the last reports; 0 before there are two."""
-        recent = self._steps[-10:]
+        recent = self._recent
         seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
         return (recent[-1][1] - recent[0][1]) / seconds if seconds > 0 else 0.0
 
@@ -166,7 +171,8 @@ class Report:
             self._first = step
         self._resumed(step)
         self._last = step
-        self._steps.append((event["time"], step))
+        self._recent.append((event["time"], step))
+        self._began = self._began or self._recent[0]
         pace = self.steps_per_second()
         loss = f", loss {event['loss']:.4f}" if "loss" in event else ""
         rate = f"{pace * self._batch:,.0f} examples/s" if self._batch else f"{pace:,.1f} steps/s"
@@ -174,7 +180,8 @@ class Report:
 
     def _left(self, step: int) -> str:
         """How long the rest will take, by the pace of this attempt so far, evaluations in between included."""
-        (began, first), (now, _) = self._steps[0], self._steps[-1]
+        assert self._began is not None
+        (began, first), (now, _) = self._began, self._recent[-1]
         if not self._total or now <= began or not first < step < self._total:
             return ""
         return f", {duration((self._total - step) * (now - began) / (step - first))} left"
@@ -189,7 +196,8 @@ class Report:
         self._failed = None
 
     def _close_attempt(self) -> None:
-        if len(self._steps) > 1:
-            first, last = self._steps[0], self._steps[-1]
+        if self._began is not None and len(self._recent) > 1:
+            first, last = self._began, self._recent[-1]
             self._rates.append((last[1] - first[1], last[0] - first[0]))
-        self._steps = []
+        self._began = None
+        self._recent.clear()

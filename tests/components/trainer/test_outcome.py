@@ -24,6 +24,27 @@ def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
     assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
 
 
+def test_what_is_kept_of_an_attempt_does_not_grow_with_its_reports():
+    import pickle
+
+    from tfx_estimator.components.trainer.protocol.events import Event
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.report import Report
+
+    report, chief, sizes = Report(batch_size=8, total_steps=10_000), TaskSpec("chief", 0, 1), []
+    # At first two steps a second, in the end ten.
+    moment = 0.0
+    for step in range(1, 2001):
+        report.hear(chief, {"event": Event.STEP, "step": step, "time": moment})
+        moment += 0.5 if step < 1000 else 0.1
+        if step in (1000, 2000):
+            sizes.append(len(pickle.dumps(report.__dict__)))
+    assert sizes[1] < sizes[0] + 100
+    assert report.steps_per_second() == pytest.approx(10)
+    # All of the attempt: 999 steps in 499.5 s, and 1,000 in 100 s.
+    assert report.outcome().properties()["examples_per_second"] == pytest.approx(8 * 1999 / 599.5)
+
+
 def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
     from tfx_estimator.components.trainer.protocol.events import Event
     from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
