@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.model_fn.keras_model import assumed
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -25,6 +27,8 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     """
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
+    if metrics := _metrics(model):
+        own += f", and evaluated by its metrics as well, {', '.join(metrics)}"
     said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
     if taken := assumed(model):
         said.append(
@@ -36,4 +40,32 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
         verb = "has" if len(vain) == 1 else "have"
         said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
     said += [f"{key}=True has no effect, in the compile of {section.model}" for key in _OF_FIT if getattr(model, key)]
+    if steps := _steps_per_execution(model):
+        says = section.path != ESTIMATOR and not section.distribution.train.asynchronous
+        instead = "; trainer.steps_per_execution says how many steps one call does" if says else ""
+        said.append(f"steps_per_execution={steps} has no effect, in the compile of {section.model}{instead}")
     return said
+
+
+def _metrics(model: tf.keras.Model) -> list[str]:
+    """Names those of `compile`, which Keras makes with the first batch, of `add_metric`, and what its steps keep."""
+    declared = model.compiled_metrics
+    given = [declared._user_metrics, declared._user_weighted_metrics] if declared is not None else []
+    every = [each for each in (*tf.nest.flatten(given), *model.metrics) if each is not None]
+    # The mean of the loss is one to Keras.
+    return [name for name in dict.fromkeys(map(_name, every)) if name != "loss"]
+
+
+def _name(metric: Any) -> str:
+    """Of a metric as `compile` takes it: its name, a function, or an object."""
+    if isinstance(metric, str):
+        return metric
+    return str(getattr(metric, "name", None) or getattr(metric, "__name__", type(metric).__name__))
+
+
+def _steps_per_execution(model: tf.keras.Model) -> Optional[Union[int, str]]:
+    """What `compile` was given; None where it is Keras's own one step."""
+    if model.autotune_steps_per_execution:
+        return "'auto'"
+    steps = 1 if model.steps_per_execution is None else int(model.steps_per_execution.numpy())
+    return steps if steps > 1 else None

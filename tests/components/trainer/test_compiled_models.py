@@ -118,7 +118,8 @@ def test_an_estimator_and_keras_train_it_alike_by_its_own_loss_and_say_so(train)
         assert _steps(run) == [0, STEPS]
         brings, vain = _said(run)
         assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
-        assert brings.endswith("optimizer, SGD, and loss, SparseCategoricalCrossentropy")
+        named = "and evaluated by its metrics as well, accuracy, top2"
+        assert brings.endswith(f"optimizer, SGD, and loss, SparseCategoricalCrossentropy, {named}")
         assert vain.startswith("trainer.optimizer.learning_rate has no effect")
     answers, others = _answers(model), _answers(other)
     assert sorted(answers) == sorted(others) == OUTPUTS

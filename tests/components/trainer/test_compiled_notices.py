@@ -16,6 +16,15 @@ pytestmark = pytest.mark.unit
         ({"jit_compile": True}, [], ["jit_compile=True has no effect, in the compile of own:net"]),
         ({"run_eagerly": True}, ["trainer.seed"], ["run_eagerly=True has no effect, in the compile of own:net"]),
         (
+            {"steps_per_execution": 10},
+            [],
+            [
+                "steps_per_execution=10 has no effect, in the compile of own:net; trainer.steps_per_execution says how "
+                "many steps one call does"
+            ],
+        ),
+        ({"steps_per_execution": 1}, [], []),
+        (
             {},
             ["trainer.optimizer.name", "trainer.seed"],
             ["trainer.optimizer.name has no effect: the compiled model of own:net brings its own"],
@@ -29,12 +38,42 @@ def test_what_has_no_effect_is_told(options, declared, said):
 
     model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
     model.compile("sgd", "sparse_categorical_crossentropy", **options)
-    first, *more = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), declared)
+    section = TrainerSection(model="own:net", train_steps=1, path="keras")
+    first, *more = compiled_notices(model, section, declared)
     assert first == (
         "own:net returns a compiled model: it is trained by its own optimizer, SGD, and loss, "
         "sparse_categorical_crossentropy"
     )
     assert more == said
+
+
+def test_its_metrics_are_named_before_keras_has_made_them():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+
+    def share(labels, outputs):
+        return tf.reduce_mean(outputs)
+
+    class Own(tf.keras.Model):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.seen = tf.keras.metrics.Mean(name="loss")
+            self.kept = tf.keras.metrics.Mean(name="kept")
+
+    image = tf.keras.Input([4])
+    model = Own(image, tf.keras.layers.Dense(3)(image))
+    top2 = tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2, name="top2")
+    model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
+    for path, tells in (("keras", 1), ("estimator", 0)):
+        section = TrainerSection(model="own:net", train_steps=1, path=path)
+        first, *_ = compiled_notices(model, section, [])
+        assert first.endswith(", and evaluated by its metrics as well, accuracy, share, top2, kept")
+        model.compile(steps_per_execution="auto", optimizer="sgd", loss="sparse_categorical_crossentropy")
+        *_, last = compiled_notices(model, section, [])
+        assert last.startswith("steps_per_execution='auto' has no effect, in the compile of own:net")
+        assert ("trainer.steps_per_execution" in last) == tells
+        model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
 
 
 @pytest.mark.parametrize(
