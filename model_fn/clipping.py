@@ -28,21 +28,31 @@ def global_scale(gradients: Sequence[Any], options: Mapping[str, Any]) -> Option
     return limit / tf.maximum(norm, tf.constant(limit, norm.dtype))
 
 
-def clip(gradient: tf.Tensor, scale: Optional[tf.Tensor], options: Mapping[str, Any]) -> tf.Tensor:
+def clip(
+    gradient: tf.Tensor, scale: Optional[tf.Tensor], options: Mapping[str, Any], parts: Sequence[tf.Tensor] = ()
+) -> tf.Tensor:
     """Clips one gradient as declared.
 
     Args:
         gradient: Of the global batch, dense.
         scale: Of `global_scale`.
         options: `Optimizer.resolved()`.
+        parts: The gradients of all parts of the variable, this one among them, where several servers have one each:
+            the norm is that of the variable's. None of a whole one.
 
     Returns:
         As `gradient`; itself where nothing is declared.
     """
     if scale is not None:
         gradient *= tf.cast(scale, gradient.dtype)
-    if options["clip_norm"] is not None:
-        gradient = tf.clip_by_norm(gradient, options["clip_norm"])
+    limit = options["clip_norm"]
+    if limit is not None and parts:
+        norm = tf.linalg.global_norm(parts)
+        if scale is not None:
+            norm *= tf.cast(scale, norm.dtype)
+        gradient *= tf.cast(limit / tf.maximum(norm, tf.constant(limit, norm.dtype)), gradient.dtype)
+    elif limit is not None:
+        gradient = tf.clip_by_norm(gradient, limit)
     if options["clip_value"] is not None:
         gradient = tf.clip_by_value(gradient, -options["clip_value"], options["clip_value"])
     return gradient

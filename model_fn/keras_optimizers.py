@@ -138,8 +138,13 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         if self.loss_scale is not None:
             self._finite = all_finite([gradient for gradient, _ in grads_and_vars])
         scale = global_scale([gradient for gradient, _ in grads_and_vars], self._options)
-        clipped = [clip(tf.convert_to_tensor(gradient), scale, self._options) for gradient, _ in grads_and_vars]
-        return list(zip(clipped, [variable for _, variable in grads_and_vars]))
+        dense = [tf.convert_to_tensor(gradient) for gradient, _ in grads_and_vars]
+        variables = [variable for _, variable in grads_and_vars]
+        parts = _of_whole_variables(dense, variables)
+        return [
+            (clip(gradient, scale, self._options, parts.get(_whole(variable), ())), variable)
+            for gradient, variable in zip(dense, variables)
+        ]
 
     def _distributed_apply(
         self, distribution: tf.distribute.Strategy, grads_and_vars: _Pairs, apply_state: Any, name: Optional[str]
@@ -164,3 +169,20 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         slots = {slot: self.get_slot(var, slot) for slot in self._slots_of(var)}
         change = Change(var, grad, slots, options=self._options, **state)
         return change_variable(self._rule, change, self._finite)
+
+
+def _whole(variable: tf.Variable) -> Optional[int]:
+    """Tells which variable this is a part of, that a partitioner has cut; None of a whole one."""
+    container = getattr(variable, "_sharded_container", None)
+    return None if container is None else id(container())
+
+
+def _of_whole_variables(
+    gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
+) -> dict[Optional[int], list[tf.Tensor]]:
+    """Returns the gradients of the parts of each variable that was cut."""
+    found: dict[Optional[int], list[tf.Tensor]] = {}
+    for gradient, variable in zip(gradients, variables):
+        if (whole := _whole(variable)) is not None:
+            found.setdefault(whole, []).append(gradient)
+    return found

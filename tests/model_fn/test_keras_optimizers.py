@@ -66,3 +66,31 @@ def test_an_optimizer_can_be_written_down():
     again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer), use_legacy_optimizer=True)
     for one, other in zip(trained(optimizer), trained(again)):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("clipping", ["clip_norm", "global_clip_norm", "clip_value"])
+def test_a_variable_in_parts_is_clipped_by_the_norm_of_all_of_it(clipping):
+    import tensorflow as tf
+    from tensorflow.python.distribute.sharded_variable import ShardedVariable
+
+    gradients = [np.arange(1, 33, dtype=np.float32).reshape(8, 4), np.full([8, 4], 0.01, np.float32), np.ones(3)]
+
+    def step(cut: bool) -> list[np.ndarray]:
+        wholes, pairs = [], []
+        # The last is whole in any case; the two others have the same name.
+        for gradient, rows in zip(gradients, ((3, 5), (4, 4), ())):
+            split = np.split(gradient, np.cumsum(rows[:-1])) if cut and rows else [gradient]
+            parts = [tf.Variable(np.zeros_like(each, np.float32), name=f"part_{i}") for i, each in enumerate(split)]
+            wholes.append(ShardedVariable(parts) if len(parts) > 1 else parts[0])
+            pairs += zip(map(tf.constant, split), parts)
+        optimizer = declared(name="sgd", learning_rate=1.0, schedule="constant", **{clipping: 1.0})
+        optimizer.apply_gradients([(tf.cast(gradient, tf.float32), part) for gradient, part in pairs])
+        return [tf.convert_to_tensor(each).numpy() for each in wholes]
+
+    whole, parts = step(cut=False), step(cut=True)
+    for one, other in zip(whole, parts):
+        np.testing.assert_allclose(other, one, rtol=1e-6)
+    if clipping == "clip_norm":
+        assert np.linalg.norm(parts[0]) == pytest.approx(1, rel=1e-5)
+        # Within the limit, though it is not with the other of its name.
+        np.testing.assert_allclose(parts[1], -gradients[1], rtol=1e-6)
