@@ -121,7 +121,7 @@ def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], w
     """
     while not watch.ended:
         length = watch.next_steps()
-        epochs = max((watch.total - watch.step) // steps, 1) if length == steps else 1
+        epochs = watch.whole_executions(steps) if length == steps else 1
         batches = tf.keras.utils.experimental.DatasetCreator(make_dataset)
         model.fit(batches, steps_per_epoch=length, epochs=epochs, verbose=0, callbacks=[_Stretches(watch, length)])
 

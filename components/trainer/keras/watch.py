@@ -151,6 +151,19 @@ class Watch:
         most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
 
+    def whole_executions(self, steps: int) -> int:
+        """Returns how many executions of as many steps follow one another, as all are where parameter servers are.
+
+        Args:
+            steps: Of an execution.
+
+        Returns:
+            1 at least; those up to the next edge of a profile, or to the last step.
+        """
+        edges = self._profiler.edges if self._profiler else ()
+        end = min([self.total, *(edge for edge in edges if edge > self.step)])
+        return max((end - self.step) // steps, 1)
+
     def done(self, steps: int, values: Mapping[str, float]) -> None:
         """Does what is due after an execution.
 

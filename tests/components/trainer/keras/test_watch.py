@@ -231,3 +231,32 @@ def test_a_profile_ends_before_a_checkpoint_and_begins_after_it(make, clock):
         (100, False, 1),
         (100, True, 2),
     ]
+
+
+def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_profile(make, clock):
+    watch, _ = make(fixed=True, train_steps=100, save_checkpoints_steps=20, log_every_steps=20)
+
+    class Profiler:
+        edges = (53, 57)
+
+        def at(self, step, is_last=False, begins=True):
+            pass
+
+    # As `served.fit` does, whose epochs are as long as the first of them.
+    def fit():
+        ends = []
+        while not watch.ended:
+            steps = watch.next_steps()
+            for _ in range(watch.whole_executions(20) if steps == 20 else 1):
+                clock.now += 1
+                watch.done(steps, {"loss": 1.0})
+                ends.append(watch.step)
+        return ends
+
+    watch.begin(0)
+    assert watch.whole_executions(20) == 5
+    assert fit() == [20, 40, 60, 80, 100]
+    watch._profiler = Profiler()
+    watch.begin(0)
+    assert watch.whole_executions(20) == 2
+    assert fit() == [20, 40, 53, 57, 60, 80, 100]

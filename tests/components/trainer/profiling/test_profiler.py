@@ -68,3 +68,17 @@ def test_each_task_of_a_cluster_has_its_own(training, settings, path):
         _check(summary)
         # Each step sends its gradients, and waits for those of the other.
         assert summary["shares"]["communication"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
+def test_parameter_servers_do_the_declared_steps_under_it_and_no_more(training, settings, path):
+    """Which begin and end within a stretch of 10."""
+    distribution = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}, "max_restarts": 0}
+    declared = {"start_step": 13, "steps": 4}
+    (summary,) = _profiled(
+        training, settings, ["chief-0"], path=path, distribution=distribution, profile=declared
+    ).values()
+    assert summary["steps"] == 4
+    assert not summary["shares"]
