@@ -47,7 +47,18 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
         )
     if distribution.train.gradient_compression != "none":
         refuse_option(target, "trainer.distribution.train.gradient_compression")
-    if getattr(model.optimizer, "use_ema", False):
+    # Within one that scales the loss.
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if isinstance(optimizer, tf.keras.optimizers.Nadam):
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a model with tf.keras.optimizers.Nadam, which counts, in Python, how "
+            "often TensorFlow has traced its update: what it trains depends on how many variables there are, and on "
+            "how many steps one call of TensorFlow does",
+            expected="an optimizer whose state is all in variables",
+            todo="compile it with tf.keras.optimizers.legacy.Nadam; or return the network without compile, and set "
+            "trainer.optimizer.name: nadam",
+        )
+    if getattr(optimizer, "use_ema", False):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "
             "weights' place at the end of a `fit`, after the last checkpoint",

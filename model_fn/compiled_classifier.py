@@ -15,7 +15,7 @@ from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
-# What a test_step of the user's own returns, among what ours does.
+# What a test_step or a compute_metrics of the user's own returns, among what our test_step does.
 RETURNED = "returned"
 
 
@@ -23,7 +23,8 @@ class CompiledClassifier(tf.keras.Model):
     """Drives a compiled model through the steps that `KerasClassifier` has.
 
     The loss is the user's, scaled as Keras scales it under a strategy; what is reported of it is that of the global
-    batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation.
+    batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation,
+    where a `compute_metrics` of his own is called too.
 
     Args:
         own: The compiled model, built.
@@ -47,8 +48,8 @@ class CompiledClassifier(tf.keras.Model):
         return list(self.own.metrics)
 
     def own_metrics(self) -> dict[str, float]:
-        """The user's metrics of what was evaluated since they were reset; none where his test_step returns them."""
-        if self._is_own("test_step"):
+        """The user's metrics of what was evaluated since they were reset; none where his own method returns them."""
+        if self._is_own("test_step") or self._is_own("compute_metrics"):
             return {}
         compiled = self.own.compiled_metrics
         declared = list(compiled.metrics) if compiled is not None and compiled.built else []
@@ -150,8 +151,8 @@ class CompiledClassifier(tf.keras.Model):
 
         Returns:
             Sums over this replica's examples, and their number, float64: `loss`, `examples`, and `accuracy` where there
-            is a score for each class. In `returned`, as a dict, the numbers that a `test_step` of the user's own
-            returns: as in Keras, those after the last batch count.
+            is a score for each class. In `returned`, as a dict, the numbers that a `test_step`, or else a
+            `compute_metrics`, of the user's own returns: as in Keras, those after the last batch count.
         """
         features, labels = data
         inputs = inputs_of(self.own, features)
@@ -166,6 +167,10 @@ class CompiledClassifier(tf.keras.Model):
             sums[ACCURACY] = tf.cast(hits, tf.float64)
         if self._is_own("test_step"):
             return {**sums, RETURNED: _numbers(self.own.test_step((inputs, labels)))}
+        if self._is_own("compute_metrics"):
+            found = _numbers(self.own.compute_metrics(inputs, labels, outputs, None))
+            # Keras's mean of it is no number where a replica has no example.
+            return {**sums, RETURNED: {name: value for name, value in found.items() if name != LOSS}}
         self.own.compiled_metrics.update_state(labels, outputs, None)
         return sums
 

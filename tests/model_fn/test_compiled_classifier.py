@@ -200,6 +200,22 @@ def test_an_added_metric_is_evaluated_and_what_only_training_keeps_is_not(tf, mo
     assert only["loss"] == only["average_loss"] > 0
 
 
+def test_a_compute_metrics_of_the_users_own_says_what_is_evaluated(tf, monkeypatch):
+    class Own(tf.keras.Model):
+        def compute_metrics(self, x, y, y_pred, sample_weight):
+            found = super().compute_metrics(x, y, y_pred, sample_weight)
+            return {**found, "doubled": 2 * found["top2"], "inputs": tf.cast(tf.shape(x)[0], tf.float32)}
+
+    def compiled(kind=None):
+        return _model(tf, kind, metrics=[tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2, name="top2")])
+
+    plain = _evaluate(tf, monkeypatch, compiled(), _batches(tf))
+    found = _evaluate(tf, monkeypatch, compiled(Own), _batches(tf))
+    # The last batch has 2 examples.
+    more = {"doubled": pytest.approx(2 * plain["top2"]), "inputs": 2}
+    assert found == {**{name: pytest.approx(value) for name, value in plain.items()}, **more}
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -207,6 +223,9 @@ def test_an_added_metric_is_evaluated_and_what_only_training_keeps_is_not(tf, mo
         ({"loss": "categorical_crossentropy"}, "of one-hot labels"),
         ({"optimizer": "ema"}, "use_ema"),
         ({"precision": "mixed_bfloat16"}, "brings a precision of its own"),
+        ({"optimizer": "nadam"}, "legacy.Nadam"),
+        ({"optimizer": "scaled nadam"}, "legacy.Nadam"),
+        ({"optimizer": "legacy nadam"}, ""),
         ({}, ""),
     ],
 )
@@ -214,8 +233,14 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
     from tfx_estimator.model_fn.compiled_checks import check_compiled
     from tfx_estimator.pipeline.config.distribution import Distribution
 
-    if options.get("optimizer"):
-        options = {"optimizer": tf.keras.optimizers.SGD(0.1, use_ema=True)}
+    optimizers = {
+        "ema": lambda: tf.keras.optimizers.SGD(0.1, use_ema=True),
+        "nadam": tf.keras.optimizers.Nadam,
+        "scaled nadam": lambda: tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.Nadam()),
+        "legacy nadam": tf.keras.optimizers.legacy.Nadam,
+    }
+    if "optimizer" in options:
+        options = {"optimizer": optimizers[options["optimizer"]]()}
     precision = options.get("precision", "float32")
     own = {name: value for name, value in options.items() if name != "precision"}
     arguments = _model(tf, **own), "nets:mine", Distribution(), precision

@@ -33,7 +33,7 @@ NOTICES_KEY = "notices"
 _ACCURACY, _LOSS = "accuracy", "average_loss"
 _PROJECT = __name__.partition(".")[0]
 # What a class of the user's may train and evaluate by, and what model_to_estimator knows nothing of.
-_OVERRIDDEN = ("train_step", "test_step", "compute_loss")
+_OVERRIDDEN = ("train_step", "test_step", "compute_loss", "compute_metrics")
 # What Keras's own conversion of an optimizer drops without a word.
 _DROPPED = ("weight_decay",)
 
@@ -181,4 +181,12 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot have {what}",
             expected="an optimizer that tf.keras.optimizers.legacy has, without them",
             todo=f"compile the model with another one; or {keras}",
+        )
+    if isinstance(optimizer, tf.keras.optimizers.RMSprop) and not optimizer.momentum:
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model, and in an Estimator tf.keras.optimizers.RMSprop "
+            "without momentum becomes that of tf.keras.optimizers.legacy, which adds epsilon outside of the root: it "
+            "would train another model",
+            expected="tf.keras.optimizers.legacy.RMSprop, which is the same on every path; or one with momentum",
+            todo=f"compile the model with it; or {keras}",
         )
