@@ -202,24 +202,29 @@ def test_json_of_the_test_is_what_a_run_writes():
 
 
 def test_the_trials_of_a_tuning_are_a_table_and_charts(leave_run):
-    rate, name = "trainer.optimizer.learning_rate", "trainer.optimizer.name"
+    rate, name, augment = "trainer.optimizer.learning_rate", "trainer.optimizer.name", "trainer.augment"
     trials = [
         {"number": 1, "values": {rate: 0.1, name: "sgd"}, "status": "failed", "score": None, "reason": "it <diverged>"},
         {"number": 2, "values": {rate: 0.001, name: "adam"}, "status": "completed", "score": 0.8, "reason": ""},
         {"number": 3, "values": {rate: 0.01, name: "adam"}, "status": "completed", "score": 0.9, "reason": ""},
     ]
+    for trial, value in zip(trials, ([], None, [{"random_crop": {"padding": 1}}])):
+        trial["values"][augment] = value
     tuning = {
         "objective": {"metric": "accuracy", "mode": "max"},
-        "ranges": {rate: "0.001 to 0.1, log", name: "sgd, adam"},
+        "ranges": {rate: "0.001 to 0.1, log", name: "sgd, adam", augment: "[], null, [{random_crop: {padding: 1}}]"},
         "best": 3,
         "trials": [{"metrics": {}, "steps": 60, "seconds": 7.5, "parent": None, **each} for each in trials],
     }
     logs = leave_run("20261122-010000", **{**FAILED, "tuning": tuning})
     report(str(logs))
     page, raw = text_of(logs / "report.html"), (logs / "report.html").read_text(encoding="utf-8")
-    assert "trial learning_rate optimizer.name accuracy steps took" in page
-    assert "1 0.1 sgd — 60 7.5 s it <diverged>" in page
-    assert "3 0.01 adam 0.9 60 7.5 s the best; the model is trained with these values" in page
+    assert "trial learning_rate optimizer.name augment accuracy steps took" in page
+    assert "1 0.1 sgd [] — 60 7.5 s it <diverged>" in page
+    assert (
+        "3 0.01 adam [{random_crop: {padding: 1}}] 0.9 60 7.5 s the best; the model is trained with these values"
+        in page
+    )
     assert "accuracy by learning_rate" in page
     assert "accuracy by optimizer.name" not in page
     section = raw[raw.index('id="tuning"') : raw.index('id="training"')]
