@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_env
-from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_mounts
+from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
@@ -261,16 +261,18 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
         yield Problem("deploy.tfjob.train", what, "false: it is for `run`", todo, value="true")
     account = deploy.service_account
     pattern, expected = (
-        (KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
-        if target in (KUBEFLOW, TFJOB)
-        else (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")
+        (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")
+        if target == VERTEX
+        else (KUBERNETES_NAME, "the name of a ServiceAccount of the cluster's")
     )
-    if account is not None and target != KUBEFLOW_V2 and not pattern.fullmatch(account):
+    if account is not None and not pattern.fullmatch(account):
         what = f"this is no account of the target {target}"
         yield Problem("deploy.service_account", what, expected, "correct it", value=account)
     if target == KUBEFLOW_V2 and any(volume.read_only for volume in deploy.volumes):
         what, todo = "Kubeflow Pipelines 2 mounts every volume so that steps may write there", "remove read_only"
         yield Problem("deploy.volumes", what, "read_only: false", todo)
+    if target == KUBEFLOW_V2:
+        yield from check_kubeflow_mounts(deploy)
     if target != VERTEX and deploy.vertex is not None:
         what, todo = f"the target {target} has no custom jobs", "remove it, or compile for vertex"
         yield Problem("deploy.vertex", what, "null", todo)

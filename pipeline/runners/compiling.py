@@ -86,7 +86,7 @@ def _compile(
         return _yaml(told), path
     from tfx_estimator.pipeline.runners import pipeline_spec
 
-    job, path = pipeline_spec.compile_spec(pipeline, deploy, home, modules, folder)
+    job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     if deploy.vertex is not None:
         from tfx_estimator.pipeline.runners import custom_job
 

@@ -16,21 +16,28 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
 _EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
+# What Kubeflow Pipelines 2 starts in place of TFX's entry: named here, for it is made for the container alone.
+_STEP = ("python", "-m", "tfx_estimator.pipeline.runners.kubeflow_step")
+# What is left out it takes for 0, and the last one, as Argo does, for the time that all tries have together: no retry
+# would ever be. A year, which is above any training.
+_BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
 _HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
 
 
 def compile_spec(
-    pipeline: Pipeline, deploy: DeploySection, home: str, modules: Mapping[str, Packed], folder: str
+    pipeline: Pipeline, deploy: DeploySection, target: str, home: str, modules: Mapping[str, Packed], folder: str
 ) -> tuple[dict[str, Any], str]:
     """Compiles a pipeline.
 
     Args:
         pipeline: With stock resolvers only.
         deploy: Where it runs.
+        target: One of `targets.SPEC_TARGETS`.
         home: The pipeline's folder; a runtime parameter.
         modules: The user's own, by the step that imports them.
         folder: Where TFX's runner writes what it compiles.
@@ -50,6 +57,8 @@ def compile_spec(
         container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
         if container is None:
             continue  # a resolver's
+        if target == KUBEFLOW_V2:
+            container["command"] = [*_STEP]
         if packed := modules.get(name):
             then = [*container["command"], *container["args"]]
             # Among the arguments: not every service looks for placeholders in a command.
@@ -57,7 +66,7 @@ def compile_spec(
         if deploy.env:
             container["env"] = [{"name": key, "value": value} for key, value in sorted(deploy.env.items())]
         if retries := deploy.step(name).retries:
-            task["retryPolicy"] = {"maxRetryCount": retries}
+            task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}
     _set_defaults(job, pipeline)
     _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
     if deploy.labels:

@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
-from tfx_estimator.pipeline.targets import VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -79,6 +79,32 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         assert _states(second, "ran") == {"Evaluator", "Pusher"}
         assert second["accuracy"] == first["accuracy"]
         assert len(_folders(store, "serving")) == 1
+
+
+def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path, binary, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "digits.yaml"
+    declared = (*COMMON, *OF_TARGET[KUBEFLOW_V2], f"data.data_dir=gs://{BUCKET}/tfds", "trainer.train_steps=300")
+    overrides = [word for each in declared for word in ("--set", each)]
+    with serving(tmp_path, binary) as store:
+        store.run(*PROGRAM, "compile", "digits", "--target", KUBEFLOW_V2, "--output", str(file), *overrides)
+        first = _execute(store, file, tmp_path)
+        assert first["training"]["last_step"] == 300
+        # .../STEP_1/OUTPUT/...: what its launcher downloads for the next steps.
+        start = f"{HOME}/artifacts/local/digits-1/"
+        below = [name.removeprefix(start).split("/", 2) for name in store.names(start)]
+        inside = {(step, output): [] for step, output, _ in (each for each in below if len(each) == 3)}
+        for step, output, name in (each for each in below if len(each) == 3):
+            inside[step, output].append(name)
+        assert {("TfdsExampleGen_1", "examples"), ("Trainer_1", "model"), ("Transform_1", "transform_graph")} <= {
+            *inside
+        }
+        for output, names in inside.items():
+            assert [name for name in names if name.endswith("/") or not name] == [], output
+        assert len(_folders(store, "serving")) == 1
+        second = _execute(store, file, tmp_path)
+        assert _states(second, "ran") == set()
+        assert second["accuracy"] == first["accuracy"]
 
 
 @pytest.mark.parametrize("job", [False, True], ids=["in-the-step", "custom-job"])

@@ -1,4 +1,4 @@
-"""Executes a compiled pipeline task by task, in the order of their dependencies, as Vertex AI would.
+"""Executes a compiled pipeline task by task, in the order of their dependencies, as the service would.
 
 What is not emulated: images, machines, accounts, and that tasks which do not wait for each other run at the same time.
 """
@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,12 +22,13 @@ from tfx_estimator.pipeline.ending import signals, slate
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
-from tfx_estimator.pipeline.runners.executing import container, places, resolving
+from tfx_estimator.pipeline.runners.executing import container, kubeflow, places, resolving
 from tfx_estimator.pipeline.runners.executing.job import Job
 from tfx_estimator.pipeline.runners.executing.placeholders import fill
 from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
 from tfx_estimator.pipeline.runners.executing.task import Task
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2
 
 Outputs = dict[str, dict[str, dict[str, Any]]]
 _OUTPUT_FILE = "executor_output.json"
@@ -196,7 +198,7 @@ class Execution:
 
     def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         (key,) = task.definitions("output", "artifacts")
-        artifact = resolving.imported(task, parameters, artifact_name(self._number, task.name, key))
+        artifact = resolving.imported(task, parameters, self._name(task, key))
         if not task.executor["importer"].get("reimport"):
             same = (each for each in self._records.artifacts() if each["uri"] == artifact["uri"])
             artifact = dict(next(same, artifact))
@@ -214,23 +216,51 @@ class Execution:
         # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
         folder = os.path.join(self._folder(), f"{task.name}_1")
         places.make_folder(folder)
-        file = os.path.join(folder, _OUTPUT_FILE)
         outputs = {
             key: {
-                "name": artifact_name(self._number, task.name, key),
+                "name": self._name(task, key, index),
                 "uri": os.path.join(folder, key),
                 "type": defined["artifactType"],
                 "metadata": {},
             }
-            for key, defined in task.definitions("output", "artifacts").items()
+            for index, (key, defined) in enumerate(task.definitions("output", "artifacts").items())
         }
-        words = _words(task, _told(artifacts, parameters, outputs, file))
+        if self._is_kubeflow:
+            with tempfile.TemporaryDirectory() as pod:
+                told = kubeflow.as_inputs(artifacts), parameters, kubeflow.as_outputs(outputs, folder)
+                made = self._run(task, *told, os.path.join(pod, kubeflow.OUTPUT_FILE))
+        else:
+            made = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
+        for key, output in outputs.items():
+            described = {name: made[key][name] for name in ("uri", "metadata") if name in made.get(key, {})}
+            outputs[key] = {**output, **described}
+            if self._is_kubeflow:
+                outputs[key] = kubeflow.as_kept(outputs[key], task.name, key)
+        return outputs
+
+    def _run(
+        self,
+        task: Task,
+        inputs: Mapping[str, dict[str, Any]],
+        parameters: Mapping[str, Any],
+        outputs: Mapping[str, dict[str, Any]],
+        file: str,
+    ) -> dict[str, dict[str, Any]]:
+        """Runs the task's container; returns what it says of its outputs."""
+        words = _words(task, _told(inputs, parameters, outputs, file))
         command = container.Command(task.name, tuple(words), container.environment(task.container or {}))
         container.start(command, self.logs, task.tries)
-        for key, made in _read_output(file).items():
-            if key in outputs:
-                outputs[key] = {**outputs[key], **{name: made[name] for name in ("uri", "metadata") if name in made}}
-        return outputs
+        return _read_output(file)
+
+    @property
+    def _is_kubeflow(self) -> bool:
+        return self.job.target == KUBEFLOW_V2
+
+    def _name(self, task: Task, key: str, index: int = 0) -> str:
+        """Of a new artifact, the `index`th of its task."""
+        if self._is_kubeflow:
+            return str(index + kubeflow.name_after([artifact["name"] for artifact in self._records.artifacts()]))
+        return artifact_name(self._number, task.name, key)
 
 
 def _told(

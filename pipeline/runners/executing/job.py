@@ -6,7 +6,7 @@ import graphlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 import yaml
@@ -19,6 +19,7 @@ from tfx_estimator.pipeline.runners.executing.reading import (
     wrong,
 )
 from tfx_estimator.pipeline.runners.executing.task import Task
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.text import one_line
 
 # What no emulation of ours knows, by where it stands.
@@ -35,6 +36,7 @@ class Job:
         tasks: Each after those that it waits for.
         parameters: The runtime parameters, with what they are unless somebody says otherwise.
         kinds: Their types, as a PipelineSpec calls them.
+        target: The service that takes it.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Job:
     tasks: tuple[Task, ...]
     parameters: Mapping[str, Any]
     kinds: Mapping[str, str]
+    target: str = VERTEX
 
 
 def read_job(path: str) -> Job:
@@ -71,7 +74,8 @@ def read_job(path: str) -> Job:
         raise wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
     try:
-        return read_spec(spec, runtime)
+        # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 what that holds.
+        return replace(read_spec(spec, runtime), target=VERTEX if "pipelineSpec" in whole else KUBEFLOW_V2)
     except RecursionError as error:
         raise wrong(f"{shown} is nested too deeply") from error
     except (KeyError, TypeError, AttributeError, graphlib.CycleError) as error:

@@ -79,6 +79,12 @@ def test_what_lies_in_a_volume_is_there():
         ("pusher.destination=/mnt/more/x", "kubeflow", "place of this machine"),
         ("deploy.volumes=[{claim: a, path: /x, read_only: true}]", "kubeflow_v2", "mounts every volume so that"),
         ("deploy.service_account=a@b.c", "kubeflow", "no account of the target kubeflow"),
+        ("deploy.service_account=a@b.c", "kubeflow_v2", "no account of the target kubeflow_v2"),
+        ("deploy.volumes=[{claim: a.b, path: /x}]", "kubeflow_v2", "which no volume may be called"),
+        ("deploy.secrets=[{name: a.b, path: /x}]", "kubeflow_v2", "which no volume may be called"),
+        ("deploy.secrets=[{name: data, path: /x}]", "kubeflow_v2", "makes one volume of both"),
+        ("deploy.volumes=[{claim: gcs-scratch, path: /x}]", "kubeflow_v2", "has a volume of that name itself"),
+        ("deploy.secrets=[{name: a, path: //gcs/}]", "kubeflow_v2", "has a volume of its own there"),
         ("deploy.service_account=trainer", "vertex", "no account of the target vertex"),
         ("beam.options=[--temp_location=/home/me/x]", "vertex", "place of this machine"),
         ("beam.options=[--s3_secret_access_key=abc]", "vertex", "for all to read"),
@@ -91,6 +97,24 @@ def test_what_lies_in_a_volume_is_there():
 def test_what_cannot_be(override, target, said):
     whole = (*COMMON, *OF_TARGET[target]) if target else ()
     assert any(said in problem for problem in refused(target, *whole, override))
+
+
+def test_a_volumes_name_is_of_one_claim_or_secret_and_all_that_are_wrong_are_named():
+    volumes = "deploy.volumes=[{claim: a.b, path: /x}, {claim: kfp-launcher, path: /s3}, {claim: both, path: /y}]"
+    problems = refused(
+        "kubeflow_v2", *COMMON, *OF_TARGET["kubeflow_v2"], volumes, "deploy.secrets=[{name: both, path: /z}]"
+    )
+    assert len(problems) == 4
+    for each in ("a.b", "kfp-launcher", "/s3", "both"):
+        assert [problem for problem in problems if each in problem], each
+
+
+def test_one_claim_and_one_secret_may_be_mounted_twice_and_elsewhere_names_have_dots():
+    twice = "deploy.volumes=[{claim: a, path: /x}, {claim: a, path: /y}]"
+    secrets = "deploy.secrets=[{name: b, path: /z}, {name: b, path: /w}]"
+    load("digits", (*COMMON, *OF_TARGET["kubeflow_v2"], twice, secrets), "kubeflow_v2")
+    dots = (twice.replace("claim: a", "claim: a.b"), secrets.replace("name: b", "name: a.b"))
+    load("digits", (*COMMON, *OF_TARGET["kubeflow"], *dots), "kubeflow")
 
 
 FLINK = "runner: portable, job_endpoint: flink-jobs:8099, environment_type: EXTERNAL, environment_config: localhost:5"

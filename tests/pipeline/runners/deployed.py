@@ -42,7 +42,7 @@ OF_TARGET = {
         "deploy.nodes.Trainer.timeout_seconds=7200",
     ),
     "kubeflow_v2": (
-        ACCOUNT,
+        "deploy.service_account=trainer",
         *_MOUNTS,
         "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
     ),

@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.executing.execution import Execution, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job
 from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.unit
 STEP = """
 import json, os, pathlib, sys
 told = json.loads(sys.argv[1])
-(made,) = (each["artifacts"][0] for each in told["outputs"]["artifacts"].values())
-(key,) = told["outputs"]["artifacts"]
+(key,) = told["outputs"]["artifacts"].keys() - {"executor-logs"}
+made = told["outputs"]["artifacts"][key]["artifacts"][0]
 folder = pathlib.Path(made["uri"])
 folder.mkdir(parents=True, exist_ok=True)
 tries = folder / "tries"
@@ -40,8 +41,10 @@ if count <= int(os.environ.get("KILLED", 0)):
 known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "told": told}
 known["place"] = [name for name in os.environ if name.startswith(("SLURM_", "KFP_"))]
 (folder / "known.json").write_text(json.dumps(known))
-metadata = {"rows": 3, "blessed": 1, "current_model_id": made["name"]}
-artifact = {"name": made["name"], "uri": made["uri"], "metadata": metadata}
+metadata = {"rows": 3, "blessed": 1, "current_model_id": made.get("name", "")}
+metadata.update(json.loads(os.environ.get("ALSO", "{}")))
+artifact = {"name": made.get("name", ""), "uri": made["uri"], "metadata": metadata}
+pathlib.Path(told["outputs"]["outputFile"]).parent.mkdir(parents=True, exist_ok=True)
 pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps({"artifacts": {key: {"artifacts": [artifact]}}}))
 """
 BLESSED = 'schema_title="tfx.ModelBlessing" AND state=LIVE AND metadata.blessed.number_value=1'
@@ -72,6 +75,8 @@ def _typed(title: str) -> dict[str, Any]:
 
 class Compiled:
     """A pipeline that is put together by hand."""
+
+    target = VERTEX
 
     def __init__(self, folder: Path) -> None:
         self.script = folder / "step.py"
@@ -133,7 +138,8 @@ class Compiled:
             "deploymentSpec": {"executors": self.executors},
         }
         file = self.folder / "small.json"
-        file.write_text(json.dumps({"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://there/small"}}))
+        job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://there/small"}}
+        file.write_text(json.dumps(job if self.target == VERTEX else spec))
         return str(file)
 
     def execute(self, **given: str) -> tuple[dict[str, str], dict[str, Any]]:
@@ -173,6 +179,55 @@ def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
     (made,) = known["told"]["outputs"]["artifacts"]["made"]["artifacts"]
     assert made["uri"].startswith(str(compiled.folder / "root" / "small"))
     assert Path(known["told"]["outputs"]["outputFile"]).is_file()
+
+
+def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
+    compiled.target = KUBEFLOW_V2
+    compiled.step("First")
+    compiled.step("Second", "tfx.Model", first="First")
+    compiled.executors["First"]["container"]["env"].append(
+        {"name": "ALSO", "value": '{"valid": true, "splits": ["train"], "by_split": {"train": 1}}'}
+    )
+    _, outputs = compiled.execute()
+    told = _known(outputs, "Second")["told"]
+    # What ML Metadata keeps, by its ID, and what no client of it looks up.
+    assert told["inputs"]["artifacts"]["first"]["artifacts"] == [
+        {
+            "name": "1",
+            "uri": outputs["First"]["made"]["uri"],
+            "type": {"instanceSchema": ""},
+            "metadata": {
+                "display_name": "made",
+                "store_session_info": "null",
+                "rows": 3.0,
+                "blessed": 1.0,
+                "current_model_id": "",
+                "valid": 1.0,
+                "splits": {"list": ["train"]},
+                "by_split": {"struct": {"train": 1}},
+            },
+        }
+    ]
+    (made,) = told["outputs"]["artifacts"]["made"]["artifacts"]
+    assert made == {"uri": outputs["Second"]["made"]["uri"], "type": _typed("tfx.Model")["artifactType"]}
+    assert told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["type"] == {"schemaTitle": "system.Artifact"}
+    # In the pod, which is gone.
+    file = Path(told["outputs"]["outputFile"])
+    assert file.parts[-2:] == ("kfp_outputs", "output_metadata.json")
+    assert not file.parent.parent.exists()
+    assert outputs["Second"]["made"]["name"] == "2"
+    assert {*compiled.execute()[0].values()} == {"cached"}
+    states, again = compiled.execute(greeting="other")
+    assert {*states.values()} == {"ran"}
+    assert [each["made"]["name"] for each in again.values()] == ["3", "4"]
+
+
+def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
+    compiled.target = KUBEFLOW_V2
+    compiled.step("First")
+    compiled.executors["First"]["container"]["env"].append({"name": "ALSO", "value": '{"span": null}'})
+    with pytest.raises(PipelineError, match="the property span of the output made of First is null"):
+        compiled.execute()
 
 
 def test_what_was_done_is_cached_until_something_differs(compiled):
