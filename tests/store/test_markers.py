@@ -22,8 +22,6 @@ for folder in ("model/Format-Serving/variables", "model/Format-Serving/assets", 
 for file in ("model/Format-Serving/saved_model.pb", "model/Format-Serving/variables/it.index", "model_run/notes"):
     with tf.io.gfile.GFile(f"{root}/{file}", "w") as opened:
         opened.write("it")
-# An empty file is none.
-tf.io.gfile.GFile(f"{root}/model/Format-Serving/none", "w").close()
 if len(sys.argv) > 2:
     for output in ("model", "empty", "not-there", "model/"):
         remove_markers(f"{root}/{output}")
@@ -33,7 +31,7 @@ if len(sys.argv) > 2:
 
 
 def test_markers_are_removed(tmp_path, binary):
-    files = ["Format-Serving/none", "Format-Serving/saved_model.pb", "Format-Serving/variables/it.index"]
+    files = ["Format-Serving/saved_model.pb", "Format-Serving/variables/it.index"]
     with serving(tmp_path, binary) as store:
         for root, more in (("with", []), ("without", ["remove"])):
             store.run(sys.executable, "-c", SCRIPT, f"gs://{BUCKET}/{root}", *more)

@@ -232,7 +232,9 @@ class Execution:
         else:
             made = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
         for key, output in outputs.items():
-            described = {name: made[key][name] for name in ("uri", "metadata") if name in made.get(key, {})}
+            described: dict[str, Any] = {
+                name: made[key][name] for name in ("uri", "metadata") if name in made.get(key, {})
+            }
             outputs[key] = {**output, **described}
             if self._is_kubeflow:
                 outputs[key] = kubeflow.as_kept(outputs[key], task.name, key)
