@@ -123,7 +123,9 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         if together:
             # To where they come from.
             sent.append((numbers, numbers))
-        summed = super()._aggregate_gradients(sent)
+        # Of one device's own there is no sum; all of them would go to the first device and back, where layers are on
+        # several.
+        summed = super()._aggregate_gradients(sent) if tf.distribute.has_strategy() else sent
         if together:
             self._beside.numbers, _ = summed.pop()
         elif numbers is not None:

@@ -59,6 +59,24 @@ def test_momentum_is_that_of_keras_where_the_rate_is_constant():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+def test_gradients_of_layers_on_several_devices_stay_there():
+    import tensorflow as tf
+
+    variable = tf.Variable(tf.zeros([256]))
+    optimizer = declared(name="sgd", learning_rate=1.0, schedule="constant")
+
+    @tf.function
+    def step():
+        # A graph is made for devices that are not there, and not run.
+        with tf.device("/device:GPU:1"):
+            gradient = tf.sin(tf.ones([256]))
+        optimizer.apply_gradients([(gradient, variable)])
+
+    (gradient,) = (op for op in step.get_concrete_function().graph.get_operations() if op.type == "Sin")
+    # And not one of no device, such as a sum over one replica, which is on the first.
+    assert [op.type for op in gradient.outputs[0].consumers()] == ["ResourceApplyGradientDescent"]
+
+
 def test_an_optimizer_can_be_written_down():
     import tensorflow as tf
 
