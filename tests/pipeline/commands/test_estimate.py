@@ -121,9 +121,10 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
         assert told["between_devices"] == pytest.approx(2 * 4 * 4096 * (13 * 13 * 32), rel=0.1)
     elif "model_parallel" in option:
         assert told["between_devices"] is None
-        first, second = found["devices"]
+        first, second = ({**each, "name": ""} for each in found["devices"])
         assert first == second
-        assert first["weights"] == 4 * (PARAMETERS - DENSE // 2)
+        # Half of the one kernel, and all of the others.
+        assert first["weights"] == pytest.approx(4 * (PARAMETERS - DENSE // 2), abs=100)
 
 
 def _measure(training, settings) -> float:
