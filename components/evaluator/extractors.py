@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import tensorflow_model_analysis as tfma
 import tensorflow_transform as tft
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
+from tensorflow_model_analysis.utils import util
 
 from tfx_estimator.components.evaluator.extras import Extras, current
 from tfx_estimator.data.features import IMAGE
@@ -64,14 +66,14 @@ class _Features(beam.DoFn):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def read(examples: tf.Tensor) -> dict[str, tf.Tensor]:
             returned = layer(tf.io.parse_example(examples, spec))
-            return {name: tf.convert_to_tensor(_dense(returned[name])) for name in wanted}
+            return {name: _as_read(returned[name]) for name in wanted}
 
         self._read = read
 
     def process(self, extracts: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Reads one batch."""
         found = self._read(tf.constant(np.asarray(extracts[constants.INPUT_KEY]).reshape(-1), tf.string))
-        features = {name: np.asarray(value).reshape(len(value), -1) for name, value in found.items()}
+        features = {name: _as_extracted(value) for name, value in found.items()}
         yield {**extracts, constants.FEATURES_KEY: {**extracts[constants.FEATURES_KEY], **features}}
 
 
@@ -105,8 +107,17 @@ class _Probabilities(beam.DoFn):
         return (raised / raised.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def _dense(value: Any) -> Any:
-    return tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+def _as_read(value: Any) -> Any:
+    if isinstance(value, tf.RaggedTensor):
+        value = value.to_sparse()
+    return tf.sparse.reorder(value) if isinstance(value, tf.SparseTensor) else tf.convert_to_tensor(value)
+
+
+def _as_extracted(value: Any) -> Any:
+    """As TFMA takes batches apart: of any number of values, each example keeps its own, without padding."""
+    if isinstance(value, tf.SparseTensor):
+        return util.to_varlen_sparse_tensor_value(value)
+    return np.asarray(value).reshape(len(value), -1)
 
 
 def find_features(config: tfma.EvalConfig, raw: Sequence[str]) -> tuple[str, ...]:
@@ -125,7 +136,7 @@ def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
 def check_features(
     wanted: Sequence[str], raw: Sequence[str], returned: Mapping[str, Any], averaged: Sequence[str] = ()
 ) -> None:
-    """Checks that slices are by features that there are, and means of numbers.
+    """Checks that slices are by features that there are, of one value or of any number of them, and means of numbers.
 
     Args:
         wanted: Those that the examples do not have.
@@ -134,7 +145,7 @@ def check_features(
         averaged: Those that means are taken of.
 
     Raises:
-        UserCodeError: One is not there, or is no number.
+        UserCodeError: One is not there, is a vector, or is no number.
     """
     there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
     for name in wanted:
@@ -146,6 +157,7 @@ def check_features(
                 expected=f"some of {', '.join(there)}",
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
             )
+        _check_shape(name, returned[name], name in averaged)
     for name in averaged:
         found = returned.get(name) if name in wanted else None
         if found is not None and found.dtype == tf.string:
@@ -154,3 +166,24 @@ def check_features(
                 expected="a feature that is a number",
                 todo=f"return a number from the preprocessing_fn, or remove {MEAN}",
             )
+
+
+def _check_shape(name: str, spec: Any, averaged: bool) -> None:
+    """Refuses a vector: each example would be in as many slices as it has numbers."""
+    listed = isinstance(spec, tf.io.VarLenFeature) or (isinstance(spec, tf.io.RaggedFeature) and not spec.partitions)
+    if isinstance(spec, tf.io.FixedLenFeature):
+        shape = list(spec.shape)
+        if math.prod(shape) == 1:
+            return
+        found = f"{math.prod(shape):,} values an example, of shape {shape}"
+    elif listed and not averaged:
+        return
+    else:
+        found = "any number of values an example" if listed else "tensors of any size"
+    section = f"metrics: {MEAN} of" if averaged else "slices:"
+    others = "" if averaged else ", or a list of any number of values: a ragged or sparse tensor [batch, n]"
+    raise UserCodeError(
+        f"evaluator.{section} the feature `{name}`, which has {found}",
+        expected=f"one value an example, [batch] or [batch, 1]{others}",
+        todo=f"return one value of it from the preprocessing_fn, by another name, or remove `{name}`",
+    )

@@ -50,6 +50,8 @@ METRICS = [
     # No slice is by it.
     {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}},
 ]
+# Of each example, by the rest of its label; of some there are none, and of some one is there twice.
+WORDS = ("", "round", "round open open")
 
 
 def preprocessing_fn(inputs):
@@ -58,7 +60,18 @@ def preprocessing_fn(inputs):
     pixels = tf.reshape(tf.io.decode_raw(inputs["image"], tf.uint8), [-1, 784])
     shade = tf.reduce_mean(tf.cast(pixels, tf.float32), 1)
     ink = tf.where(shade > 60, "much", "little")
-    return {"image": tf.cast(pixels, tf.float32), "label": inputs["label"], "ink": ink, "shade": shade}
+    words = tf.strings.split(tf.gather(list(WORDS), inputs["label"] % len(WORDS)))
+    return {
+        "image": tf.cast(pixels, tf.float32),
+        "label": inputs["label"],
+        "ink": ink,
+        "shade": shade,
+        "words": words,
+        "numbers": tf.cast(tf.strings.length(words), tf.int64).to_sparse(),
+        "column": tf.reshape(inputs["label"] % 2, [-1, 1]),
+        "pair": tf.stack([inputs["label"], inputs["label"] + 1], 1),
+        "places": tf.sparse.expand_dims(words.to_sparse(), -1),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +121,10 @@ def measured(digits, export, tmp_path_factory):
     (name,) = serve.structured_input_signature[1]
     scores = tf.nn.softmax(serve(**{name: tf.constant(records)})["raw"]).numpy()
     truth = {"labels": labels, "ink": np.where(shade > 60, "much", "little"), "shade": shade, "scores": scores}
-    slices = [["label", "ink"], {"label": "digit 5"}]
-    return {"uri": _evaluate(inputs, home / "out", slices, METRICS), "inputs": inputs, **truth}
+    slices = [["label", "ink"], {"label": "digit 5"}, "words", ["words", "ink"], "numbers", "column"]
+    uri, blessed = _evaluate(inputs, home / "out", slices, METRICS)
+    assert not blessed
+    return {"uri": uri, "inputs": inputs, **truth}
 
 
 def _evaluate(inputs, out, slices, metrics):
@@ -130,18 +145,21 @@ def _evaluate(inputs, out, slices, metrics):
     properties = {key: value for key, value in component.exec_properties.items() if value is not None}
     executor = make_executor(component, out)
     executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
-    assert outputs["blessing"].get_int_custom_property("blessed") == 0
-    return outputs["evaluation"].uri
+    return outputs["evaluation"].uri, outputs["blessing"].get_int_custom_property("blessed") == 1
 
 
 @pytest.fixture(scope="module")
 def results(measured):
     """What a run's summary would have of it."""
+    return _summary(measured["uri"])
+
+
+def _summary(uri):
     from tfx_estimator.pipeline.run.results import _read_evaluation
     from tfx_estimator.pipeline.run.summary import Summary
 
     summary = Summary("own.yaml", label_names=NAMES)
-    _read_evaluation(summary, measured["uri"])
+    _read_evaluation(summary, uri)
     return summary
 
 
@@ -194,6 +212,45 @@ def test_slices_are_by_features_of_the_preprocessing_fn_too_and_crossed(measured
     assert "classId:4/precision" in results.slice_metrics["ink"]["much"]
 
 
+def test_an_example_is_in_the_slice_of_each_of_its_values_and_in_none_of_padding(measured, results):
+    labels, ink = measured["labels"], measured["ink"]
+    right = measured["scores"].argmax(1) == labels
+    expected = {name: {} for name in ("words", "ink x words", "numbers", "column")}
+    for label, much, correct in zip(labels, ink, right):
+        words = set(WORDS[label % len(WORDS)].split())
+        values = {
+            "words": words,
+            "ink x words": {f"{much} x {word}" for word in words},
+            "numbers": {str(len(word)) for word in words},
+            "column": {str(label % 2)},
+        }
+        for name, members in values.items():
+            for value in members:
+                expected[name].setdefault(value, []).append(correct)
+    assert expected["words"].keys() == {"round", "open"}
+    assert expected["numbers"].keys() == {"5", "4"}
+    for name, slices in expected.items():
+        found = {value: (pytest.approx(np.mean(each), abs=1e-6), len(each)) for value, each in slices.items()}
+        assert results.slices[name] == found
+
+
+def test_a_change_that_is_asked_for_in_slices_is_missed_in_each_of_them(measured, tmp_path):
+    held = ["ink", ["label", "ink"]]
+    metric = {"name": "SparseTopKCategoricalAccuracy", "options": {"k": 2}, "slices": held}
+    verdicts = {}
+    for least in (0.01, -0.01):
+        changed = {**metric, "change_threshold": {"absolute": least}}
+        uri, verdicts[least] = _evaluate(measured["inputs"], tmp_path / str(least), [], [changed])
+        if least > 0:
+            reasons = _summary(uri).reasons
+    crossed = {(f"ink {much}", f"digit {label}") for much, label in zip(measured["ink"], measured["labels"])}
+    places = [*{much for much, _ in crossed}, *(f"{much} x label {label}" for much, label in crossed)]
+    said = "changed by +0.0000 against the latest blessed model, allowed is +0.0100"
+    # The line says which, and there is no other reason.
+    assert sorted(reasons) == sorted(f"sparse_top_k_categorical_accuracy of {place} {said}" for place in places)
+    assert verdicts == {0.01: False, -0.01: True}
+
+
 def test_each_missed_threshold_is_told_in_one_line_with_its_value(results):
     missed = [f"recall of class digit {label} {results.metrics[f'classId:{label}/recall']:.4f}" for label in (3, 8)]
     none = "no example is of ink none x label digit 5, which a threshold is for"
@@ -224,7 +281,7 @@ def test_plots_are_where_tfma_shows_them(measured):
 
 
 def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_path):
-    with pytest.raises(UserCodeError, match=r"no feature `inc`.* have ink, label, shade") as caught:
+    with pytest.raises(UserCodeError, match=r"no feature `inc`.* have .*ink, .*label, .*shade") as caught:
         _evaluate(measured["inputs"], tmp_path, [["label", "inc"]], [])
     assert caught.value.todo == "did you mean `ink`?"
     assert not (tmp_path / "evaluation").exists()
@@ -235,4 +292,24 @@ def test_a_mean_of_what_is_no_number_is_told_before_the_evaluation(measured, tmp
     mean = {"name": "Mean", "options": {"feature_key_path": ["features", name]}}
     with pytest.raises(UserCodeError, match=f"evaluator.metrics: .*{said}"):
         _evaluate(measured["inputs"], tmp_path, [], [mean])
+    assert not (tmp_path / "evaluation").exists()
+
+
+MEAN_OF_PAIR = {"name": "Mean", "options": {"feature_key_path": ["features", "pair"]}}
+MEAN_OF_NUMBERS = {"name": "Mean", "options": {"feature_key_path": ["features", "numbers"]}}
+
+
+@pytest.mark.parametrize(
+    ("slices", "metrics", "said"),
+    [
+        (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values an example, of shape \[2\]"),
+        ([["label", "pair"]], [], "evaluator.slices: the feature `pair`"),
+        (["places"], [], "evaluator.slices: the feature `places`, which has tensors of any size"),
+        ([], [MEAN_OF_PAIR], "evaluator.metrics: Mean of the feature `pair`, which has 2 values"),
+        ([], [MEAN_OF_NUMBERS], "evaluator.metrics: Mean of the feature `numbers`, which has any number of values"),
+    ],
+)
+def test_a_feature_of_many_values_is_refused_before_the_evaluation(measured, tmp_path, slices, metrics, said):
+    with pytest.raises(UserCodeError, match=said):
+        _evaluate(measured["inputs"], tmp_path, slices, metrics)
     assert not (tmp_path / "evaluation").exists()

@@ -201,6 +201,30 @@ def test_a_preprocessing_fn_is_tried_too(declare, capsys, body, told):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("further", "code", "told"),
+    [
+        # Each of its 784 numbers would be a slice.
+        ("tf.reshape(pixels, [-1, 784])", 4, "the feature `further`, which has 784 values an example, of shape [784]"),
+        ("tf.strings.split(tf.where(inputs['label'] > 4, 'high', 'low small'))", 0, ""),
+    ],
+)
+def test_a_feature_that_slices_are_made_by_is_looked_at(declare, capsys, further, code, told):
+    body = f"""
+import tensorflow as tf
+
+
+def scaled(inputs):
+    raw = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
+    pixels = tf.reshape(tf.cast(raw, tf.float32), [-1, 28, 28, 1])
+    return {{"image": pixels, "label": inputs["label"], "further": {further}}}
+"""
+    file = declare(text=PREPROCESSED, own_preprocessing=body)
+    assert main(["validate", "--deep", file, "--set", "evaluator.slices=[further, [label, further]]"]) == code
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.long
 def test_an_output_that_is_not_served_is_told(declare, capsys):
     assert main(["validate", "--deep", declare(), "--set", "evaluator.prediction_key=probabilities"]) == 4
     assert "the served outputs are classes, scores: there is no `probabilities`" in capsys.readouterr().err
