@@ -21,6 +21,9 @@ TRAINERS: dict[str, dict[str, Any]] = {
     "sync 1": {**SGD, "sync_every": 1},
     "sync 4": {"sync_every": {"steps": 4, "outer_momentum": 0.5}},
     "sync 4 restarted": {"sync_every": {"steps": 4, "outer_momentum": 0.5}, "restart": True},
+    # Between two averagings.
+    "sync 4 saved": {"sync_every": {"steps": 4, "outer_momentum": 0.5}, "save_at": 6},
+    "sync 4 saved restarted": {"sync_every": {"steps": 4, "outer_momentum": 0.5}, "save_at": 6, "restart": True},
 }
 
 

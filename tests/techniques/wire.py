@@ -24,7 +24,8 @@ def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[l
     """Trains WARM and then STEPS steps, by one section after another.
 
     Args:
-        trainers: Entries of the section; with `restart`, from a checkpoint of the chief's after the first WARM.
+        trainers: Entries of the section; with `restart`, from a checkpoint of the chief's after the first WARM; with
+            `save_at`, after so many in place of WARM, with what is done before a checkpoint, restarted or not.
         folder: For checkpoints.
         **strategy: Options of the strategy, which is one for all of them.
 
@@ -81,7 +82,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-    restart = trainer.pop("restart", False)
+    restart, save_at = trainer.pop("restart", False), trainer.pop("save_at", None)
     base = {"model": "mnist_cnn", "train_steps": 1000, "global_batch_size": BATCH}
     section = TrainerSection.parse_obj({**base, **trainer})
     sync = section.sync_every
@@ -128,7 +129,9 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
 
     model, averaging = make()
     execute = executor(model, averaging)
-    go(model, execute, WARM)
+    go(model, execute, save_at or WARM)
+    if save_at:
+        averaging.before_checkpoint()
     if restart:
         if index == 0:
             path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(os.path.join(folder, "chief"))
