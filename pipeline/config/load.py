@@ -28,6 +28,7 @@ from tfx_estimator.pipeline.config.overrides import Override, apply_override, pa
 from tfx_estimator.pipeline.config.paths import resolve_paths
 from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.config.profile_checks import note_profile
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.travel_checks import note_travel
@@ -156,7 +157,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *note_travel(declaration, draft.search_paths, target),
         *note_data(declaration, target),
     )
-    notes = (*names, *note_runtime(declaration, target), *note_tune(declaration), *deployed)
+    notes = (*names, *note_runtime(declaration, target), *note_profile(declaration), *note_tune(declaration), *deployed)
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 

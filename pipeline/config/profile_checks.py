@@ -9,6 +9,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _PATH = "trainer.profile"
+_ESTIMATOR, _PARAMETER_SERVER = "estimator", "parameter_server"
 
 
 def check_profile(declaration: Declaration) -> Iterator[Problem]:
@@ -33,6 +34,21 @@ def check_profile(declaration: Declaration) -> Iterator[Problem]:
             "lower it, or train longer",
             value=str(trainer.profile.start_step),
             depends=("trainer.train_steps",),
+        )
+
+
+def note_profile(declaration: Declaration) -> Iterator[str]:
+    """Yields what the user should know of what is not profiled.
+
+    Args:
+        declaration: Typed values.
+    """
+    trainer = declaration.trainer
+    strategy = trainer.distribution.train.strategy
+    if trainer.profile is not None and trainer.path != _ESTIMATOR and strategy == _PARAMETER_SERVER:
+        yield (
+            f"{_PATH}: on path: {trainer.path} with {strategy} only the chief is profiled, which hands out the steps; "
+            f"the workers, which do them, have no profile. See their shares of the time by path: {_ESTIMATOR}"
         )
 
 

@@ -36,3 +36,22 @@ def test_a_run_fn_is_refused(write, problems, good):
     write("def run_fn(fn_args):\n    pass\n", "own.py")
     (problem,) = problems(good.replace("model: mnist_cnn", "module_file: own.py") + "  profile: {}\n")
     assert "a run_fn does its steps by itself" in problem
+
+
+@pytest.mark.parametrize(
+    ("strategy", "path", "noted"),
+    [
+        ("parameter_server", "keras", True),
+        ("parameter_server", "keras_custom_loop", True),
+        ("parameter_server", "estimator", False),
+        ("multi_worker_mirrored", "keras", False),
+    ],
+)
+def test_tasks_that_do_the_steps_and_have_no_profile_are_noted(write, good, strategy, path, noted):
+    write(f"{good}  path: {path}\n  distribution: {{train: {strategy}}}\n")
+    assert load("mine.yaml").notes == ()
+    notes = load("mine.yaml", ["trainer.profile.start_step=5"]).notes
+    assert (
+        "only the chief is profiled, which hands out the steps; the workers, which do them" in "".join(notes)
+    ) is noted
+    assert len(notes) == noted
