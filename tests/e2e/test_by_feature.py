@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Workdir
+from tests.e2e.effects import PROFILED, STEPS, count_operations, read_graph, read_logs
 from tests.examples import EXAMPLES, copy_example
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
@@ -20,6 +24,77 @@ SAID = {
     "profile": "profile of chief-0: 20 steps in ",
     "warm_start": "trainer.warm_start left out logits/kernel, by trainer.warm_start.exclude; logits/bias",
 }
+
+_SUM = "CollectiveReduceV2"
+
+
+def _accumulates(run: Path) -> None:
+    # Each of four parts goes through the network, and their gradients are sent once.
+    counts = count_operations(run)
+    assert sum(count for (_, kind), count in counts.items() if kind == "Conv2DBackpropFilter") == 4 * STEPS
+    assert _sums_of_gradients(counts) == STEPS
+
+
+def _compresses(run: Path) -> None:
+    sent = {dtype for op, dtype, _ in read_graph(run) if op.startswith("CollectiveReduce")}
+    # The loss is not compressed.
+    assert sent == {"bfloat16", "float32"}
+
+
+def _averages(run: Path) -> None:
+    # In no step the gradients, but in each fourth all weights and their momentum.
+    counts = count_operations(run)
+    assert _sums_of_gradients(counts) == 0
+    in_turn = [count for (name, kind), count in counts.items() if kind == _SUM and name.startswith("cond")]
+    assert in_turn == [STEPS / 4]
+
+
+def _sums_of_gradients(counts: Counter[tuple[str, str]]) -> int:
+    """Messages of the optimizer."""
+    return sum(count for (name, kind), count in counts.items() if kind == _SUM and "/Momentum/" in name)
+
+
+def _is_divided(run: Path) -> None:
+    on_each = {device[-len("CPU:0") :] for op, _, device in read_graph(run) if op in ("Conv2D", "MatMul")}
+    assert on_each == {"CPU:0", "CPU:1"}
+
+
+def _packs(run: Path) -> None:
+    # Of 64 KiB: all fit into one message otherwise.
+    assert sum(count for (op, _, _), count in read_graph(run).items() if op.startswith("CollectiveReduce")) > 1
+
+
+def _computes_in_16_bits(run: Path) -> None:
+    graph = {(op, dtype) for op, dtype, _ in read_graph(run)}
+    assert {("Conv2D", "bfloat16"), ("Conv2DBackpropFilter", "bfloat16")} <= graph
+    assert ("Conv2D", "float32") not in graph
+
+
+def _is_set(run: Path) -> None:
+    # As TensorFlow told when it was asked.
+    logs = read_logs(run)
+    for line in ("threads inside one op: 1", "ops at the same time: 2", "oneDNN: on"):
+        assert f"runtime: {line}\n" in logs
+    assert "(memory_growth=True, allocator=cuda_malloc_async)" in logs
+
+
+def _has_a_layout(run: Path) -> None:
+    # Each of two devices has half of the rows of the last kernel, and they sum up what they made of them.
+    sums = count_operations(run).items()
+    assert sum(count for (name, kind), count in sums if kind == _SUM and "/logits/MatMul/DTensor" in name) == 2 * STEPS
+
+
+# What would not be so if the option had no effect.
+EFFECTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
+    "gradient_accumulation": (_accumulates, PROFILED),
+    "gradient-compression": (_compresses, ()),
+    "local-sgd": (_averages, PROFILED),
+    "model_parallel": (_is_divided, ()),
+    "packs": (_packs, ()),
+    "precision": (_computes_in_16_bits, ()),
+    "runtime": (_is_set, ()),
+    "weight_layout": (_has_a_layout, PROFILED),
+}
 # What must have run before.
 FIRST = {"warm_start": ["scaling"]}
 
@@ -30,10 +105,17 @@ def test_an_example_pushes_a_blessed_model(name, tmp_path):
     workdir = Workdir(folder / "runs")
     for other in FIRST.get(name, ()):
         workdir.run(f"{other}.yaml", cwd=folder)
-    said = workdir.run(f"{name}.yaml", cwd=folder)
+    effect, options = EFFECTS.get(name, (None, ()))
+    said = workdir.run(f"{name}.yaml", *options, cwd=folder)
+    # An example of which nothing is told proves nothing.
+    assert name in {*SAID, *EFFECTS, "xla"}
     assert SAID.get(name, "") in said
     if name == "pipeline_parallel":
         # Of one stage after the other it would be a half; the ideal one is 0.11.
         assert float(re.search(r"bubble (0\.\d+)", said)[1]) < 0.4
+    if name == "xla":
+        assert re.search(r"auto +precision \w+ and xla (true|false), after a trial: float32 \d", said)
     results = workdir.summary(name.replace("_", "-"))
     assert results["blessed"] is True
+    if effect is not None:
+        effect(Path(results["model_run"]))
