@@ -13,7 +13,9 @@ from tfx_estimator.components.trainer.distribution_argument import check_contrac
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.source import deciding_code
+from tfx_estimator.components.trainer.warm_start_argument import check_begun, read_warm_start
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -23,6 +25,7 @@ def read_arguments(
     settings: Settings,
     distribution: Optional[Union[Mapping[str, Any], Distribution]],
     runtime: Mapping[str, Any],
+    warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
 ) -> Settings:
     """Types and checks what a Trainer was given beyond TFX's own parameters.
 
@@ -31,6 +34,7 @@ def read_arguments(
         settings: As they were given.
         distribution: As the section `trainer.distribution`; None is none.
         runtime: `threads`, `gpu`, `onednn`, `profile`: None is the default.
+        warm_start: As the section `trainer.warm_start`; None is none.
 
     Returns:
         The settings, with all of it, the path and the fingerprint of the source.
@@ -42,10 +46,17 @@ def read_arguments(
         settings = _with_distribution(settings, distribution)
     if section := read_runtime(dict(runtime), settings):
         settings = dataclasses.replace(settings, runtime_section=section)
+    begins = ""
+    if warm_start is not None:
+        begun = read_warm_start(warm_start, settings)
+        begins = f"-{begun.fingerprint()}"
+        settings = dataclasses.replace(settings, warm_start_section=begun.dict())
     if settings.declaration is None:
         check_contract(settings.distribution, contract)
         check_profiled(settings, contract.path)
-    source = settings.source or _fingerprint(contract)
+        check_begun(settings, contract.path)
+    # Other weights in the same place make another model.
+    source = (settings.source or _fingerprint(contract)) + begins
     return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
 
 

@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
 class Driver(UnkeyedDriver):
@@ -64,6 +65,8 @@ class Trainer(tfx_trainer.Trainer):
             for, and this Trainer's own takes its place. None is the run_fn, if there is one.
         distribution: The section `trainer.distribution` of a declaration: strategies, evaluator, restarts. None trains
             on one device.
+        warm_start: The section `trainer.warm_start`, for a trainer_fn: `{"checkpoint": "before/model.ckpt-9"}`. The
+            weights that are there when the pipeline is made are part of the cache key.
         threads: The section `trainer.threads` of a declaration: `{"intra_op": 1}`. As the next three, no part of the
             cache key.
         gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
@@ -73,7 +76,7 @@ class Trainer(tfx_trainer.Trainer):
 
     Raises:
         DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
-            for threads, GPUs, kernels and profile; or the executor is another one.
+            for weights, threads, GPUs, kernels and profile; or the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -98,6 +101,7 @@ class Trainer(tfx_trainer.Trainer):
         custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
+        warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
         threads: Optional[Mapping[str, Any]] = None,
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
@@ -106,7 +110,7 @@ class Trainer(tfx_trainer.Trainer):
     ) -> None:
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
-        settings = read_arguments(contract, settings or Settings(), distribution, runtime)
+        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,

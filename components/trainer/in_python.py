@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.errors import DeclarationError
 # What a YAML file calls it, and what Python does.
 _IN_PYTHON = (
     (r"\btrainer\.distribution\.?", ""),
-    (r"\btrainer\.(?=(threads|gpu|onednn|profile)\b)", ""),
+    (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start)\b)", ""),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),
     (r"put its keys in lines of their own, indented", "give a dict"),
@@ -27,6 +27,8 @@ _IN_PYTHON = (
     (r"\btrue\b", "True"),
     (r"\bfalse\b", "False"),
     (r"\bnull\b", "None"),
+    (r"\bthe declaration's folder\b", "the current folder"),
+    (r"\btrainer\.model, or a trainer_fn\b", "a trainer_fn"),
     (r"\ba mapping\b", "a dict"),
     (r"\bsection\b", "dict"),
     (r"\btext is no\b", "a str is no"),

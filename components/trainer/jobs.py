@@ -26,6 +26,7 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.warm_start_argument import check_begun
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
@@ -78,6 +79,7 @@ def make_job(
         with target_of(exec_properties) as target:
             check_contract(settings.distribution, Contract(job.path, target))
         check_profiled(settings, job.path)
+        check_begun(settings, job.path)
     return job
 
 

@@ -11,6 +11,7 @@ from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN, BUILT
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.errors import PipelineError
 
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
@@ -37,6 +38,7 @@ class Settings:
         stall_timeout: Seconds without any progress.
         declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
+        warm_start_section: As `trainer.warm_start`, likewise.
         runtime_section: As `trainer.threads`, `gpu`, `onednn` and `profile`, likewise.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
@@ -51,6 +53,7 @@ class Settings:
     stall_timeout: float = dataclasses.field(default=600.0, metadata=_OPERATIONAL)
     declaration: Optional[dict[str, Any]] = None
     distribution_section: Optional[dict[str, Any]] = None
+    warm_start_section: Optional[dict[str, Any]] = None
     runtime_section: Optional[dict[str, Any]] = dataclasses.field(default=None, metadata=_OPERATIONAL)
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
@@ -81,6 +84,13 @@ class Settings:
         if section := self.trainer:
             return section.distribution
         return Distribution.parse_obj(self.distribution_section or {})
+
+    @property
+    def warm_start(self) -> Optional[WarmStart]:
+        """With which weights training begins: of the declaration, or of the Trainer's own parameter."""
+        if section := self.trainer:
+            return section.warm_start
+        return WarmStart.parse_obj(self.warm_start_section) if self.warm_start_section else None
 
     @property
     def runtime(self) -> TrainerSection:

@@ -20,13 +20,20 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
         context: Of the task; one that does not train begins with nothing.
 
     Raises:
-        UserCodeError: The strategy cannot begin so.
+        UserCodeError: The strategy cannot begin so, or the weights are gone.
     """
     section, task = context.settings.trainer, context.task
-    if section is None or not (task.trains or task.type == DRY_RUN):
+    if not (task.trains or task.type == DRY_RUN):
         return None
-    if section.warm_start is not None or section.module_file is not None or task.type == DRY_RUN:
-        return section.warm_start
+    begins = context.settings.warm_start
+    if begins is not None and not begins.prefix:
+        raise UserCodeError(
+            f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",
+            expected="what was there when the pipeline was made, in a place that the training reaches",
+            todo="copy it there again, or name another",
+        )
+    if begins is not None or section is None or section.module_file is not None or task.type == DRY_RUN:
+        return begins
     base_model = make_fn_args(context.job).base_model
     if base_model and context.distribution.train.variable_partitioner is not None:
         raise UserCodeError(

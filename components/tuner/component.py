@@ -20,6 +20,7 @@ from tfx_estimator.components.tuner.executor import Executor
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.errors import DeclarationError
 
 
@@ -68,7 +69,8 @@ class Tuner(base_component.BaseComponent):
         train_args: Splits and steps of a trial.
         eval_args: Splits and steps of its evaluation.
         custom_config: `fn_args.custom_config`.
-        distribution: As of the Trainer, for each trial; likewise the next three.
+        distribution: As of the Trainer, for each trial; likewise the next four.
+        warm_start: The section `trainer.warm_start` of a declaration: with these weights each trial begins.
         threads: The section `trainer.threads` of a declaration.
         gpu: The section `trainer.gpu`.
         onednn: As `trainer.onednn`.
@@ -99,6 +101,7 @@ class Tuner(base_component.BaseComponent):
         custom_config: Optional[dict[str, Any]] = None,
         *,
         distribution: Optional[Union[Mapping[str, Any], Distribution]] = None,
+        warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
         threads: Optional[Mapping[str, Any]] = None,
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
@@ -112,7 +115,7 @@ class Tuner(base_component.BaseComponent):
             )
         contract = find_contract(module_file, run_fn, trainer_fn, None, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
-        settings = read_arguments(contract, settings or Settings(), distribution, runtime)
+        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start)
         section = read_tune(tune)
         if settings.declaration is None:
             refuse_declared(section)

@@ -48,10 +48,15 @@ def check_warm_start(trainer: TrainerSection) -> Iterator[Problem]:
         expected = f"{name}.index, and each of {name}.data-00000-of-00001 and the like"
         yield Problem(f"{_PATH}.{key}", what, expected, "copy it again from where it comes", value=value)
     if trainer.module_file is not None and RUN_FN in (functions_of(trainer.module_file) or ()):
-        what = "a run_fn makes its own model, and begins by itself where it wants"
-        yield Problem(_PATH, what, "trainer.model, or a trainer_fn", "remove it", depends=("trainer.module_file",))
+        yield refuse_run_fn()
     if trainer.distribution.train.variable_partitioner is not None:
         what = "the weights of variables that are cut into parts are not read"
         yield Problem(
             _PATH, what, "no variable_partitioner", "remove one of them", depends=("trainer.distribution.train",)
         )
+
+
+def refuse_run_fn() -> Problem:
+    """Says why a run_fn's model cannot be given weights."""
+    what = "a run_fn makes its own model, and begins by itself where it wants"
+    return Problem(_PATH, what, "trainer.model, or a trainer_fn", "remove it", depends=("trainer.module_file",))

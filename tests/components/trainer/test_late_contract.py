@@ -23,7 +23,7 @@ def run_fn(fn_args):
 """
 
 
-def execute(folder: Path, distribution: dict, **functions: str) -> None:
+def execute(folder: Path, distribution: dict, warm_start: dict | None = None, **functions: str) -> None:
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.executor import Executor
@@ -31,7 +31,8 @@ def execute(folder: Path, distribution: dict, **functions: str) -> None:
     outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
     for name, artifact in outputs.items():
         artifact.uri = str(folder / name / "1")
-    settings = Settings(distribution_section=Distribution.parse_obj(distribution).dict())
+    section = Distribution.parse_obj(distribution).dict()
+    settings = Settings(distribution_section=section, warm_start_section=warm_start)
     properties = {"train_args": "{}", "eval_args": "{}", **settings.to_properties(), **functions}
     Executor().Do({}, {name: [artifact] for name, artifact in outputs.items()}, properties)
 
