@@ -14,7 +14,6 @@ from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.pipeline.errors import DeclarationError
 
-
 pytestmark = pytest.mark.unit
 
 
