@@ -1,22 +1,76 @@
-"""Google's Dataflow, with this package on its workers."""
+"""Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
 
 from __future__ import annotations
 
 import tempfile
-from typing import Any
+import time
+from typing import Any, Optional
 
 from apache_beam import Pipeline
-from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+)
 from apache_beam.runners.dataflow import dataflow_runner
+from apache_beam.runners.runner import PipelineState
 
 from tfx_estimator.pipeline.beam.package import build_sdist
+from tfx_estimator.pipeline.ending import signals, slate
+from tfx_estimator.pipeline.log import get_logger
+
+# From 25.3 on pip builds in an environment of its own, into which it would fetch setuptools; the image has it.
+# Source: https://github.com/apache/beam/pull/37331, of Beam 2.72.
+NO_ISOLATION = "pip_no_build_isolation"
+# For workers to end: less than the half a minute that services leave a container.
+_END_SECONDS, _POLL_SECONDS = 20.0, 1.0
+
+logger = get_logger("beam")
+
+
+def bring_package(options: PipelineOptions, folder: str) -> None:
+    """Has the workers install this package, without a network.
+
+    Args:
+        options: Beam's, which are told so.
+        folder: For the package, until the job is created.
+    """
+    setup = options.view_as(SetupOptions)
+    setup.extra_packages = [*(setup.extra_packages or ()), build_sdist(folder)]
+    options.view_as(DebugOptions).add_experiment(NO_ISOLATION)
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's, which stages this package as well. Beam's checks know it by this name."""
+    """Beam's, which stages this package as well, and cancels a job that it does not see to its end.
+
+    Beam's checks know it by this name.
+    """
+
+    _client: Any = None
+    _created: Optional[Any] = None
+
+    @property
+    def dataflow_client(self) -> Any:
+        """What asks the service; Beam makes it while the pipeline is run."""
+        return self._client
+
+    @dataflow_client.setter
+    def dataflow_client(self, client: Any) -> None:
+        submit = client.submit_job_description
+
+        def submit_whole(job: Any) -> Any:
+            # A job whose answer nobody took would be known to nobody.
+            with slate.patient(), signals.held():
+                self._created = submit(job)
+                return self._created
+
+        client.submit_job_description = submit_whole
+        self._client = client
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *args: Any, **kwargs: Any) -> Any:
-        """Runs it.
+        """Runs it to its end.
 
         Args:
             pipeline: What to run.
@@ -26,8 +80,45 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
         Returns:
             Beam's result.
+
+        Raises:
+            SignalledError: A signal came; the job was cancelled.
+            DataflowRuntimeException: The job failed.
         """
-        setup = options.view_as(SetupOptions)
-        with tempfile.TemporaryDirectory() as folder:
-            setup.extra_packages = [*(setup.extra_packages or ()), build_sdist(folder)]
-            return super().run_pipeline(pipeline, options, *args, **kwargs)
+        self._created = None
+        with signals.handled():
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    bring_package(options, folder)
+                    result = super().run_pipeline(pipeline, options, *args, **kwargs)
+                # Here, where it is known how: TFX, too, does nothing else with what it gets.
+                if not options.view_as(StandardOptions).no_wait_until_finish:
+                    result.wait_until_finish()
+                return result
+            except dataflow_runner.DataflowRuntimeException:
+                raise  # it has ended by itself
+            except BaseException:
+                if self._created is not None:
+                    with slate.patient():
+                        self._cancel(options.view_as(GoogleCloudOptions))
+                raise
+
+    def _cancel(self, options: GoogleCloudOptions) -> None:
+        """Cancels the job, and waits a little for its workers: who tries again writes to the same places."""
+        job = self._created.id
+        logger.warning(f"cancelling the Dataflow job {job}, which nobody would wait for")
+        command = f"gcloud dataflow jobs cancel {job} --project {options.project} --region {options.region}"
+        result = dataflow_runner.DataflowPipelineResult(self._created, self)
+        try:
+            state = result.cancel()
+            until = time.monotonic() + _END_SECONDS
+            while not PipelineState.is_terminal(state) and time.monotonic() < until:
+                time.sleep(_POLL_SECONDS)
+                state = result.state
+        except Exception as error:  # of Beam's client, whatever it is
+            logger.warning(f"the Dataflow job {job} may go on: {error}; cancel it: {command}")
+            return
+        if PipelineState.is_terminal(state):
+            logger.warning(f"the Dataflow job {job} has ended: {state}")
+        else:
+            logger.warning(f"the Dataflow job {job} is {state}: its workers may still write for a while")

@@ -16,7 +16,9 @@ from tfx_estimator.pipeline.ending import slate
 _CLOSED = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
 NUMBERS = (signal.SIGINT, signal.SIGTERM, *_CLOSED)
 _handled = False
+_held = False
 _received: Optional[int] = None
+_waiting: Optional[int] = None
 
 
 class SignalledError(BaseException):
@@ -68,6 +70,28 @@ def handled() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Has the first signal wait for the end of the context, where it raises; the second ends the process at once.
+
+    For what must not be left halfway, and takes no time to speak of. Outside of the main thread nothing is done.
+
+    Raises:
+        SignalledError: There was one meanwhile; what the context raised is but its context.
+    """
+    global _held, _waiting
+    if _held or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _held, _waiting = True, None
+    try:
+        yield
+    finally:
+        _held = False
+        if _waiting is not None:
+            raise SignalledError(_waiting)
+
+
 def received() -> Optional[int]:
     """The signal that there was in the context; what goes wrong after it is but its consequence."""
     return _received
@@ -82,8 +106,12 @@ def note(number: int) -> None:
 
 
 def _end(number: int, frame: Optional[FrameType]) -> None:
+    global _waiting
     again = _received is not None
     note(number)
     if again:
         os._exit(128 + number)
+    if _held:
+        _waiting = number
+        return
     raise SignalledError(number)

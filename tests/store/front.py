@@ -1,5 +1,7 @@
 """Google's Cloud Storage as its clients see it: TLS, under its own name, in front of fake-gcs-server; and its faults.
 
+The name of Dataflow's service leads here as well: to dataflow_service.py, where that runs.
+
 Runs in a network and mount namespace of its own, where the name leads here:
 
     python front.py FOLDER BINARY SHARE [CUT]
@@ -32,7 +34,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 NAME = "storage.googleapis.com"
 BUCKET = "some-bucket"
-_NAMES = (NAME, "www.googleapis.com", "oauth2.googleapis.com")
+DATAFLOW, DATAFLOW_PORT = "dataflow.googleapis.com", 4444
+_NAMES = (NAME, "www.googleapis.com", "oauth2.googleapis.com", DATAFLOW)
 _TOKEN = b'{"access_token": "a-token-of-the-tests", "expires_in": 3600, "token_type": "Bearer"}'
 _INNER = 4443
 # Of a connection, not of what it carries.
@@ -65,6 +68,9 @@ class Front(BaseHTTPRequestHandler):
         body = self._body()
         if self.path.startswith("/token"):
             self._answer(200, [("Content-Type", "application/json")], _TOKEN)
+            return
+        if self.headers.get("Host") == DATAFLOW:
+            self._answer(*_ask(self.command, self.path, self._headers(), body, DATAFLOW_PORT))
             return
         with self.lock:
             fails = self.chance.random() < self.share
@@ -149,8 +155,10 @@ class Front(BaseHTTPRequestHandler):
             file.write(f"{what} {self.command} {self.path}\n")
 
 
-def _ask(command: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", _INNER, timeout=60)
+def _ask(
+    command: str, path: str, headers: dict[str, str], body: bytes, port: int = _INNER
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(command, path, body or None, {**headers, "Host": NAME, "Content-Length": str(len(body))})
         answer = connection.getresponse()

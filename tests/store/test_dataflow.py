@@ -1,16 +1,21 @@
-"""Dataflow, up to its service: the job that Beam would ask for, staged in a bucket, and what its workers install."""
+"""Dataflow, up to its service: the job that Beam asks for, staged in a bucket, what workers install, and its end."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.pipeline.beam.staged import install, unpickle_there
-from tests.store.conftest import serving
-from tests.store.front import BUCKET
+from tests.store.conftest import Store, serving
+from tests.store.front import BUCKET, DATAFLOW_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -28,7 +33,7 @@ SECTION = {
     "use_public_ips": False,
     "labels": {"team": "vision"},
 }
-# Ingest, with Dataflow; what there would be a request to the service for becomes a file.
+# Ingest, with Dataflow.
 INGEST = """
 import json, sys
 from tfx.types import standard_artifacts
@@ -37,8 +42,7 @@ from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import PipelineError
 
-section, bucket, folder = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-options = [f"--template_location={bucket}/job.json", "--job_name=ingest"]
+section, bucket, folder, *options = json.loads(sys.argv[1]), *sys.argv[2:]
 beam = BeamSection(runner="dataflow", dataflow=section, options=options)
 examples = standard_artifacts.Examples()
 examples.uri = f"{bucket}/examples"
@@ -52,10 +56,39 @@ except PipelineError as error:  # nobody did the job
 """
 
 
+def _ingest(folder: Path) -> tuple[str, ...]:
+    return (sys.executable, "-c", INGEST, json.dumps(SECTION), f"gs://{BUCKET}", str(folder))
+
+
+@contextlib.contextmanager
+def _dataflow(store: Store, folder: Path, *arguments: str) -> Iterator[Path]:
+    """Runs a service that keeps jobs; yields the file that says what happened to them."""
+    log = folder / "jobs.log"
+    log.touch()
+    program = str(Path(__file__).with_name("dataflow_service.py"))
+    process = store.popen(sys.executable, program, str(DATAFLOW_PORT), str(log), *arguments, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "listening\n"
+        yield log
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _wait_for(line: str, log: Path, process: subprocess.Popen, seconds: float = 200) -> None:
+    until = time.monotonic() + seconds
+    while line not in log.read_text():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, binary):
     with serving(tmp_path, binary) as store:
-        program = (sys.executable, "-c", INGEST, json.dumps(SECTION), f"gs://{BUCKET}", str(tmp_path))
-        assert "did not write 4 files" in store.run(*program)
+        # What would be a request to the service becomes a file.
+        template = (f"--template_location=gs://{BUCKET}/job.json", "--job_name=ingest")
+        assert "did not write 4 files" in store.run(*_ingest(tmp_path), *template)
         job = json.loads(store.read("job.json"))
         (pipeline,) = [name for name in store.names("tmp/staging/") if name.endswith("pipeline.pb")]
         folder = pipeline.rpartition("/")[0]
@@ -80,5 +113,56 @@ def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, bin
     assert pool["autoscalingSettings"]["maxNumWorkers"] == 5
     assert {each["containerImage"] for each in pool["sdkHarnessContainerImages"]} == {SECTION["sdk_container_image"]}
     assert job["labels"]["team"] == "vision"
-    (count,) = unpickle_there(install(Path(fetched[sdist]), tmp_path / "there"), fetched[pipeline])
+    experiments = environment["sdkPipelineOptions"]["options"]["experiments"]
+    (count,) = unpickle_there(install(Path(fetched[sdist]), tmp_path / "there", experiments), fetched[pipeline])
     assert count > 3
+
+
+@pytest.mark.parametrize("line", ["JOB_STATE_RUNNING", "asked to create a job"])
+def test_a_step_that_is_cancelled_cancels_its_job(tmp_path, binary, line):
+    """Also where the service has not answered yet: the job is one whose name nobody knows."""
+    seconds = 0.0 if line == "JOB_STATE_RUNNING" else 3.0
+    with serving(tmp_path, binary) as store, _dataflow(store, tmp_path, str(seconds)) as log:
+        said = tmp_path / "said"
+        with said.open("w") as file:
+            step = store.popen(*_ingest(tmp_path), stdout=file, stderr=file)
+            _wait_for(line, log, step)
+            step.send_signal(signal.SIGTERM)
+            code = step.wait(60)
+    assert code != 0
+    happened = log.read_text().splitlines()
+    assert [each for each in happened if each.startswith("wanted")] == ["wanted JOB_STATE_CANCELLED"], said.read_text()
+    # Who tries again finds nobody who still writes.
+    assert happened[-1] == "JOB_STATE_CANCELLED"
+    assert "ended by SIGTERM" in said.read_text()
+
+
+def test_a_job_that_has_failed_is_not_cancelled(tmp_path, binary):
+    with (
+        serving(tmp_path, binary) as store,
+        _dataflow(store, tmp_path, "0", "JOB_STATE_FAILED") as log,
+        (tmp_path / "said").open("w") as file,
+    ):
+        step = store.popen(*_ingest(tmp_path), stdout=file, stderr=file)
+        code = step.wait(200)
+    assert code != 0
+    assert "no such bucket" in (tmp_path / "said").read_text()
+    assert "wanted" not in log.read_text()
+
+
+def test_ctrl_c_of_a_run_cancels_its_job(tmp_path, binary):
+    with serving(tmp_path, binary) as store, _dataflow(store, tmp_path, "0") as log:
+        values = {"beam": {"runner": "dataflow", "dataflow": SECTION}, "data.data_dir": f"gs://{BUCKET}/tfds"}
+        sets = [word for name, value in values.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+        command = (sys.executable, "-m", "tfx_estimator", "run", "digits", "--workdir", f"gs://{BUCKET}/runs", *sets)
+        said = tmp_path / "said"
+        with said.open("w") as file:
+            run = store.popen(*command, stdout=file, stderr=file)
+            _wait_for("JOB_STATE_RUNNING", log, run)
+            run.send_signal(signal.SIGINT)
+            code = run.wait(60)
+    assert code == 130, said.read_text()
+    assert "wanted JOB_STATE_CANCELLED" in log.read_text()
+    assert log.read_text().splitlines()[-1] == "JOB_STATE_CANCELLED"
+    assert "cancelling the Dataflow job" in said.read_text()
+    assert "interrupted in component TfdsExampleGen" in said.read_text()

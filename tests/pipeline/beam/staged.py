@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 # Imports nothing but what was staged and the packages that it requires: the checkout is on the path of this environment
@@ -31,10 +32,26 @@ for file in files:
 """
 
 
-def install(sdist: Path, folder: Path) -> Path:
-    """Installs as a worker does, without a network."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
-    subprocess.run([*command, "--target", str(folder), str(sdist)], check=True, timeout=120)
+def install(sdist: Path, folder: Path, experiments: Iterable[str]) -> Path:
+    """Installs as a worker does, which reaches no index of packages.
+
+    Beam's boot asks pip for no isolation where the job has the experiment, and then only; it installs twice: by force,
+    then what the package requires. Source: https://github.com/apache/beam/pull/37331, and `pipInstallPackage` in
+    https://github.com/apache/beam/blob/master/sdks/python/container/piputil.go.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+    command += ["--no-build-isolation"] if "pip_no_build_isolation" in experiments else []
+    environment = {**_without_paths(), "PIP_NO_INDEX": "1"}
+    for more in (["--upgrade", "--force-reinstall", "--no-deps"], ["--upgrade"]):
+        done = subprocess.run(
+            [*command, *more, "--target", str(folder), str(sdist)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
     return folder
 
 

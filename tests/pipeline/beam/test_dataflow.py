@@ -49,7 +49,9 @@ def test_the_package_is_the_same_file_each_time(tmp_path):
 @pytest.mark.cluster
 @pytest.mark.long
 def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
-    from tfx_estimator.pipeline.beam.package import build_sdist
+    from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions
+
+    from tfx_estimator.pipeline.beam.dataflow import bring_package
 
     captured = tmp_path / "captured"
     captured.mkdir()
@@ -60,6 +62,9 @@ def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
     files = sorted(captured.iterdir())
     # Ingest, statistics, transform, and the evaluator's.
     assert len(files) >= 4
-    counts = unpickle_there(install(Path(build_sdist(str(tmp_path))), tmp_path / "there"), *files)
+    bring_package(options := PipelineOptions([]), str(tmp_path))
+    (sdist,) = options.view_as(SetupOptions).extra_packages
+    there = install(Path(sdist), tmp_path / "there", options.view_as(DebugOptions).experiments)
+    counts = unpickle_there(there, *files)
     assert len(counts) == len(files)
     assert min(counts) > 3

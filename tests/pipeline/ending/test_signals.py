@@ -1,0 +1,64 @@
+"""Signals that wait for what must not be left halfway."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.root import ROOT
+
+pytestmark = pytest.mark.unit
+
+# Two lines are printed: one when a signal may come, one when what must be whole is.
+HOLDS = """
+import os, sys, time
+from tfx_estimator.pipeline.ending import signals
+with signals.handled():
+    try:
+        with signals.held():
+            print("begun", flush=True)
+            until = time.monotonic() + float(sys.argv[1])
+            while time.monotonic() < until:
+                time.sleep(0.01)
+            print("whole", flush=True)
+            if sys.argv[2:]:
+                raise OSError(sys.argv[2])
+        print("nothing came", flush=True)
+    except signals.SignalledError as error:
+        print(type(error.__context__).__name__, flush=True)
+        sys.exit(error.exit_code)
+"""
+
+
+def _held(seconds: float, *numbers: int, more: str = "") -> tuple[int, list[str]]:
+    """Returns the exit code, and what was printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(seconds), *filter(None, [more])],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    said = [process.stdout.readline().strip()]
+    for number in numbers:
+        process.send_signal(number)
+    rest, _ = process.communicate(timeout=60)
+    return process.returncode, [*said, *rest.split()]
+
+
+def test_a_signal_waits_and_then_raises():
+    assert _held(1, signal.SIGTERM) == (143, ["begun", "whole", "NoneType"])
+    # What went wrong meanwhile is not lost.
+    assert _held(1, signal.SIGINT, more="full") == (130, ["begun", "whole", "OSError"])
+    assert _held(0.05) == (0, ["begun", "whole", "nothing", "came"])
+
+
+def test_a_second_signal_does_not_wait():
+    code, said = _held(600, signal.SIGTERM, signal.SIGINT)
+    # Which of the two is the second one, the kernel says.
+    assert code in (130, 143)
+    assert said == ["begun"]

@@ -1,0 +1,86 @@
+"""The part of Dataflow's service that keeps jobs, for processes of these tests: the job that it is given never ends.
+
+Runs behind the store's front:
+
+    python dataflow_service.py PORT LOG SECONDS [STATE]
+
+Prints a line when it listens. LOG takes a line for each thing that happens; SECONDS is how long the answer to a
+creation takes; a job is in STATE once it was asked for, JOB_STATE_RUNNING by default. What is cancelled has ended two
+questions later.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ID = "2026-11-23_00_00_00-1"
+
+
+class Service(BaseHTTPRequestHandler):
+    """Answers one request; class attributes are of the whole server."""
+
+    protocol_version = "HTTP/1.1"
+    log, seconds, then = Path(), 0.0, "JOB_STATE_RUNNING"
+    job: dict[str, Any] = {}
+    ending = 0
+
+    def do_POST(self) -> None:
+        """Creates the job."""
+        job = self._body()
+        self._note("asked to create a job")
+        time.sleep(self.seconds)
+        Service.job = {**{key: job.get(key) for key in ("name", "clientRequestId")}, "id": ID}
+        self._note("created")
+        self._answer({**self.job, "currentState": "JOB_STATE_PENDING"})
+
+    def do_GET(self) -> None:
+        """Says how the job goes, or what it has said."""
+        if "/messages" in self.path:
+            said = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
+            failed = "FAILED" in self.then
+            self._answer({"jobMessages": [{**said, "messageImportance": "JOB_MESSAGE_ERROR"}]} if failed else {})
+            return
+        state = self.then
+        if self.ending:
+            state = "JOB_STATE_CANCELLING" if self.ending < 3 else "JOB_STATE_CANCELLED"
+            Service.ending += 1
+        self._note(state)
+        self._answer({**self.job, "currentState": state})
+
+    def do_PUT(self) -> None:
+        """Cancels the job."""
+        wanted = self._body()["requestedState"]
+        self._note(f"wanted {wanted}")
+        Service.ending = 1
+        self._answer({**self.job, "requestedState": wanted})
+
+    def log_message(self, *args: object) -> None:
+        """Has no log of its own."""
+
+    def _body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _note(self, what: str) -> None:
+        with self.log.open("a") as file:
+            file.write(f"{what}\n")
+
+    def _answer(self, told: dict[str, Any]) -> None:
+        body = json.dumps(told).encode()
+        self.send_response_only(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+if __name__ == "__main__":
+    Service.log, Service.seconds = Path(sys.argv[2]), float(sys.argv[3])
+    Service.then = sys.argv[4] if len(sys.argv) > 4 else Service.then
+    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Service)
+    print("listening", flush=True)
+    server.serve_forever()
