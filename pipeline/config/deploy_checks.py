@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional, Union
 
 from tfx_estimator.pipeline.config import render
+from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
@@ -148,6 +149,7 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
             yield f"deploy.service_account is null: the steps run as {_DEFAULT_ACCOUNTS[target]}"
         if declaration.deploy is not None:
             yield from note_context(declaration.deploy, target)
+        yield from note_accounts(declaration, target)
         yield from _note_quota(declaration, target)
 
 

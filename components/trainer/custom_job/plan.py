@@ -54,7 +54,7 @@ class Plan:
         command: Of each replica; HOME stands for the pipeline's folder.
         env: Declared variables.
         labels: Of the job.
-        service_account: None is the project's default.
+        service_account: That the replicas run as; None is Vertex AI's Custom Code Service Agent.
         network: To peer with; None for none.
         timeout_seconds: Of the job; None is the service's own.
     """

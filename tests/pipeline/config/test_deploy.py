@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import SPEC_TARGETS, TARGETS
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -310,3 +310,34 @@ def test_as_many_labels_are_taken_as_vertex_ai_takes():
 
 def test_a_volume_to_write_may_be_at_tmp():
     load("digits", ("deploy.volumes=[{claim: a.b-c, path: /tmp}, {claim: b, path: /mnt/x}]",))
+
+
+def _notes(*overrides: str, target: str = VERTEX) -> str:
+    return "\n".join(load("digits", (*COMMON, *OF_TARGET[target], *overrides), target).notes)
+
+
+def test_whom_the_replicas_of_a_custom_job_run_as_is_said():
+    account = "someone@some-project.iam.gserviceaccount.com"
+    agent = "service-NUMBER@gcp-sa-aiplatform-cc.iam.gserviceaccount.com"
+    named = _notes("deploy.vertex={}", f"deploy.service_account={account}")
+    assert f"{account} creates, gets, lists and cancels custom jobs: it needs roles/aiplatform.user" in named
+    assert f"roles/iam.serviceAccountUser on {account}, itself" in named
+    assert agent not in named
+    without = _notes("deploy.vertex={}", "deploy.service_account=null")
+    assert "the steps run as the project's default, NUMBER-compute@developer" in without
+    assert f"Custom Code Service Agent, {agent}, and not as the steps do" in without
+    # In the step itself there is one account.
+    assert agent not in _notes("deploy.service_account=null")
+
+
+@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW_V2])
+def test_what_the_account_of_steps_that_start_dataflow_needs_is_said(target):
+    flow = (f"beam={{runner: dataflow, dataflow: {{{DATAFLOW}}}}}", "data.data_dir=gs://some-bucket/tfds")
+    assert "dataflow" not in _notes(target=target)
+    said = _notes(*flow, target=target)
+    assert "roles/dataflow.developer in" in said
+    assert "roles/iam.serviceAccountUser on the workers' account, NUMBER-compute@" in said
+    worker = "beam.dataflow.service_account_email=worker@some-project.iam.gserviceaccount.com"
+    assert "on the workers' account, worker@some-project.iam.gserviceaccount.com" in _notes(
+        *flow, worker, target=target
+    )
