@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Any, Optional
 
 import tensorflow_model_analysis as tfma
@@ -13,7 +14,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.baseline_resolver import is_baseline
+from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_baseline
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_averaged, find_features
 from tfx_estimator.components.evaluator.extras import Extras, extracting
@@ -46,7 +47,9 @@ class Executor(tfx_executor.Executor):
             UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none; or there
                 is no feature to slice by.
         """
-        input_dict = _without_unfit_baseline(input_dict)
+        input_dict, dropped = _without_unfit_baseline(input_dict)
+        for evaluation in output_dict.get(standard_component_specs.EVALUATION_KEY, ()) if dropped else ():
+            evaluation.set_string_custom_property(DROPPED, dropped)
         text, extras = exec_properties.get(_EVAL_CONFIG), Extras()
         if text and input_dict.get(_MODEL):
             config = proto_utils.json_to_proto(text, tfma.EvalConfig())
@@ -64,20 +67,23 @@ class Executor(tfx_executor.Executor):
             )
 
 
-def _without_unfit_baseline(inputs: Artifacts) -> Artifacts:
-    """Drops a baseline that is the candidate itself, or cannot be compared with it.
+def _without_unfit_baseline(inputs: Artifacts) -> tuple[Artifacts, str]:
+    """Drops a baseline that is the candidate itself, or cannot be compared with it; returns why, too.
 
     Not every service has resolvers of one's own: those of TFX's find both.
     """
     if not inputs.get(_BASELINE) or not inputs.get(_MODEL):
-        return inputs
+        return inputs, ""
     candidate = artifact_utils.get_single_instance(inputs[_MODEL])
-    fit = [model for model in inputs[_BASELINE] if is_baseline(model, candidate)]
-    if len(fit) < len(inputs[_BASELINE]):
-        logger.info(
-            "the latest blessed model is no baseline: it is the candidate, or of other data or outputs, or gone"
-        )
-    return {**{name: found for name, found in inputs.items() if name != _BASELINE}, **({_BASELINE: fit} if fit else {})}
+    reasons = [why_no_baseline(model, candidate) for model in inputs[_BASELINE]]
+    fit = [model for model, reason in zip(inputs[_BASELINE], reasons) if not reason]
+    dropped = "; ".join(filter(None, reasons))
+    if dropped:
+        # Of the second execution of what has not changed everybody expects it.
+        level = logging.INFO if dropped == ITSELF else logging.WARNING
+        logger.log(level, f"the model is compared with no other one: {dropped}")
+    rest = {name: found for name, found in inputs.items() if name != _BASELINE}
+    return {**rest, **({_BASELINE: fit} if fit else {})}, "" if fit else dropped
 
 
 def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:

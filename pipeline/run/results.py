@@ -14,6 +14,7 @@ from tfx.orchestration import metadata
 from tfx.types import Artifact
 from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
+from tfx_estimator.components.baseline_resolver.comparable import DROPPED
 from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
@@ -70,6 +71,7 @@ def take(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> Non
         results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
     evaluator = outputs.get("Evaluator", {})
     if evaluation := evaluator.get("evaluation"):
+        results.baseline_dropped = evaluation.get_string_custom_property(DROPPED) or None
         _read_evaluation(results, evaluation.uri)
     if blessing := evaluator.get("blessing"):
         results.blessed = blessing.get_int_custom_property("blessed") == 1

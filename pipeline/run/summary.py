@@ -66,6 +66,7 @@ class Summary:
         label_names: The classes, in the order of their labels.
         blessed: None without an evaluation.
         reasons: Why not blessed.
+        baseline_dropped: Why the latest blessed model was not compared with, where a service found one that cannot be.
         pushed: Folder of the pushed model, if one was.
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
@@ -102,6 +103,7 @@ class Summary:
     label_names: tuple[str, ...] = ()
     blessed: Optional[bool] = None
     reasons: list[str] = field(default_factory=list)
+    baseline_dropped: Optional[str] = None
     pushed: Optional[str] = None
     model_run: Optional[str] = None
     training: dict[str, float] = field(default_factory=dict)

@@ -58,6 +58,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         ]
     for name, values in results.slices.items():
         facts[f"by {name}"] = [_by_slice(name, values, results.label_names)]
+    if results.baseline_dropped:
+        facts["baseline"] = [f"none: {results.baseline_dropped}"]
     if results.blessed is not None:
         facts["blessed"] = ["yes" if results.blessed else f"no: {results.why_not_blessed()}"]
     pushed = results.pushed or "none"
@@ -67,7 +69,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         facts["warnings"] = [str(each) for each in warnings]
     facts["TensorBoard"] = [f"tensorboard --logdir {results.model_run}" if results.model_run else "none"]
     facts["logs"] = [logs]
-    facts["elapsed"] = [duration(results.seconds)]
+    if results.seconds:
+        facts["elapsed"] = [duration(results.seconds)]
     console.print()
     for title, lines in facts.items():
         for index, line in enumerate(lines):
@@ -76,6 +79,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
 
 def _profile(folder: str) -> list[str]:
     """The summary of a task's profile, and where it is."""
+    if is_address(folder):
+        return [folder]
     try:
         with open(os.path.join(folder, PROFILE_TEXT), encoding="utf-8") as file:
             return [*file.read().splitlines(), f"  {folder}"]

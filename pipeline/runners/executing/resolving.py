@@ -1,6 +1,8 @@
 """What a service does by itself: resolvers, which look for earlier artifacts, and importers.
 
-The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to.
+The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to. None of them has
+`in_context`, and so each is "scoped to the current pipeline context": ResolverSpec.ArtifactQuerySpec in
+https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def resolve(
     Args:
         task: The resolver.
         inputs: Its own input artifacts.
-        earlier: All artifacts that there are, the newest first.
+        earlier: All artifacts of this pipeline, the newest first.
 
     Returns:
         The newest artifact that each query fits; outputs for which there is none are left out.

@@ -27,33 +27,70 @@ def model(tmp_path):
     return make
 
 
-def baseline_of(baseline, candidate) -> list:
+def baseline_of(baseline, candidate) -> tuple[list, str]:
     from tfx_estimator.components.evaluator.executor import _without_unfit_baseline
 
     inputs = {"model": [candidate], "examples": [], "baseline_model": [baseline]}
-    return _without_unfit_baseline(inputs).get("baseline_model", [])
+    found, dropped = _without_unfit_baseline(inputs)
+    return found.get("baseline_model", []), dropped
 
 
 def test_another_model_of_the_same_data_is_one(model):
     earlier = model("1", number=1)
-    assert baseline_of(earlier, model("2", number=2)) == [earlier]
+    assert baseline_of(earlier, model("2", number=2)) == ([earlier], "")
 
 
-def test_the_candidate_itself_is_none(model):
+def test_the_candidate_itself_is_none(model, caplog):
     # Found again in the cache, it has the address that it had; what knows no ids gives none.
-    assert baseline_of(model("1", number=1), model("1", number=7)) == []
-    assert baseline_of(model("1", number=7), model("2", number=7)) == []
+    itself = ([], "the latest blessed model is the candidate itself")
+    assert baseline_of(model("1", number=1), model("1", number=7)) == itself
+    assert baseline_of(model("1", number=7), model("2", number=7)) == itself
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_model_of_other_data_and_one_that_is_gone_are_none(model, tmp_path):
-    assert baseline_of(model("1", "cifar10", 1), model("2", number=2)) == []
+def test_a_model_of_other_data_and_one_that_is_gone_are_none_and_it_is_said_why(model, tmp_path, caplog):
+    other = "the latest blessed model has the data set cifar10, the candidate mnist"
+    assert baseline_of(model("1", "cifar10", 1), model("2", number=2)) == ([], other)
+    assert [record.levelname for record in caplog.records if other in record.getMessage()] == ["WARNING"]
     gone = model("3", number=3)
     (tmp_path / "3" / "Format-Serving").rmdir()
-    assert baseline_of(gone, model("2", number=2)) == []
+    found, why = baseline_of(gone, model("2", number=2))
+    assert found == []
+    assert why == f"the files of the latest blessed model are gone from {tmp_path / '3'}"
+
+
+def test_each_difference_is_told(model):
+    from tfx_estimator.components.baseline_resolver import write_comparable
+
+    def made(name: str, outputs: list[str], **properties: str):
+        from tfx.types import standard_artifacts
+
+        artifact, examples = model(name), standard_artifacts.Examples()
+        for key, value in {"dataset": "mnist", **properties}.items():
+            examples.set_string_custom_property(key, value)
+        write_comparable(artifact, [examples], outputs)
+        return artifact
+
+    candidate = made("2", ["raw"], image_shape="[28, 28, 1]", label_names='["a", "b"]')
+    other = made("1", ["classes", "scores"], image_shape="[8, 8, 1]", label_names='["a", "c"]', test="train[90%:]")
+    assert baseline_of(other, candidate)[1] == (
+        "the latest blessed model has the image shape [8, 8, 1], the candidate [28, 28, 1]; other class names; "
+        "other splits; the outputs classes, scores, the candidate raw"
+    )
+
+
+def test_a_model_of_somebody_elses_trainer_is_none(model):
+    from tfx.types import standard_artifacts
+
+    foreign = standard_artifacts.Model()
+    foreign.uri = "/elsewhere"
+    assert baseline_of(foreign, model("2", number=2))[1] == (
+        "the latest blessed model does not say what it was trained on"
+    )
 
 
 def test_without_a_baseline_nothing_changes(model):
     from tfx_estimator.components.evaluator.executor import _without_unfit_baseline
 
     inputs = {"model": [model("1")], "examples": []}
-    assert _without_unfit_baseline(inputs) is inputs
+    assert _without_unfit_baseline(inputs) == (inputs, "")

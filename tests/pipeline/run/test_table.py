@@ -120,3 +120,8 @@ def test_the_values_that_were_used_are_told():
     text = shown(Summary("own.yaml", tuning=found))
     said = "learning_rate 0.007391, optimizer.name adam: accuracy 0.9500, trial 2 of 2, 1 of which failed"
     assert f"tuned         {said}\n" in text
+
+
+def test_why_the_latest_blessed_model_was_not_compared_with_stands_above_the_verdict():
+    text = shown(Summary("own.yaml", accuracy=0.5, evaluated=10, blessed=True, baseline_dropped="its files are gone"))
+    assert "baseline      none: its files are gone\nblessed       yes\n" in text

@@ -82,6 +82,7 @@ class Compiled:
         self.script = folder / "step.py"
         self.script.write_text(STEP)
         self.folder = folder
+        self.name = "small"
         self.tasks: dict[str, Any] = {}
         self.components: dict[str, Any] = {}
         self.executors: dict[str, Any] = {}
@@ -132,7 +133,7 @@ class Compiled:
         root = {"dag": {"tasks": self.tasks}, "inputDefinitions": {"parameters": {"greeting": greeting}}}
         spec = {
             "schemaVersion": "2.1.0",
-            "pipelineInfo": {"name": "small"},
+            "pipelineInfo": {"name": self.name},
             "root": root,
             "components": self.components,
             "deploymentSpec": {"executors": self.executors},
@@ -144,7 +145,7 @@ class Compiled:
 
     def execute(self, **given: str) -> tuple[dict[str, str], dict[str, Any]]:
         """Executes it; returns the states and the outputs by task."""
-        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / "root"), "small"), Heard()
+        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / "root"), self.name), Heard()
         (self.folder / "logs").mkdir(exist_ok=True)
         outputs = Execution(job, rebased(job, folders, given), folders, str(self.folder / "logs")).run(heard)
         return heard.states, outputs
@@ -336,6 +337,19 @@ def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled
     assert _known(third, "Evaluator")["told"]["inputs"]["artifacts"]["baseline"]["artifacts"] == [
         first["Trainer"]["made"]
     ]
+
+
+def test_a_blessing_of_another_pipeline_is_not_found(compiled):
+    """A query without `in_context` is scoped to the pipeline's own context."""
+    compiled.query("Blessing", BLESSED, "tfx.ModelBlessing")
+    compiled.step("Evaluator", "tfx.ModelBlessing")
+    compiled.tasks["Evaluator"]["dependentTasks"] = ["Blessing"]
+    _, first = compiled.execute()
+    compiled.name = "other"
+    _, other = compiled.execute()
+    assert other["Blessing"] == {}
+    compiled.name = "small"
+    assert compiled.execute()[1]["Blessing"] == first["Evaluator"]
 
 
 def test_an_importer_takes_the_artifact_that_is_known_already(compiled):
