@@ -272,6 +272,14 @@ def _follow(service: Service, note: Note, named: str) -> int:
         say(f"    address: {one_line(note.address)}", to_stderr=True)
         raise
     say(f"{one_line(note.job)}: {look.state}")
+    if look.outputs:
+        from tfx_estimator.pipeline.submit.results import show_results
+
+        # Of a job that was named, not noted, the service itself knows it.
+        show_results(look, note.job, note.address or service.address(note.job))
+    elif note.target in (KUBEFLOW, KUBEFLOW_V2):
+        # Its API tells of no artifacts.
+        say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(note.address)}")
     return 0
 
 

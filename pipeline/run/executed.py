@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import UserDict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
 
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import so_far
+from tfx_estimator.pipeline.run.made import take_made
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
-from tfx_estimator.pipeline.runners.executing.execution import Execution, Outputs, bring_modules, rebased
+from tfx_estimator.pipeline.runners.executing.execution import Execution, bring_modules, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job
-
-if TYPE_CHECKING:
-    from tfx.types import Artifact
 
 
 def execute_file(
@@ -70,7 +66,7 @@ def execute_file(
                     view.current = "results"
                     results.heard(view.runs, view.warnings)
                     with view.waiting("reading the results"):
-                        _take(results, outputs)
+                        take_made(results, outputs)
             print_table(console, results, logs, asynchronous=False)
             if require_blessing and not results.blessed:
                 raise NotBlessedError(
@@ -116,25 +112,3 @@ def _recorded(results: Summary, view: View, path: str, prints: bool) -> Iterator
         raise
     results.end()
     results.write(path)
-
-
-def _take(results: Summary, outputs: Outputs) -> None:
-    from tfx_estimator.pipeline.run.results import take
-
-    take(results, {task: _Artifacts(made) for task, made in outputs.items()})
-
-
-class _Artifacts(UserDict[str, Any]):
-    """A task's artifacts, each as TFX has it when it is read: a pipeline may have steps with types of their own."""
-
-    def __getitem__(self, key: str) -> Artifact:
-        return _artifact(super().__getitem__(key))
-
-
-def _artifact(made: Mapping[str, Any]) -> Artifact:
-    from google.protobuf import json_format
-    from kfp.pipeline_spec import pipeline_spec_pb2
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-
-    listed = json_format.ParseDict({"artifacts": [made]}, pipeline_spec_pb2.ArtifactList())
-    return kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict({"it": listed})["it"][0]

@@ -41,6 +41,8 @@ class Look:
         tasks: The states of its steps, or pods, by name.
         lines: What it has printed since the last look.
         is_gone: Whether it is not there, and nobody knows how it has ended.
+        outputs: What its steps made, where the service tells: a RuntimeArtifact's JSON, by step and output.
+        seconds: How long it took, where the service tells.
     """
 
     state: str
@@ -49,6 +51,8 @@ class Look:
     tasks: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
     is_gone: bool = False
+    outputs: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 class Service(Protocol):

@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started,
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import PipelineServiceClient
-    from google.cloud.aiplatform_v1.types import PipelineJob
+    from google.cloud.aiplatform_v1.types import PipelineJob, PipelineTaskDetail
 
 # Label of a job: the digest of what was submitted.
 LABEL = "tfx_estimator_submission"
@@ -79,8 +79,11 @@ class Vertex:
         state = _state(found)
         details = found.job_detail.task_details
         tasks = {each.task_name: each.state.name for each in details}
-        if state not in _ENDED or state == _SUCCEEDED:
-            return Look(state, state in _ENDED, tasks=tasks)
+        if state not in _ENDED:
+            return Look(state, tasks=tasks)
+        if state == _SUCCEEDED:
+            made = {each.task_name: outputs for each in details if (outputs := _outputs(each))}
+            return Look(state, True, tasks=tasks, outputs=made, seconds=_seconds(found))
         wrong = {each.task_name: each.error.message for each in details if each.state.name == "FAILED"}
         todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
         error = failed(_short(job), state, found.error.message if found.error else "", wrong, todo)
@@ -186,6 +189,32 @@ def connect(region: str) -> PipelineServiceClient:
 
 def _state(job: PipelineJob) -> str:
     return job.state.name.removeprefix(_PREFIX)
+
+
+def _outputs(task: PipelineTaskDetail) -> dict[str, dict[str, Any]]:
+    """What a step has made, as a RuntimeArtifact's JSON."""
+    from google.cloud.aiplatform_v1.types import Artifact
+    from google.protobuf import json_format
+
+    made = {}
+    for key, listed in task.outputs.items():
+        # All of ours, and of TFX's own, are one artifact each.
+        for artifact in itertools.islice(listed.artifacts, 1):
+            metadata = Artifact.pb(artifact).metadata
+            made[key] = {
+                "name": artifact.name,
+                "uri": artifact.uri,
+                "type": {"schemaTitle": artifact.schema_title},
+                "metadata": json_format.MessageToDict(metadata),
+            }
+    return made
+
+
+def _seconds(job: PipelineJob) -> float:
+    """From its creation to its end, as far as they are told."""
+    if not job.end_time or not job.create_time:
+        return 0.0
+    return float((job.end_time - job.create_time).total_seconds())
 
 
 def _short(job: str) -> str:

@@ -12,9 +12,13 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
+from google.cloud.aiplatform_v1.types import PipelineJob
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.submit.pipeline_service import PipelineService
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.submit import vertex
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -67,7 +71,29 @@ def _states(results: dict[str, Any]) -> dict[str, str]:
     return {run["node"]: run["state"] for run in results["components"]}
 
 
-def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp_path):
+def _as_vertex_tells(root: Path) -> list[dict[str, Any]]:
+    """What an execution has made, as Vertex AI says it of a pipeline job."""
+    details: list[dict[str, Any]] = []
+    for path in sorted(root.rglob("executions/*.json")):
+        record = json.loads(path.read_text())
+        outputs = {
+            key: {
+                "artifacts": [
+                    {
+                        "name": made["name"],
+                        "uri": made["uri"],
+                        "schema_title": yaml.safe_load(made["type"]["instanceSchema"])["title"],
+                        "metadata": made["metadata"],
+                    }
+                ]
+            }
+            for key, made in record["outputs"].items()
+        }
+        details.append({"task_name": record["task"], "state": "SUCCEEDED", "outputs": outputs})
+    return [*details, {"task_name": "BaselineResolver-model-resolver", "state": "SUCCEEDED"}]
+
+
+def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp_path, monkeypatch, capfd):
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits")
     results, local = rehearsal.execute("--require-blessing"), digits_run.summary
@@ -87,6 +113,29 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp
     assert Path(results["model_run"]).is_relative_to(home / "artifacts" / "local" / "digits-1")
     # What is done is no folder to go on from.
     assert list((home / "training").iterdir()) == []
+    # What the service says of the same artifacts is the same table, for who has submitted it.
+    details = _as_vertex_tells(rehearsal.root)
+    job = "projects/a/locations/b/pipelineJobs/c"
+    with PipelineService(["PIPELINE_STATE_SUCCEEDED"], details=details) as service:
+        service.jobs[job] = PipelineJob(name=job)
+        monkeypatch.setattr(vertex, "connect", service.client)
+        capfd.readouterr()
+        assert main(["submit", "--attach", job]) == 0
+        shown = capfd.readouterr().out
+        assert "training      steps 0 to 600 in " in shown
+        assert f"accuracy      {results['accuracy']:.4f} on {results['evaluated']} examples, mean loss" in shown
+        assert "blessed       yes" in shown
+        assert f"pushed model  {results['pushed']}" in shown
+        assert "logs          https://console.cloud.google.com/vertex-ai/" in shown
+        assert "elapsed       1 h 02 min" in shown
+        # Who may not read the bucket sees what the service itself tells.
+        (evaluation,) = [each["outputs"]["evaluation"] for each in details if each["task_name"] == "Evaluator"]
+        evaluation["artifacts"][0]["uri"] = str(tmp_path / "elsewhere")
+        assert main(["submit", "--attach", job]) == 0
+        shown = capfd.readouterr().out
+        assert f"Evaluator: {tmp_path / 'elsewhere'} cannot be read from here: " in shown
+        assert "blessed       yes" in shown
+        assert "training      steps 0 to 600 in " in shown
 
 
 def _ran(results: dict[str, Any]) -> set[str]:
@@ -106,6 +155,9 @@ def test_what_was_done_is_cached(tmp_path, target):
     assert second["blessed"] is True
     # Evaluated anew, Beam adds up in another order.
     assert second["metrics"] == pytest.approx(first["metrics"], rel=1e-6 if again else 0, abs=0)
+    itself = "the latest blessed model is the candidate itself" if target == VERTEX else None
+    assert (first["baseline_dropped"], second["baseline_dropped"]) == (None, itself)
+    assert second["warnings"] == []
     # It is there already.
     assert [str(path) for path in (rehearsal.root / "digits" / "serving").iterdir()] == [first["pushed"]]
     if target == VERTEX:

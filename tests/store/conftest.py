@@ -63,6 +63,7 @@ class Store:
             **os.environ,
             "CURL_CA_BUNDLE": authority,
             "REQUESTS_CA_BUNDLE": authority,
+            "HTTPLIB2_CA_CERTS": authority,
             "SSL_CERT_FILE": authority,
             "NO_GCE_CHECK": "true",
             # TensorFlow's client, then those of Python, which would look for an account four times.

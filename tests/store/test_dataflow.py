@@ -54,10 +54,24 @@ try:
 except PipelineError as error:  # nobody did the job
     print(error)
 """
+# What a step does with its engine: TFX, too, enters a pipeline, and leaves it when its job has ended.
+STEP = """
+import json, sys
+from apache_beam import Create, Pipeline
+from tfx_estimator.pipeline.config.beam import BeamSection
+
+arguments = BeamSection(runner="dataflow", dataflow=json.loads(sys.argv[1])).pipeline_args()
+with Pipeline(argv=arguments) as pipeline:
+    pipeline | Create([1])
+"""
 
 
 def _ingest(folder: Path) -> tuple[str, ...]:
     return (sys.executable, "-c", INGEST, json.dumps(SECTION), f"gs://{BUCKET}", str(folder))
+
+
+def _step() -> tuple[str, ...]:
+    return (sys.executable, "-c", STEP, json.dumps(SECTION))
 
 
 @contextlib.contextmanager
@@ -125,7 +139,7 @@ def test_a_step_that_is_cancelled_cancels_its_job(tmp_path, binary, line):
     with serving(tmp_path, binary) as store, _dataflow(store, tmp_path, str(seconds)) as log:
         said = tmp_path / "said"
         with said.open("w") as file:
-            step = store.popen(*_ingest(tmp_path), stdout=file, stderr=file)
+            step = store.popen(*_step(), stdout=file, stderr=file)
             _wait_for(line, log, step)
             step.send_signal(signal.SIGTERM)
             code = step.wait(60)
@@ -143,7 +157,7 @@ def test_a_job_that_has_failed_is_not_cancelled(tmp_path, binary):
         _dataflow(store, tmp_path, "0", "JOB_STATE_FAILED") as log,
         (tmp_path / "said").open("w") as file,
     ):
-        step = store.popen(*_ingest(tmp_path), stdout=file, stderr=file)
+        step = store.popen(*_step(), stdout=file, stderr=file)
         code = step.wait(200)
     assert code != 0
     assert "no such bucket" in (tmp_path / "said").read_text()

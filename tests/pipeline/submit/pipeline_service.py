@@ -17,12 +17,20 @@ class PipelineService:
         states: What a job comes to, one an answer; the last stays. Of gRPC's codes, one is the answer's.
         loses: How many answers to a creation do not arrive.
         heard: Called with each question of how a job goes.
+        failing: The step that fails, where a job does.
+        details: What a job that has succeeded says of its steps; None is two of them that have made nothing.
     """
 
     def __init__(
-        self, states: list[str], loses: int = 0, heard: Callable[[], None] = lambda: None, failing: str = "Trainer"
+        self,
+        states: list[str],
+        loses: int = 0,
+        heard: Callable[[], None] = lambda: None,
+        failing: str = "Trainer",
+        details: list[Any] | None = None,
     ) -> None:
         self.states, self.loses, self.heard, self.failing = list(states), loses, heard, failing
+        self.details = details
         self.jobs: dict[str, Any] = {}
         self.created = 0
         self.cancelled: list[str] = []
@@ -120,6 +128,9 @@ class PipelineService:
         wrong = {"task_name": self.failing, "state": "FAILED", "error": {"code": 9, "message": "exit code 5: NaN loss"}}
         goes_on = {"task_name": self.failing, "state": "SUCCEEDED" if state.endswith("SUCCEEDED") else "RUNNING"}
         job.job_detail = {"task_details": [done, wrong if failed else goes_on]}
+        if self.details is not None and state.endswith("SUCCEEDED"):
+            job.job_detail = {"task_details": self.details}
+            job.create_time, job.end_time = "2026-11-23T00:00:00Z", "2026-11-23T01:02:03Z"
         if failed:
             job.error = {"code": 9, "message": "The DAG failed because some tasks failed."}
         return job

@@ -1,0 +1,64 @@
+"""Results of what a compiled pipeline made, wherever it was executed: artifacts in a RuntimeArtifact's JSON."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfx_estimator.pipeline.run.summary import Summary
+
+if TYPE_CHECKING:
+    from tfx.types import Artifact
+
+# By task and output.
+Made = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+def take_made(results: Summary, made: Made) -> None:
+    """Adds to a summary what the tasks came to.
+
+    Args:
+        results: The summary; how the tasks went is in it already.
+        made: Their output artifacts.
+    """
+    from tfx_estimator.pipeline.run.results import take
+
+    take(results, {task: _Artifacts(outputs) for task, outputs in made.items()})
+
+
+def take_readable(results: Summary, made: Made) -> list[str]:
+    """Adds to a summary what the tasks came to, as far as it can be read from here.
+
+    Args:
+        results: As of `take_made`.
+        made: Likewise.
+
+    Returns:
+        What went wrong, a line for each artifact whose files are out of reach.
+    """
+    wrong = []
+    for task, outputs in made.items():
+        for key, artifact in outputs.items():
+            try:
+                take_made(results, {task: {key: artifact}})
+            except Exception as error:  # file systems, and what parses their files, have errors of their own
+                told = (str(error).splitlines() or [type(error).__name__])[0]
+                wrong.append(f"{task}: {artifact.get('uri') or key} cannot be read from here: {told}")
+    return wrong
+
+
+class _Artifacts(UserDict[str, Any]):
+    """A task's artifacts, each as TFX has it when it is read: a pipeline may have steps with types of their own."""
+
+    def __getitem__(self, key: str) -> Artifact:
+        return _artifact(super().__getitem__(key))
+
+
+def _artifact(made: Mapping[str, Any]) -> Artifact:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+
+    listed = json_format.ParseDict({"artifacts": [made]}, pipeline_spec_pb2.ArtifactList())
+    return kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict({"it": listed})["it"][0]

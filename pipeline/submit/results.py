@@ -1,0 +1,43 @@
+"""What a job came to that ran elsewhere: the table that `run` and `execute` end with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+
+from tfx_estimator.pipeline.run.made import take_readable
+from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.run.summary import Summary, Warned
+from tfx_estimator.pipeline.run.table import print_table
+from tfx_estimator.pipeline.run.terminal import quiet
+from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.submit.job import Look
+
+# The service's word for a step -> ours. What it has not started is in no table.
+_STATES: Mapping[str, str] = {"SUCCEEDED": "ran", "SKIPPED": "cached"}
+
+
+def show_results(look: Look, job: str, address: str) -> None:
+    """Prints what a job came to.
+
+    Args:
+        look: The last one; without outputs nothing is printed.
+        job: Its name.
+        address: Where its logs are seen.
+    """
+    if not look.outputs:
+        return
+    results = Summary(job, job)
+    results.components = [
+        NodeRun(task, _STATES.get(state, "resolved"), 0.0, None) for task, state in look.tasks.items()
+    ]
+    # What TensorFlow says when it is loaded helps nobody.
+    with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
+        wrong = take_readable(results, look.outputs)
+        results.warnings += [Warned("", line) for line in wrong]
+        results.seconds = look.seconds
+        # That nobody reads it is no reason to fail.
+        with contextlib.suppress(BrokenPipeError):
+            print_table(make_console(terminal), results, address, asynchronous=False)
