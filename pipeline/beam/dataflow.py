@@ -100,15 +100,15 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             except BaseException:
                 if self._created is not None:
                     with slate.patient():
-                        self._cancel(options.view_as(GoogleCloudOptions))
+                        self._cancel(self._created, options.view_as(GoogleCloudOptions))
                 raise
 
-    def _cancel(self, options: GoogleCloudOptions) -> None:
+    def _cancel(self, created: Any, options: GoogleCloudOptions) -> None:
         """Cancels the job, and waits a little for its workers: who tries again writes to the same places."""
-        job = self._created.id
+        job = created.id
         logger.warning(f"cancelling the Dataflow job {job}, which nobody would wait for")
         command = f"gcloud dataflow jobs cancel {job} --project {options.project} --region {options.region}"
-        result = dataflow_runner.DataflowPipelineResult(self._created, self)
+        result = dataflow_runner.DataflowPipelineResult(created, self)
         try:
             state = result.cancel()
             until = time.monotonic() + _END_SECONDS
