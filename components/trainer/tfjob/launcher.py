@@ -283,7 +283,8 @@ class Launcher:
             reason = "; ".join(waiting) or (
                 f"{self._pods.running} of {wanted} pods run"
                 if self._pods.count()
-                else "there are no pods: is the training operator running?"
+                else "there are no pods: is the training operator running, and does the namespace admit them? see "
+                f"`{self._kube.kubectl('get events')}`"
             )
             self._give_up(uid)
             raise errors.TaskStalledError(
