@@ -52,8 +52,8 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
     if isinstance(optimizer, tf.keras.optimizers.Nadam):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model with tf.keras.optimizers.Nadam, which counts, in Python, how "
-            "often TensorFlow has traced its update: what it trains depends on how many variables there are, and on "
-            "how many steps one call of TensorFlow does",
+            "often TensorFlow has traced its update: within a tf.function, where every path trains, that is no count "
+            "of steps, and its update another one for each number of variables and of traces",
             expected="an optimizer whose state is all in variables",
             todo="compile it with tf.keras.optimizers.legacy.Nadam; or return the network without compile, and set "
             "trainer.optimizer.name: nadam",
