@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from types import SimpleNamespace
 from typing import Any, Optional
 
 from apache_beam import Pipeline
@@ -108,8 +109,11 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         job = created.id
         logger.warning(f"cancelling the Dataflow job {job}, which nobody would wait for")
         command = f"gcloud dataflow jobs cancel {job} --project {options.project} --region {options.region}"
-        result = dataflow_runner.DataflowPipelineResult(created, self)
         try:
+            # A client of its own: the thread that follows the job may be in the middle of a request of the other one's,
+            # whose connection takes one at a time.
+            asking = SimpleNamespace(dataflow_client=type(self._client)(options))
+            result = dataflow_runner.DataflowPipelineResult(created, asking)
             state = result.cancel()
             until = time.monotonic() + _END_SECONDS
             while not PipelineState.is_terminal(state) and time.monotonic() < until:
