@@ -49,15 +49,6 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if isinstance(optimizer, tf.keras.optimizers.Nadam):
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a model with tf.keras.optimizers.Nadam, which counts, in Python, how "
-            "often TensorFlow has traced its update: within a tf.function, where every path trains, that is no count "
-            "of steps, and its update another one for each number of variables and of traces",
-            expected="an optimizer whose state is all in variables",
-            todo="compile it with tf.keras.optimizers.legacy.Nadam; or return the network without compile, and set "
-            "trainer.optimizer.name: nadam",
-        )
     if getattr(optimizer, "use_ema", False):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "

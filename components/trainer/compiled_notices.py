@@ -44,6 +44,13 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
         says = section.path != ESTIMATOR and not section.distribution.train.asynchronous
         instead = "; trainer.steps_per_execution says how many steps one call does" if says else ""
         said.append(f"steps_per_execution={steps} has no effect, in the compile of {section.model}{instead}")
+    # Within one that scales the loss.
+    if isinstance(getattr(model.optimizer, "inner_optimizer", model.optimizer), tf.keras.optimizers.Nadam):
+        said.append(
+            f"Nadam, in the compile of {section.model}, counts in Python how often TensorFlow has traced it, where "
+            "steps were to be counted: a training that goes on from a checkpoint may come to other weights. "
+            "tf.keras.optimizers.legacy.Nadam counts steps"
+        )
     return said
 
 

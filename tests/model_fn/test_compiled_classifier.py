@@ -223,9 +223,6 @@ def test_a_compute_metrics_of_the_users_own_says_what_is_evaluated(tf, monkeypat
         ({"loss": "categorical_crossentropy"}, "of one-hot labels"),
         ({"optimizer": "ema"}, "use_ema"),
         ({"precision": "mixed_bfloat16"}, "brings a precision of its own"),
-        ({"optimizer": "nadam"}, "legacy.Nadam"),
-        ({"optimizer": "scaled nadam"}, "legacy.Nadam"),
-        ({"optimizer": "legacy nadam"}, ""),
         ({}, ""),
     ],
 )
@@ -235,9 +232,6 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
 
     optimizers = {
         "ema": lambda: tf.keras.optimizers.SGD(0.1, use_ema=True),
-        "nadam": tf.keras.optimizers.Nadam,
-        "scaled nadam": lambda: tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.Nadam()),
-        "legacy nadam": tf.keras.optimizers.legacy.Nadam,
     }
     if "optimizer" in options:
         options = {"optimizer": optimizers[options["optimizer"]]()}

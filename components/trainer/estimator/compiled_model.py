@@ -190,3 +190,11 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             expected="tf.keras.optimizers.legacy.RMSprop, which is the same on every path; or one with momentum",
             todo=f"compile the model with it; or {keras}",
         )
+    if isinstance(optimizer, tf.keras.optimizers.Nadam):
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model, and in an Estimator tf.keras.optimizers.Nadam "
+            "becomes that of tf.keras.optimizers.legacy, which counts steps where the other one counts how often it "
+            "was traced: it would train another model",
+            expected="tf.keras.optimizers.legacy.Nadam, which is the same on every path",
+            todo=f"compile the model with it; or {keras}",
+        )

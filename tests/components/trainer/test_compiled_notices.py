@@ -47,6 +47,25 @@ def test_what_has_no_effect_is_told(options, declared, said):
     assert more == said
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "told"), [("Nadam", True), ("scaled Nadam", True), ("legacy.Nadam", False), ("Adam", False)]
+)
+def test_an_optimizer_that_counts_traces_is_told(optimizer, told):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+
+    module, _, name = optimizer.replace("scaled ", "").rpartition(".")
+    made = getattr(tf.keras.optimizers.legacy if module else tf.keras.optimizers, name)()
+    if "scaled" in optimizer:
+        made = tf.keras.mixed_precision.LossScaleOptimizer(made)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model.compile(made, "sparse_categorical_crossentropy")
+    section = TrainerSection(model="own:net", train_steps=1, path="keras")
+    said = compiled_notices(model, section, [])
+    assert any("tf.keras.optimizers.legacy.Nadam counts steps" in each for each in said) is told
+
+
 def test_its_metrics_are_named_before_keras_has_made_them():
     import tensorflow as tf
 

@@ -116,7 +116,7 @@ def test_the_losses_are_those_of_the_keras_paths(tf, tmp_path, case):
         # Measured: 1e-2 apart in the loss, after 40 steps.
         ("RMSprop", "expected: tf.keras.optimizers.legacy.RMSprop"),
         # 3e-2; and on the Keras paths it counts what it is traced.
-        ("Nadam", "to do:    compile it with tf.keras.optimizers.legacy.Nadam"),
+        ("Nadam", "expected: tf.keras.optimizers.legacy.Nadam"),
         ("AdamW", "an Estimator cannot have"),
     ],
 )
