@@ -140,7 +140,8 @@ def _train(
         # A function that is compiled makes no variables.
         model(tf.nest.map_structure(lambda each: each[:1], inputs_of(model, features)), training=False)
     # With those of the placeholder that a functional network was made of, which nobody feeds.
-    of_earlier_calls: list[tf.Tensor] = list(model.losses)
+    # One that is not built has none, and may have losses of weights that are not there yet.
+    of_earlier_calls: list[tf.Tensor] = list(model.losses) if model.built else []
     decay_of = functools.partial(weight_decay, factor=section.weight_decay, beside=division is not None)
 
     def compute(part: Part) -> Computed:

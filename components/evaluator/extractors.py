@@ -185,5 +185,6 @@ def _check_shape(name: str, spec: Any, averaged: bool) -> None:
     raise UserCodeError(
         f"evaluator.{section} the feature `{name}`, which has {found}",
         expected=f"one value an example, [batch] or [batch, 1]{others}",
-        todo=f"return one value of it from the preprocessing_fn, by another name, or remove `{name}`",
+        todo=f"return one value of it{'' if averaged else ', or such a list,'} from the preprocessing_fn, by another "
+        f"name, or remove `{name}`",
     )

@@ -51,7 +51,9 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
             yield f"{_DISTRIBUTION}.{key}", f"a cluster; {distribution.train.strategy} has one process"
     if not distribution.evaluator:
         yield f"{_DISTRIBUTION}.start_delay_secs", "the evaluator task, and there is none"
-        if trainer.keep_best or trainer.early_stopping:
+        if distribution.train.is_cluster:
+            yield f"{_DISTRIBUTION}.throttle_secs", "the evaluator task, and there is none"
+        elif trainer.keep_best or trainer.early_stopping:
             whose = "trainings without keep_best and early_stopping, for which each checkpoint is evaluated"
             yield f"{_DISTRIBUTION}.throttle_secs", whose
     if tune is not None and tune.strategy != HYPERBAND:

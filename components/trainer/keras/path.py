@@ -216,6 +216,9 @@ class _Task:
             # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
             decides.check_metrics(self._make_evaluation().names)
             decides.go_on_from(step)
+        elif self._validation:
+            # Likewise: whoever makes a model sets the seeds anew, which is not to be in the midst of a training.
+            self._make_evaluation()
         watch.begin(step, over=bool(decides and decides.stops))
         if not watch.ended:
             reader = self._declared().reader

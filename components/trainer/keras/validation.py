@@ -7,7 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from absl import logging
+
 from tfx_estimator.components.trainer.keras.saver import latest_checkpoint
+from tfx_estimator.pipeline.errors import TrainingError
 
 
 class Validation:
@@ -32,7 +35,12 @@ class Validation:
             return False
         self._started, checkpoint = time.monotonic(), latest_checkpoint(self._folder) or ""
         # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(self._measure, checkpoint).result()
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self._measure, checkpoint).result()
+        except TrainingError as error:
+            # The last checkpoint is judged: this one may be of a network that normalises batches and has seen few.
+            logging.warning("%s; training goes on", error)
+            return False
         self.seen = checkpoint
         return False

@@ -59,6 +59,9 @@ def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_fo
     write(good)
     override = "trainer.distribution.throttle_secs=30"
     assert load("mine.yaml", [override]).warnings == ()
+    cluster = [f"{_TRAIN}.strategy=multi_worker_mirrored", "trainer.distribution.throttle_secs=1"]
+    (warning,) = load("mine.yaml", cluster).warnings
+    assert "throttle_secs has no effect: it is of the evaluator task, and there is none" in warning
     (warning,) = load("mine.yaml", [override, "trainer.keep_best=accuracy"]).warnings
     assert "throttle_secs has no effect: it is of trainings without keep_best and early_stopping, for which" in warning
 
