@@ -220,3 +220,19 @@ def test_a_functional_network_may_regularise_what_its_layers_put_out(tmp_path, p
     assert len(keras.network.losses) == 3
     for name, expected in zip(("dense/kernel", "dense/bias", "logits/kernel"), keras.network.get_weights()):
         np.testing.assert_allclose(trained.get_variable_value(name), expected, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_network_may_have_a_loss_of_weights_that_its_first_call_makes(tmp_path):
+    import tensorflow as tf
+
+    class Network(tf.keras.Model):
+        def __init__(self, num_classes):
+            super().__init__()
+            self.flatten, self.dense = tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)
+            self.add_loss(lambda: 100.0 * tf.reduce_sum(tf.square(self.dense.kernel)))
+
+        def call(self, image):
+            return self.dense(self.flatten(image))
+
+    trained = estimator(Network, tmp_path).train(input_fn, steps=5)
+    assert any("kernel" in name for name in trained.get_variable_names())
