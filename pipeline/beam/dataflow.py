@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -100,29 +101,45 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
                 raise  # it has ended by itself
             except BaseException:
                 if self._created is not None:
-                    with slate.patient():
+                    # Where something else went wrong, a signal meanwhile must not leave the job at work.
+                    with slate.patient(), signals.held():
                         self._cancel(self._created, options.view_as(GoogleCloudOptions))
                 raise
 
     def _cancel(self, created: Any, options: GoogleCloudOptions) -> None:
         """Cancels the job, and waits a little for its workers: who tries again writes to the same places."""
         job = created.id
-        logger.warning(f"cancelling the Dataflow job {job}, which nobody would wait for")
         command = f"gcloud dataflow jobs cancel {job} --project {options.project} --region {options.region}"
-        try:
-            # A client of its own: the thread that follows the job may be in the middle of a request of the other one's,
-            # whose connection takes one at a time.
-            asking = SimpleNamespace(dataflow_client=type(self._client)(options))
-            result = dataflow_runner.DataflowPipelineResult(created, asking)
-            state = result.cancel()
+        # At once: a second signal, or the end of the container, leaves no time to say it.
+        logger.warning(
+            f"cancelling the Dataflow job {job}, which nobody would wait for; "
+            f"if nothing more is said of it, cancel it yourself: {command}"
+        )
+        states: list[str] = []
+        wrong: list[Exception] = []
+
+        def cancel() -> None:
             until = time.monotonic() + _END_SECONDS
-            while not PipelineState.is_terminal(state) and time.monotonic() < until:
-                time.sleep(_POLL_SECONDS)
-                state = result.state
-        except Exception as error:  # of Beam's client, whatever it is
-            logger.warning(f"the Dataflow job {job} may go on: {error}; cancel it: {command}")
-            return
-        if PipelineState.is_terminal(state):
-            logger.warning(f"the Dataflow job {job} has ended: {state}")
+            try:
+                # A client of its own: the thread that follows the job may be in the middle of a request of the other
+                # one's, whose connection takes one at a time.
+                asking = SimpleNamespace(dataflow_client=type(self._client)(options))
+                result = dataflow_runner.DataflowPipelineResult(created, asking)
+                states.append(result.cancel())
+                while not PipelineState.is_terminal(states[-1]) and time.monotonic() < until:
+                    time.sleep(_POLL_SECONDS)
+                    states.append(result.state)
+            except Exception as error:  # of Beam's client, whatever it is
+                wrong.append(error)
+
+        # Beam's client asks a service that does not answer for up to ten minutes.
+        thread = threading.Thread(target=cancel, daemon=True)
+        thread.start()
+        thread.join(_END_SECONDS)
+        if wrong or not states:
+            why = wrong[0] if wrong else f"no answer within {_END_SECONDS:.0f} s"
+            logger.warning(f"the Dataflow job {job} may go on: {why}; cancel it: {command}")
+        elif PipelineState.is_terminal(states[-1]):
+            logger.warning(f"the Dataflow job {job} has ended: {states[-1]}")
         else:
-            logger.warning(f"the Dataflow job {job} is {state}: its workers may still write for a while")
+            logger.warning(f"the Dataflow job {job} is {states[-1]}: its workers may still write for a while")

@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,6 +47,33 @@ def test_the_package_is_the_same_file_each_time(tmp_path):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"setup.py", "tfx_estimator/pipeline/presets/digits.yaml", "tfx_estimator/model_fn/__init__.py"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith("/")]
+
+
+@pytest.mark.unit
+def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    from tfx_estimator.pipeline.beam import dataflow
+
+    answer = threading.Event()
+
+    class Silent:
+        def __init__(self, options: GoogleCloudOptions) -> None:
+            answer.wait(60)
+
+    monkeypatch.setattr(dataflow, "_END_SECONDS", 0.2)
+    runner = dataflow.DataflowRunner()
+    monkeypatch.setattr(runner, "_client", object.__new__(Silent))
+    options = GoogleCloudOptions(["--project=some-project", "--region=europe-west4"])
+    started = time.monotonic()
+    with caplog.at_level("WARNING", "absl.tfx_estimator"):
+        runner._cancel(SimpleNamespace(id="a-job"), options)
+    assert time.monotonic() - started < 20
+    answer.set()
+    first, last = [each.getMessage() for each in caplog.records if "a-job" in each.getMessage()]
+    command = "cancel it yourself: gcloud dataflow jobs cancel a-job --project some-project --region europe-west4"
+    assert first.endswith(command)
+    assert "the Dataflow job a-job may go on: no answer within" in last
 
 
 @pytest.mark.cluster
