@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.targets import VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 _AGENT = "service-NUMBER@gcp-sa-aiplatform-cc.iam.gserviceaccount.com"
 _WORKERS = "NUMBER-compute@developer.gserviceaccount.com, the project's default"
@@ -45,3 +45,8 @@ def note_accounts(declaration: Declaration, target: str) -> Iterator[str]:
             f"{beam.dataflow.project}, roles/iam.serviceAccountUser on the workers' account, {workers}, and the bucket "
             "of beam.dataflow.temp_location; the workers' needs roles/dataflow.worker, the image and the bucket"
         )
+        if target == KUBEFLOW_V2:
+            yield (
+                "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, for Kubeflow "
+                "Pipelines 2 tells the step nothing: cancel it yourself, see docs/dataflow.md"
+            )

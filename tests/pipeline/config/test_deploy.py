@@ -337,6 +337,7 @@ def test_what_the_account_of_steps_that_start_dataflow_needs_is_said(target):
     said = _notes(*flow, target=target)
     assert "roles/dataflow.developer in" in said
     assert "roles/iam.serviceAccountUser on the workers' account, NUMBER-compute@" in said
+    assert ("leaves its Dataflow job at work" in said) == (target == KUBEFLOW_V2)
     worker = "beam.dataflow.service_account_email=worker@some-project.iam.gserviceaccount.com"
     assert "on the workers' account, worker@some-project.iam.gserviceaccount.com" in _notes(
         *flow, worker, target=target
