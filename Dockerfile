@@ -28,9 +28,11 @@ FROM ${BASE}
 COPY --from=packages /opt/tfx-estimator /opt/tfx-estimator
 COPY --from=wheel /wheels /opt/wheels
 RUN /opt/tfx-estimator/bin/pip install --quiet --no-cache-dir --no-deps --no-index /opt/wheels/*.whl \
- && useradd --uid 10001 --create-home --home-dir /work tfx-estimator
+ && useradd --uid 10001 --create-home --home-dir /work tfx-estimator \
+ # For other users of Kubernetes: one that the image does not know is of group 0.
+ && chgrp 0 /work && chmod 0775 /work
 # Nothing but /work and /tmp is written to: the root may be read-only.
-ENV PATH=/opt/tfx-estimator/bin:$PATH HOME=/work PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib
+ENV PATH=/opt/tfx-estimator/bin:$PATH HOME=/work USER=tfx-estimator PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib
 USER 10001
 WORKDIR /work
 ENTRYPOINT ["tfx-estimator"]

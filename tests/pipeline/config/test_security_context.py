@@ -30,6 +30,9 @@ def test_the_default_is_the_standard_restricted_and_the_images_user():
     (uid,) = re.findall(r"useradd --uid (\d+) --create-home", made)
     assert (context.run_as_user, context.fs_group) == (int(uid), int(uid))
     assert re.findall(r"(?m)^USER (.*)$", made) == [uid]
+    # Another uid has no name, and group 0.
+    assert "chgrp 0 /work && chmod 0775 /work" in made
+    assert re.findall(r"(?m)^ENV .*HOME=/work USER=(\S+) ", made) == ["tfx-estimator"]
 
 
 def test_what_a_cluster_chooses_is_left_to_it_and_none_says_nothing():
@@ -74,3 +77,13 @@ def test_who_leaves_the_user_open_is_told_what_the_cluster_has_to_do():
     notes = load("digits", (*OF_TFJOB, said), "tfjob").notes
     assert any("run_as_user is null" in note and "Argo" not in note for note in notes)
     assert not any("run_as_user" in note for note in load("digits", OF_TFJOB, "tfjob").notes)
+
+
+def test_who_declares_nothing_is_told_what_the_pods_run_as():
+    for target, whole in (("kubeflow", (*COMMON, *OF_TARGET["kubeflow"])), ("tfjob", OF_TFJOB)):
+        (note,) = [note for note in load("digits", whole, target).notes if "security_context" in note]
+        assert "is not declared: pods run as uid 10001, and volumes are of group 10001" in note
+        mine = (*whole, "deploy.security_context.run_as_user=10001")
+        assert not [note for note in load("digits", mine, target).notes if "security_context" in note]
+    whole = (*COMMON, *OF_TARGET["vertex"])
+    assert not [note for note in load("digits", whole, "vertex").notes if "security_context" in note]
