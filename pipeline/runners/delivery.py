@@ -54,9 +54,12 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
         name = job_name(loaded.declaration.name)
         # A TFJob that is there, also an ended one, does not start by being applied again. In the foreground: the next
         # one's pods have the names of those that go.
-        delete = f"delete tfjob,configmap --selector {PIPELINE}={name} --cascade=foreground --wait"
+        # By its name: that of an earlier version has no label.
+        delete = f"delete tfjob {name} --ignore-not-found --cascade=foreground --wait"
+        delete_map = f"delete configmap --selector {PIPELINE}={name}"
         apply = f"apply --filename {shlex.quote(str(file))}"
-        start = f"{kubectl(delete, job.context, job.namespace)} && {kubectl(apply, job.context)}"
+        deletes = [kubectl(each, job.context, job.namespace) for each in (delete, delete_map)]
+        start = " && ".join([*deletes, kubectl(apply, job.context)])
         lines.append(f"    start it, in place of an earlier one: {start}")
         lines.append(f"    see it run: {kubectl(f'logs --follow {name}-chief-0', job.context, job.namespace)}")
         lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")

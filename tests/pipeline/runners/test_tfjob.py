@@ -78,15 +78,16 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         "Evaluator": {"cpu": "1500m", "memory": "8000M", "nvidia.com/gpu": "1"},
     }
     said = capsys.readouterr().out
-    delete = "delete tfjob,configmap --selector tfx-estimator/pipeline=digits --cascade=foreground --wait"
+    delete = "delete tfjob digits --ignore-not-found --cascade=foreground --wait --namespace vision"
+    delete_map = "delete configmap --selector tfx-estimator/pipeline=digits --namespace vision"
     start = "start it, in place of an earlier one: "
-    assert f"{start}kubectl {delete} --namespace vision && kubectl apply --filename {tmp_path}/out.yaml\n" in said
+    assert f"{start}kubectl {delete} && kubectl {delete_map} && kubectl apply --filename {tmp_path}/out.yaml\n" in said
     assert "kubectl logs --follow digits-chief-0 --namespace vision" in said
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
     applied = f"{mine} apply --filename '{tmp_path}/my other.yaml'"
-    assert f"{start}{mine} {delete} --namespace vision && {applied}\n" in said
+    assert f"{start}{mine} {delete} && {mine} {delete_map} && {applied}\n" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 

@@ -18,6 +18,7 @@ from tests.components.trainer.tfjob.api_server import NAMESPACE
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.test_submitted import SOURCE, WORKS
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -39,7 +40,7 @@ def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
         assert main(["compile", *SOURCE, "--output", "job.yaml", "--force", *said]) == 0
         found = re.search(r"start it.*?: (kubectl .*)", capsys.readouterr().out)
         assert found
-        command = found[1].split(" && ")[1] if only_apply else found[1]
+        command = found[1].split(" && ")[-1] if only_apply else found[1]
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env={**os.environ})
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -59,7 +60,9 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
         start(only_apply=True)
         same = job_of(server)["metadata"]
         assert (same["uid"], same["generation"]) == (first["metadata"]["uid"], first["metadata"]["generation"])
-        # One that goes on is ended, with its pods, before the next.
+        # One that goes on is ended, with its pods, before the next; also where an earlier version has made it.
+        unlabelled = {"metadata": {"labels": {PIPELINE: None}}}
+        server.ask("PATCH", f"{JOBS}/digits", unlabelled, "application/merge-patch+json")
         assert 'tfjob.kubeflow.org "digits" deleted' in start()
         assert (second := job_of(server))["metadata"]["uid"] != first["metadata"]["uid"]
         wait_for(lambda: operator.started == ["digits-chief-0"] * 2)
