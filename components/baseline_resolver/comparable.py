@@ -58,6 +58,8 @@ def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
         return f"the files of {_LATEST} are gone from {model.uri}"
     if not there:
         return f"{_LATEST} does not say what it was trained on"
+    if not here:
+        return "the candidate does not say what it was trained on"
     return f"{_LATEST} has {'; '.join(_differences(there, here))}"
 
 

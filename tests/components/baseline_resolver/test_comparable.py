@@ -87,6 +87,7 @@ def test_a_model_of_somebody_elses_trainer_is_none(model):
     assert baseline_of(foreign, model("2", number=2))[1] == (
         "the latest blessed model does not say what it was trained on"
     )
+    assert baseline_of(model("2", number=2), foreign) == ([], "the candidate does not say what it was trained on")
 
 
 def test_without_a_baseline_nothing_changes(model):
