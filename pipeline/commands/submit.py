@@ -273,10 +273,13 @@ def _follow(service: Service, note: Note, named: str) -> int:
         raise
     say(f"{one_line(note.job)}: {look.state}")
     if look.outputs:
-        from tfx_estimator.pipeline.submit.results import show_results
+        try:
+            from tfx_estimator.pipeline.submit.results import show_results
 
-        # Of a job that was named, not noted, the service itself knows it.
-        show_results(look, note.job, note.address or service.address(note.job))
+            # Of a job that was named, not noted, the service itself knows it.
+            show_results(look, note.job, note.address or service.address(note.job))
+        except Exception as error:  # the job has succeeded, whatever goes wrong here
+            _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif note.target in (KUBEFLOW, KUBEFLOW_V2):
         # Its API tells of no artifacts.
         say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(note.address)}")

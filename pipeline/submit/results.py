@@ -15,23 +15,28 @@ from tfx_estimator.pipeline.run.terminal import quiet
 from tfx_estimator.pipeline.runners.listener import NodeRun
 from tfx_estimator.pipeline.submit.job import Look
 
-# The service's word for a step -> ours. What it has not started is in no table.
+# The service's word for a step -> ours.
 _STATES: Mapping[str, str] = {"SUCCEEDED": "ran", "SKIPPED": "cached"}
+
+# Whose outputs the table tells of.
+_TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
 
 
 def show_results(look: Look, job: str, address: str) -> None:
     """Prints what a job came to.
 
     Args:
-        look: The last one; without outputs nothing is printed.
+        look: The last one; without outputs of a step of ours nothing is printed.
         job: Its name.
         address: Where its logs are seen.
     """
-    if not look.outputs:
+    if not _TOLD & look.outputs.keys():
         return
     results = Summary(job, job)
     results.components = [
-        NodeRun(task, _STATES.get(state, "resolved"), 0.0, None) for task, state in look.tasks.items()
+        NodeRun(task, _STATES.get(state, "resolved"), 0.0, None)
+        for task, state in look.tasks.items()
+        if task in look.outputs
     ]
     # What TensorFlow says when it is loaded helps nobody.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
