@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +19,7 @@ from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
 from tfx_estimator.components.files import is_stored
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 
 
 def for_tfx(told: str, component: str) -> str:
@@ -97,11 +98,19 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
-    """Runs the step's executor as TFX does.
+    """Runs the step's executor as TFX does; ends the process where it fails by an error of this project's.
 
     Args:
         parsed: As of `parse`.
     """
+    try:
+        _run(parsed)
+    except TfxEstimatorError as end:
+        print(end, file=sys.stderr)  # noqa: T201
+        sys.exit(end.exit_code)
+
+
+def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     kubeflow_v2_run_executor.main(parsed)
     outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
     for listed in outputs["artifacts"].values():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
 import pytest
+from tfx.dsl.components.base.base_executor import BaseExecutor
 
 from tests.root import ROOT
+from tfx_estimator.pipeline.errors import TrainingError
 from tfx_estimator.pipeline.runners.executing import kubeflow
 from tfx_estimator.pipeline.runners.executing.job import read_job
 from tfx_estimator.pipeline.runners.executing.task import Task
@@ -80,3 +83,22 @@ def test_whatever_is_said_of_an_input_it_is_what_the_component_declares(kind):
     inputs, outputs = _read(kubeflow_step.for_tfx(json.dumps(told), json.dumps({"artifacts": declared})))
     assert (inputs["examples"][0].type_name, inputs["examples"][0].split_names) == ("Examples", '["train"]')
     assert outputs == {}
+
+
+class Failing(BaseExecutor):
+    """An executor whose error is one of this project's."""
+
+    def Do(self, *_: Any) -> None:
+        raise TrainingError("a task failed", todo="see its log")
+
+
+def test_an_error_of_ours_is_told_in_its_own_words(tmp_path, capsys):
+    from tfx_estimator.pipeline.runners import kubeflow_step
+
+    told = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
+    words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(told)}
+    args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}")
+    with pytest.raises(SystemExit) as ended:
+        kubeflow_step.main((args, []))
+    assert ended.value.code == TrainingError.exit_code
+    assert capsys.readouterr().err.endswith("a task failed\n  to do:    see its log\n")
