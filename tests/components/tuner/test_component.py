@@ -59,7 +59,6 @@ def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_what_is_no_key(modul
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"tune": {"ranges": {"units": [8, "a"]}}}, "its values are of other kinds"),
         ({"tune": {"ranges": {}}}, "there is nothing to vary"),
         ({"tune": {"ranges": {"a": [1, 2]}, "trials": 3}}, "did you mean `max_trials`?"),
         ({"tune": {"ranges": {"a": [1, 2]}, "objective": "quality"}}, "set tune.objective.mode"),
@@ -73,6 +72,11 @@ def test_what_is_wrong_is_refused_in_python(module, values, said):
     with pytest.raises(DeclarationError) as caught:
         tuner(module_file=module, **values)
     assert said in str(caught.value)
+
+
+def test_names_of_a_modules_own_may_have_values_of_several_kinds(module):
+    made = tuner(module_file=module, tune={"ranges": {"units": [8, "a", None]}})
+    assert json.loads(made.exec_properties[TUNE_KEY])["ranges"]["units"]["values"] == [8, "a", None]
 
 
 def test_a_run_fn_is_refused(tmp_path):
