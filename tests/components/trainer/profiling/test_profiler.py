@@ -22,7 +22,7 @@ def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
 
     section = {"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, "save_checkpoints_steps": 10}
     made = settings({**section, **trainer})
-    _, run = training.run(made, steps=20, **built_in_function(made.trainer))
+    _, run = training.run(made, steps=made.trainer.train_steps, **built_in_function(made.trainer))
     found = {}
     for folder in sorted(Path(run.uri, "profile").iterdir()):
         [profile] = folder.glob("plugins/profile/*/*.xplane.pb")
@@ -82,3 +82,17 @@ def test_parameter_servers_do_the_declared_steps_under_it_and_no_more(training, 
     ).values()
     assert summary["steps"] == 4
     assert not summary["shares"]
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+def test_of_an_estimators_parameter_servers_each_worker_is_profiled_with_what_it_computes(training, settings):
+    distribution = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}
+    # Long enough for both workers: one of them may have done the first steps alone.
+    found = _profiled(training, settings, ["chief-0", "worker-0"], distribution=distribution, train_steps=400)
+    for summary in found.values():
+        # The steps are those of both.
+        assert summary["steps"] >= PROFILE["steps"]
+        _check({**summary, "steps": PROFILE["steps"]})
+        # Weights are pulled, and gradients pushed.
+        assert summary["shares"]["communication"] > 0
