@@ -176,7 +176,9 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 def _whole(variable: tf.Variable) -> Optional[int]:
     """Tells which variable this is a part of, that a partitioner has cut; None of a whole one."""
     container = getattr(variable, "_sharded_container", None)
-    return None if container is None else id(container())
+    # A weak reference: one that nobody has any more tells nothing of its parts.
+    whole = None if container is None else container()
+    return None if whole is None else id(whole)
 
 
 def _of_whole_variables(

@@ -112,3 +112,14 @@ def test_a_variable_in_parts_is_clipped_by_the_norm_of_all_of_it(clipping):
         assert np.linalg.norm(parts[0]) == pytest.approx(1, rel=1e-5)
         # Within the limit, though it is not with the other of its name.
         np.testing.assert_allclose(parts[1], -gradients[1], rtol=1e-6)
+
+
+def test_variables_whose_whole_is_gone_are_clipped_each_by_itself():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.keras_optimizers import _of_whole_variables
+
+    variables = [tf.Variable([1.0]), tf.Variable([2.0])]
+    for variable in variables:
+        variable._sharded_container = lambda: None
+    assert _of_whole_variables([tf.constant([3.0]), tf.constant([4.0])], variables) == {}

@@ -76,11 +76,14 @@ class _Task:
         self._section = section
         self._evaluation: Optional[Evaluation] = None
         self._decides: Optional[Deciding] = None
-        if is_declared(section) and not self._task.in_cluster:
+        self._validation: Optional[Validation] = None
+        if self._task.in_cluster:
+            # Another task evaluates.
+            return
+        if is_declared(section):
             keeper = Keeper(self._folder, section, damage, self._progress)
             self._decides = Deciding(keeper, self._measure, self._folder)
-        self._validation: Optional[Validation] = None
-        if not (self._decides or self._task.in_cluster):
+        else:
             seconds = context.distribution.seconds_between_evaluations
             self._validation = Validation(self._measure, self._folder, seconds)
 

@@ -180,10 +180,8 @@ class Run:
 
     def step(self) -> int:
         """The last step that the chief has reported."""
-        steps = [-1]
-        for path in glob.glob(f"{self.work}/digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl"):
-            steps += [each["step"] for each in ProgressReader(path).read() if each["event"] is Event.STEP]
-        return max(steps)
+        logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
+        return max((step for path in logs for step in _steps(path)), default=-1)
 
     def until(self, done: Callable[[], bool], seconds: float = 300.0) -> None:
         """Waits for something."""
@@ -235,9 +233,7 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
     (restart,) = results["restarts"]
     told = re.match(r"worker-0 was killed by SIGKILL at step (\d+); ", restart)
     # From a checkpoint of the first chief's; its last report may have been of the same step.
-    first, second = (
-        _steps(path) for path in sorted(Path(run.work).glob("**/model_run/*/logs/chief-0.*.progress.jsonl"))
-    )
+    first, second = map(_steps, sorted(run.work.glob("**/model_run/*/logs/chief-0.*.progress.jsonl")))
     assert second[0] % 50 == 0 < second[0] <= max(first) == int(told[1])
     assert training["lost_steps"] == max(first) - second[0]
     names = [path.name for path in Path(run.work).glob("**/model_run/*/logs/pods/*.log")]
