@@ -65,7 +65,7 @@ def make_model_fn(
     def build(params: dict[str, Any]) -> tf.keras.Model:
         """Calls the user's function."""
         model = network(params["num_classes"])
-        require_declared(params.get("precision", FLOAT32))
+        require_declared(params.get("precision", FLOAT32), model)
         return model
 
     found: list[Optional[Division]] = []

@@ -66,17 +66,34 @@ def computes_in_half() -> bool:
     return tf.keras.mixed_precision.global_policy().compute_dtype in _MIXED
 
 
-def require_declared(precision: str) -> None:
+def require_declared(precision: str, network: tf.keras.Model) -> None:
     """Refuses a precision that the function of a network has set by itself: to be called after the function.
 
     The loss of float16 is scaled, and variables and loss are float32, where the declaration says so.
 
     Args:
         precision: As declared.
+        network: What the function returned.
 
     Raises:
-        UserCodeError: Keras's global policy is another one.
+        UserCodeError: Keras's global policy is another one, or a layer computes in a float16 that is not declared.
     """
+    _require_policy(precision)
+    if precision == FLOAT16 or not isinstance(network, tf.keras.layers.Layer):
+        return
+    # A layer may ask for a policy of its own, and a function may set the global one and set it back.
+    for layer in network._flatten_layers(include_self=False):
+        if layer.compute_dtype == "float16":
+            raise UserCodeError(
+                f"trainer.model: the layer {layer.name!r} of the network computes in float16, and trainer.precision is "
+                f"{precision}: its loss would not be scaled, and small gradients would be 0",
+                expected="trainer.precision: mixed_float16, or no layer that computes in float16",
+                todo="set trainer.precision: mixed_float16, and give dtype=\"float32\" to the layers that are not to be "
+                "in 16 bits; or leave the layer's dtype out",
+            )
+
+
+def _require_policy(precision: str) -> None:
     policy = tf.keras.mixed_precision.global_policy()
     found = policy.get_config()["name"]
     # Of float64 nothing is declared.

@@ -160,7 +160,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
 
     declared = _declared(case, path="estimator")
     # As a training task does.
-    runtime.apply(declared.trainer, distributes=False)
+    runtime.apply(declared.trainer, declared.trainer.spinning)
     tensorflow_fixes.apply()
     seeds.apply(declared.trainer)
     spec = ours.trainer_spec(prepared, tempfile.mkdtemp(), case.batch_size, _STEPS, declared)

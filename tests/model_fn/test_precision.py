@@ -215,13 +215,27 @@ def _sets(policy):
 )
 def test_a_precision_that_a_network_function_sets_by_itself_is_to_be_declared(declared, policy, todo):
     use(declared)
-    _sets(policy)(10)
+    network = _sets(policy)(10)
     if not todo:
-        require_declared(declared)
+        require_declared(declared, network)
         return
     with pytest.raises(UserCodeError, match=f"sets Keras's global policy to {policy}, and .* is {declared}") as caught:
-        require_declared(declared)
+        require_declared(declared, network)
     assert todo in str(caught.value)
+
+
+@pytest.mark.parametrize("declared", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_layer_that_asks_for_float16_by_itself_is_refused_where_no_loss_is_scaled(declared):
+    use(declared)
+    half = tf.keras.layers.Dense(4, dtype="mixed_float16", name="half")
+    whole = tf.keras.layers.Dense(10, dtype="float32")
+    # One within another as well.
+    network = tf.keras.Sequential([tf.keras.Sequential([half]), whole])
+    if declared == "mixed_float16":
+        require_declared(declared, network)
+        return
+    with pytest.raises(UserCodeError, match=f"the layer 'half' .* float16, and trainer.precision is {declared}"):
+        require_declared(declared, network)
 
 
 @pytest.mark.parametrize("path", ["estimator", "keras"])

@@ -89,7 +89,7 @@ class ModelMaker:
         network = call_network(function, self.num_classes, self.section.params)
         if isinstance(network, tf.keras.Model):
             if not is_compiled(network):
-                require_declared(self.section.precision)
+                require_declared(self.section.precision, network)
             return network
         raise UserCodeError(
             f"trainer.model: {self.section.model!r} returned {type(network).__name__}",
