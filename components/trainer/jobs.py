@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import json
 import os
 import tempfile
@@ -31,6 +32,8 @@ from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 Artifacts = Mapping[str, list[types.Artifact]]
+# In a folder of logs: what one process told its own tasks, which is no word to those of another one.
+_TOLD = ("stop*", "job*.json")
 
 
 def make_job(
@@ -132,9 +135,10 @@ def logs_folder(training_dir: str) -> Iterator[str]:
         return
     was_there = fileio.exists(training_dir)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
-        for path in paths_in(in_training_dir):
+        for name in map(os.path.basename, paths_in(in_training_dir)):
             # Attempts are counted by these names.
-            Path(local, os.path.basename(path)).touch()
+            if not _is_told(name):
+                Path(local, name).touch()
         try:
             yield local
         except TfxEstimatorError as error:
@@ -146,4 +150,9 @@ def logs_folder(training_dir: str) -> Iterator[str]:
             if fileio.exists(training_dir) or not was_there:
                 fileio.makedirs(in_training_dir)
                 for path in filter(os.path.getsize, paths_in(local)):
-                    fileio.copy(path, os.path.join(in_training_dir, os.path.basename(path)), overwrite=True)
+                    if not _is_told(name := os.path.basename(path)):
+                        fileio.copy(path, os.path.join(in_training_dir, name), overwrite=True)
+
+
+def _is_told(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in _TOLD)

@@ -117,10 +117,12 @@ class Supervisor:
         if place is not None:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
-        if leads := place is None or place.task.type == CHIEF:
-            # The others of somebody else's cluster use the same folder, and may be at work already.
+        if (leads := place is None or place.task.type == CHIEF) or is_stored(self._job.training_dir):
+            # The others of somebody else's cluster may be at work already, and their files lie where the chief's do,
+            # but for a training in a store: there each has a folder of its own.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._stop_file)
+        if leads:
             saved = self._checkpoints.drop_damaged()
             self._trained = bool(self._steps and saved and saved >= self._steps) and self._traits.exporter != CHIEF
         with Signals() as signals:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.components.trainer.jobs import logs_folder
+from tfx_estimator.components.trainer.protocol.step_cell import StepCell
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
 from tfx_estimator.pipeline.errors import TaskFailedError
 
 pytestmark = pytest.mark.unit
@@ -45,3 +47,20 @@ def test_a_training_that_was_published_meanwhile_gets_no_folder_anew(bucket, tmp
         Path(logs, "worker-0.attempt-1.log").write_text("what was said")
         folder.rename(tmp_path / "bucket" / "model_run")
     assert not folder.exists()
+
+
+def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, tmp_path):
+    for step in (120, 240):
+        with logs_folder("store://bucket/training") as logs:
+            stop = str(Path(logs, "stop"))
+            assert asked_to_stop(stop) is None
+            ask_to_stop(stop, step)
+            assert asked_to_stop(stop) == step
+            StepCell(f"{stop}.saved").set(step)
+            for name in ("job.json", "job-worker-0.json", "jobs.attempt-1.log"):
+                Path(logs, name).write_text("{}")
+    assert [path.name for path in (tmp_path / "bucket/training/logs").iterdir()] == ["jobs.attempt-1.log"]
+    # As an earlier version has left it.
+    (tmp_path / "bucket/training/logs/stop").write_text("120")
+    with logs_folder("store://bucket/training") as logs:
+        assert [each.name for each in Path(logs).iterdir()] == ["jobs.attempt-1.log"]

@@ -31,3 +31,19 @@ def test_tasks_of_a_joined_cluster_are_told_how_many_they_are(tmp_path, monkeypa
     train = Settings.from_dict(Job.load(str(logs / "job-worker-1.json")).settings).distribution.train
     assert (train.worker_count, train.ps_count) == (3, 2)
     assert caplog.messages[0] == f"training begins; the logs of its tasks: {logs}"
+
+
+@pytest.mark.parametrize(("training_dir", "stays"), [("store://bucket/training", False), ("", True)])
+def test_a_worker_hears_no_word_that_was_to_an_earlier_job(tmp_path, monkeypatch, bucket, training_dir, stays):
+    from tfx_estimator.components.trainer.supervise import supervise
+
+    section = {"train": {"strategy": "multi_worker_mirrored"}}
+    cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+    settings = Settings(distribution_section=section)
+    job = Job("{}", "{}", {}, training_dir or str(tmp_path / "training"), settings.to_dict(), "estimator")
+    (stop := tmp_path / "logs" / "stop").parent.mkdir()
+    stop.write_text("120")
+    supervise(job, str(stop.parent), enough=lambda: True)
+    # In a folder that all share it may be the chief's, which has begun before.
+    assert stop.exists() == stays
