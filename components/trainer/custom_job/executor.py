@@ -162,14 +162,7 @@ def _earlier(service: Service, folder: str) -> Optional[str]:
 
 def _create(service: Service, job: dict[str, Any], step: str) -> str:
     """Creates a job, or finds it, where the service has created it and its answer was lost."""
-    try:
-        return service.create(job)
-    except Exception as error:  # the client has many of its own
-        if is_permanent(error):
-            raise _refused(error) from error
-        if (name := _patiently(lambda: service.find(step))) is None:
-            raise
-        return name
+    return _patiently(lambda: service.find(step) or service.create(job))
 
 
 def _cancel(service: Service, name: Optional[str], step: str) -> None:
@@ -204,7 +197,12 @@ def _patiently(ask: Callable[[], _Told]) -> _Told:
             if is_permanent(error):
                 raise _refused(error) from error
             if time.monotonic() - began > _PATIENCE_SECONDS:
-                raise
+                raise TrainingError(
+                    f"Vertex AI has not done for {_PATIENCE_SECONDS:g} s what it was asked: {error}",
+                    expected="an answer, and room for the job in the project's quotas",
+                    todo="see the service's status and the quotas, then run the step again: a job that goes on by then "
+                    "is followed",
+                ) from error
             logger.warning(f"the service does not answer: {error}")
         _wait()
 

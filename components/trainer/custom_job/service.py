@@ -99,11 +99,12 @@ def is_permanent(error: Exception) -> bool:
     """Would the service say the same once more.
 
     Args:
-        error: Of its client.
+        error: Of its client, which may not even have asked it.
     """
     from google.api_core import exceptions as of
 
-    return isinstance(error, (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented))
+    refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
+    return isinstance(error, (*refusals, TypeError, ValueError))
 
 
 def is_rehearsed() -> bool:

@@ -148,6 +148,23 @@ def test_a_job_whose_creation_was_not_answered_is_found(launch, tmp_path):
         assert len(server.created) == 1
 
 
+def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, tmp_path, monkeypatch):
+    from tfx_estimator.components.trainer.custom_job import executor
+
+    busy = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"]
+    with Server(["JOB_STATE_FAILED"], busy=busy) as server:
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert (server.busy, len(server.created)) == ([], 1)
+    monkeypatch.setattr(executor, "_PATIENCE_SECONDS", 0.1)
+    with Server(["JOB_STATE_FAILED"], busy=["RESOURCE_EXHAUSTED"] * 1000) as server:
+        with pytest.raises(TrainingError, match=r"has not done for 0.1 s what it was asked: 429 not now") as caught:
+            launch(server)
+        assert server.created == []
+        assert 0 < len(server.busy) < 1000
+    assert "quotas" in caught.value.todo
+
+
 def test_a_step_that_is_ended_cancels_its_job(launch):
     from tfx_estimator.pipeline.ending.signals import SignalledError
 

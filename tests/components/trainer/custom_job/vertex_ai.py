@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
@@ -30,11 +31,15 @@ class Server:
         states: What the job comes to, one an answer; the last stays.
         loses: Does the answer to its creation not arrive.
         heard: Called with each question of how the job goes.
+        busy: By which codes the first requests to create it are refused.
     """
 
-    def __init__(self, states: list[str], loses: bool = False, heard: Any = lambda: None) -> None:
+    def __init__(
+        self, states: list[str], loses: bool = False, heard: Any = lambda: None, busy: Sequence[str] = ()
+    ) -> None:
         self.states = list(states)
         self.loses = loses
+        self.busy = list(busy)
         self.heard = heard
         self.created: list[Any] = []
         self.cancelled: list[str] = []
@@ -45,6 +50,8 @@ class Server:
         from google.protobuf import empty_pb2
 
         def create(request: Any, context: Any) -> Any:
+            if self.busy:
+                context.abort(grpc.StatusCode[self.busy.pop(0)], "not now")
             self.created.append(request)
             if self.loses:
                 context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
