@@ -88,8 +88,8 @@ def require_declared(precision: str, network: tf.keras.Model) -> None:
                 f"trainer.model: the layer {layer.name!r} of the network computes in float16, and trainer.precision is "
                 f"{precision}: its loss would not be scaled, and small gradients would be 0",
                 expected="trainer.precision: mixed_float16, or no layer that computes in float16",
-                todo="set trainer.precision: mixed_float16, and give dtype=\"float32\" to the layers that are not to be "
-                "in 16 bits; or leave the layer's dtype out",
+                todo='set trainer.precision: mixed_float16, and give dtype="float32" to the layers that are not to '
+                "be in 16 bits; or leave the layer's dtype out",
             )
 
 
