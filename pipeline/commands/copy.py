@@ -13,6 +13,8 @@ vertex_runner and kubeflow_runner:
   tfx pipeline create --engine local --pipeline_path local_runner.py
   tfx pipeline compile --engine vertex --pipeline_path vertex_runner.py
 """
+# Which each of them reads.
+_VARIABLE = "TFX_ESTIMATOR_DECLARATION"
 # What to do with each.
 _SCRIPTS = {
     "local_runner": "python {name}",
@@ -41,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if args.preset in _SCRIPTS:
         script = Path(__file__).parents[1] / "runners" / f"{args.preset}.py"
         write_file(args.file, script.read_text(encoding="utf-8"), force=args.force)
-        say(f"wrote {name}; name your declaration in it; next: {_SCRIPTS[args.preset].format(name=name)}")
+        todo = _SCRIPTS[args.preset].format(name=name)
+        say(f"wrote {name}; name your declaration in it, or in {_VARIABLE}; next: {todo}")
         return 0
     check_preset(args.preset)
     write_file(args.file, presets.path(args.preset).read_text(encoding="utf-8"), force=args.force)

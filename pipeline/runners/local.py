@@ -1,12 +1,4 @@
-"""Runs the pipeline on this machine; also a script for TFX's own CLI, as `tfx-estimator copy local_runner` writes one.
-
-    tfx-estimator copy local_runner local_runner.py
-    TFX_ESTIMATOR_DECLARATION=mnist tfx pipeline create --engine local --pipeline_path local_runner.py
-    TFX_ESTIMATOR_DECLARATION=mnist tfx run create --engine local --pipeline_name mnist
-
-TFX_ESTIMATOR_DECLARATION is a preset or a file (default: digits), TFX_ESTIMATOR_WORKDIR the folder of all runs
-(default: runs).
-"""
+"""Runs the pipeline on this machine; `main` does so for the script of TFX's own command line: see `local_runner.py`."""
 
 from __future__ import annotations
 
@@ -218,7 +210,3 @@ class _Silent:
     def run_started(self, nodes: Sequence[NodeRun]) -> None: ...
     def node_started(self, node: str, index: int, total: int) -> None: ...
     def node_ended(self, run: NodeRun) -> None: ...
-
-
-if __name__ == "__main__":
-    main(os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits"), os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs"))

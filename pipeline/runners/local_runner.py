@@ -6,12 +6,14 @@
 NAME is the declaration's `name`. `tfx-estimator copy local_runner local_runner.py` writes this file.
 """
 
+import os
+
 from tfx_estimator.pipeline.runners import local
 
 # A preset, or a YAML file of your own.
-DECLARATION = "digits"
+DECLARATION = os.environ.get("TFX_ESTIMATOR_DECLARATION", "digits")
 # The folder of all runs.
-WORKDIR = "runs"
+WORKDIR = os.environ.get("TFX_ESTIMATOR_WORKDIR", "runs")
 
 if __name__ == "__main__":
     local.main(DECLARATION, WORKDIR)

@@ -6,11 +6,13 @@
 `tfx-estimator copy vertex_runner vertex_runner.py` writes this file.
 """
 
+import os
+
 from tfx_estimator.pipeline.runners import service_runner
 from tfx_estimator.pipeline.targets import VERTEX
 
 # A YAML file of your own, with a section `deploy`.
-DECLARATION = "mine.yaml"
+DECLARATION = os.environ.get("TFX_ESTIMATOR_DECLARATION", "mine.yaml")
 
 if __name__ == "__main__":
     service_runner.main(DECLARATION, VERTEX)

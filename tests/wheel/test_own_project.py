@@ -15,12 +15,11 @@ def test_tfx_and_our_command_line_run_it(environment, tmp_path):
     project = copy_example("cluster", tmp_path)
 
     def tfx(*args: str) -> str:
-        return environment.run("tfx", *args, "--engine", "local", cwd=project)
+        told = {"TFX_ESTIMATOR_DECLARATION": "cluster.yaml"}
+        return environment.run("tfx", *args, "--engine", "local", cwd=project, **told)
 
     assert "ok: cluster.yaml" in environment.run("tfx-estimator", "validate", "cluster.yaml", cwd=project)
     environment.run("tfx-estimator", "copy", "local_runner", "local_runner.py", cwd=project)
-    script = project / "local_runner.py"
-    script.write_text(script.read_text().replace('DECLARATION = "digits"', 'DECLARATION = "cluster.yaml"'))
     created = tfx("pipeline", "create", "--pipeline_path", "local_runner.py")
     assert 'Pipeline "cluster" created successfully' in created
     assert "cluster" in tfx("pipeline", "list")

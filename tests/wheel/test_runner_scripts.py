@@ -45,7 +45,7 @@ class Project:
         (folder / "mine.yaml").write_text(yaml.safe_dump({**DECLARATION, **sections}))
         self.ours("copy", f"{engine}_runner", "runner.py")
         script = folder / "runner.py"
-        script.write_text(script.read_text().replace('DECLARATION = "digits"', 'DECLARATION = "mine.yaml"'))
+        script.write_text(script.read_text().replace('"digits"', '"mine.yaml"'))
 
     def write(self, units: int) -> None:
         """Writes the network."""

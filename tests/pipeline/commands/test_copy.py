@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 
 from tests.root import ROOT
@@ -70,3 +72,26 @@ def test_the_script_for_tfx_is_copied(tmp_path, capsys):
     assert file.read_bytes() == (ROOT / "pipeline" / "runners" / "local_runner.py").read_bytes()
     assert f"python {file}" in capsys.readouterr().out
     assert main(["copy", "local_runner", str(file)]) == 2
+
+
+@pytest.mark.parametrize("name", ["local_runner", "vertex_runner", "kubeflow_runner"])
+def test_a_copied_script_takes_the_declaration_from_the_environment(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    assert main(["copy", name, "runner.py"]) == 0
+    assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out
+    monkeypatch.setenv("TFX_ESTIMATOR_DECLARATION", "absent.yaml")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path("runner.py", run_name="__main__")
+    assert ended.value.code == 2
+    assert "absent.yaml" in capsys.readouterr().err
+
+
+def test_the_copied_script_takes_the_work_folder_from_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["copy", "local_runner", "runner.py"]) == 0
+    monkeypatch.delenv("TFX_ESTIMATOR_DECLARATION", raising=False)
+    monkeypatch.setenv("TFX_ESTIMATOR_WORKDIR", "s3://bucket/runs")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path("runner.py", run_name="__main__")
+    assert ended.value.code == 2
+    assert "WORKDIR s3://bucket/runs: " in capsys.readouterr().err
