@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="the file to write (default: the pipeline's name, .json for vertex, else .yaml)",
+        help="the file to write (default: NAME.json for vertex, else NAME-TARGET.yaml)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
@@ -43,13 +43,14 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config import load
 
     loaded = load(args.source, args.overrides, args.target)
-    output = args.output or f"{loaded.declaration.name}.{'json' if args.target == VERTEX else 'yaml'}"
+    name = loaded.declaration.name
+    # The declaration is often called NAME.yaml itself.
+    output = args.output or (f"{name}.json" if args.target == VERTEX else f"{name}-{args.target}.yaml")
     if os.path.exists(path := os.path.expanduser(output)) and os.path.samefile(path, loaded.file):
-        # Which is often called as its pipeline is.
         raise DeclarationError(
             f"{one_line(output)} is the declaration itself",
             expected="a file of its own for what is compiled",
-            todo=f"name one: --output {loaded.declaration.name}-{args.target}.yaml",
+            todo="name another file by --output",
         )
     file = check_file(output, force=args.force)
     for line in _compile(loaded, args.target, file):

@@ -245,8 +245,13 @@ def test_the_declaration_is_not_written_over(tmp_path, monkeypatch, capsys):
     text = "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
     (tmp_path / "mine.yaml").write_text(text + "trainer: {model: mnist_cnn, train_steps: 5000}\n")
     said = [argument for each in OF_TFJOB for argument in ("--set", each)]
-    assert main(["compile", "mine.yaml", "--target", "tfjob", "--force", *said]) == 2
+    compiles = ["compile", "mine.yaml", "--target", "tfjob", *said]
+    assert main([*compiles, "--force", "--output", "mine.yaml"]) == 2
     told = capsys.readouterr().err
     assert "mine.yaml is the declaration itself" in told
-    assert "--output mine-tfjob.yaml" in told
+    assert "name another file by --output" in told
+    # Nor by default, though it is called as its pipeline is.
+    assert main(compiles) == 0
+    assert "wrote mine-tfjob.yaml: mine for tfjob" in capsys.readouterr().out
+    assert "kind: TFJob" in (tmp_path / "mine-tfjob.yaml").read_text()
     assert (tmp_path / "mine.yaml").read_text().startswith(text)
