@@ -19,7 +19,8 @@ _TASK_BYTES = 600 * _MIB
 _RUN_BYTES = 200 * _MIB
 # Docker's default, of which NCCL between two GPUs needs more.
 _SHM_BYTES = 64 * _MIB
-_GLIBC = (2, 17)
+# Of the wheels of h5py and others: requirements/legacy.lock.
+_GLIBC = (2, 28)
 # Of cgroups v2 and v1: files of the limit, of what is used, of its parts; and the name of what can be had back at once.
 _V2, _V1 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"
 _CONTAINERS = (
@@ -43,8 +44,8 @@ def check_platform() -> Finding:
     numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
     if system == "Linux" and machine == "x86_64" and name == "glibc" and numbers >= _GLIBC:
         return ok("platform", text)
-    todo = "use such a machine, or a container of one"
-    return Finding("platform", FAILED, f"{text}, expected Linux on x86_64 with glibc 2.17 or newer", todo)
+    todo, wanted = "use such a machine, or a container of one", ".".join(map(str, _GLIBC))
+    return Finding("platform", FAILED, f"{text}, expected Linux on x86_64 with glibc {wanted} or newer", todo)
 
 
 def check_cores() -> Finding:

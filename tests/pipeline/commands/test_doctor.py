@@ -112,6 +112,8 @@ def test_only_the_one_python_will_do(version, state):
     ("system", "kind", "libc", "state"),
     [
         ("Linux", "x86_64", ("glibc", "2.36"), OK),
+        ("Linux", "x86_64", ("glibc", "2.28"), OK),
+        ("Linux", "x86_64", ("glibc", "2.27"), FAILED),
         ("Linux", "x86_64", ("glibc", "2.5"), FAILED),
         ("Linux", "x86_64", ("", ""), FAILED),  # musl
         ("Linux", "aarch64", ("glibc", "2.36"), FAILED),
