@@ -23,7 +23,7 @@ _SAID = {
 _CONFIGS = {
     "EXTERNAL": "HOST:PORT of the worker pool",
     "DOCKER": "an image that holds this package: Beam's own has no TFX",
-    "PROCESS": """JSON with the worker's command: '{"command": "/opt/beam/boot"}'""",
+    "PROCESS": """JSON with the worker's command: '{"command": "/opt/apache/beam/boot"}'""",
 }
 
 

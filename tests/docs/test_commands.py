@@ -37,8 +37,14 @@ def commands(page: Page) -> Iterator[list[str]]:
                 yield words
 
 
-def check_command(words: list[str], folder: Path) -> None:
-    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files."""
+def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
+    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files.
+
+    Args:
+        words: Of the command.
+        folder: The current one.
+        exported: Variables that commands before it have exported, to which it adds its own.
+    """
     if words[0] == "srun":
         words = words[words.index(PROGRAM) :]
     if ">" in words:
@@ -52,6 +58,7 @@ def check_command(words: list[str], folder: Path) -> None:
     elif program == "export":
         name, _, value = words[1].partition("=")
         check_variable(name)
+        exported.append(name)
         if name == "TFX_ESTIMATOR_DECLARATION":
             load(value)
     elif program == "tfx":
@@ -59,7 +66,9 @@ def check_command(words: list[str], folder: Path) -> None:
         assert options["--engine"] in ("local", "vertex", "kubeflow")
         if "--pipeline_path" in options:
             # Written by a command before it.
-            assert (folder / options["--pipeline_path"]).is_file()
+            script = (folder / options["--pipeline_path"]).read_text(encoding="utf-8")
+            # What the environment says is said to the script, or to nobody.
+            assert not [name for name in exported if f'"{name}"' not in script], "the script reads no such variable"
         else:
             names = [yaml.safe_load(path.read_text())["name"] for path in folder.glob("*.yaml")]
             assert options["--pipeline_name"] in names
@@ -121,6 +130,7 @@ def check_docker(words: list[str], folder: Path) -> None:
         given = [value.partition("=")[0] for option, value in itertools.pairwise(words) if option == "--build-arg"]
         assert set(given) <= set(declared)
         assert "BASE" in given
+        assert words[-1] == "."
     else:
         assert words == ["compose", "up"]
         assert (ROOT / "compose.yaml").is_file()
@@ -142,9 +152,10 @@ def check_variable(name: str) -> None:
 
 
 def test_every_command_can_be_given(page: Page, folder: Path) -> None:
+    exported: list[str] = []
     for words in commands(page):
         try:
-            check_command(words, folder)
+            check_command(words, folder, exported)
         except (Exception, SystemExit) as error:
             pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
 
@@ -176,10 +187,53 @@ def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> N
             assert first.partition("=")[0] in flags, f"{page.name}: `{span}`"
         elif first == PROGRAM and rest:
             assert rest[0] in VERBS, f"{page.name}: `{span}`"
+        elif first == "docker" and rest and rest[0] == "build":
+            check_docker(rest, ROOT)
         elif first == "make" and rest:
             check_make(rest)
         elif re.fullmatch(r"TFX_ESTIMATOR_\w+", first):
             check_variable(first)
+
+
+def given_in_passing(page: Page) -> Iterator[list[str]]:
+    """The words of each whole command of ours that is in the text, or in a block that nobody runs."""
+    lines = [line for block in page.of("text") for line in block.text.splitlines()]
+    for text in (*page.spans, *lines):
+        words = shlex.split(text, comments=True)[1:] if text.startswith(f"{PROGRAM} ") and "…" not in text else []
+        if len(words) > 1:
+            yield words
+
+
+def test_a_command_in_passing_can_be_given_with_what_the_page_declares(page: Page, folder: Path) -> None:
+    for words in given_in_passing(page):
+        try:
+            check_in_passing(words)
+        except (Exception, SystemExit) as error:
+            pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
+
+
+def check_in_passing(words: list[str]) -> None:
+    """Parses a command line of ours, and loads its declaration for the target that it names."""
+    args = make_parser().parse_args(words)
+    if isinstance(source := getattr(args, "source", None), str):
+        load(source, args.overrides, getattr(args, "target", None) or "")
+
+
+@pytest.mark.parametrize("command", ["submit mine.yaml --target vertex", "compile absent.yaml --target vertex", "run"])
+def test_a_wrong_command_in_passing_is_found(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Without a section `deploy`.
+    Path("mine.yaml").write_text("name: mine\ndata: {dataset: mnist}\ntrainer: {model: mnist_cnn, train_steps: 5}\n")
+    with pytest.raises((Exception, SystemExit)):
+        check_in_passing(shlex.split(command))
+
+
+def test_a_variable_that_the_copied_script_does_not_read_is_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text('DECLARATION = "digits"\n')
+    command = ["tfx", "pipeline", "create", "--engine", "local", "--pipeline_path", "mine.py"]
+    check_command(command, tmp_path, [])
+    with pytest.raises(AssertionError, match="the script reads no such variable"):
+        check_command(command, tmp_path, ["TFX_ESTIMATOR_DECLARATION"])
 
 
 @pytest.mark.parametrize(
@@ -199,10 +253,12 @@ def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> N
         "pip install dist/tfx_estimator-0.1.0-py3-none-any.whl",
         "pip install 'dist/tfx_estimator-0.2.0-py3-none-any.whl[lock]'",
         "tfx pipeline create --engine local --pipeline_path pipeline/runners/absent.py",
+        "docker build --build-arg LOCK=legacy.lock .",
+        "docker build --build-arg BASE=debian",
         "rm -rf .venv",
     ],
 )
 def test_a_wrong_command_is_found(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises((Exception, SystemExit)):
-        check_command(shlex.split(command), tmp_path)
+        check_command(shlex.split(command), tmp_path, [])

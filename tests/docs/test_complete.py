@@ -1,0 +1,105 @@
+"""What can be said is on a page: every key of a declaration with its words, every option of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.docs.pages import PAGES
+from tests.root import ROOT
+from tfx_estimator.__main__ import make_parser
+
+pytestmark = pytest.mark.unit
+
+SCHEMA = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text(encoding="utf-8"))
+WORD = re.compile(r"[\w-]+")
+
+
+class Key(NamedTuple):
+    """A key of a declaration.
+
+    Args:
+        section: The key that holds it; empty for the topmost ones.
+        name: Its own.
+        words: Which it may have for a value, if only some.
+    """
+
+    section: str
+    name: str
+    words: tuple[str, ...] = ()
+
+
+def keys(node: dict[str, Any], section: str = "") -> Iterator[Key]:
+    """The keys below a node of the schema, each once for each key that holds it."""
+    if reference := node.get("$ref"):
+        yield from keys(SCHEMA["definitions"][reference.rpartition("/")[2]], section)
+    for group in ("allOf", "anyOf", "oneOf"):
+        for each in node.get(group, ()):
+            yield from keys(each, section)
+    for group in ("items", "additionalProperties"):
+        if isinstance(each := node.get(group), dict):
+            yield from keys(each, section)
+    for name, value in node.get("properties", {}).items():
+        yield Key(section, name, tuple(words(value)))
+        yield from keys(value, name)
+
+
+def words(node: dict[str, Any]) -> Iterator[str]:
+    """The words that a value may be."""
+    yield from (each for each in node.get("enum", ()) if isinstance(each, str))
+    for group in ("allOf", "anyOf", "oneOf"):
+        for each in node.get(group, ()):
+            yield from words(each)
+
+
+@functools.cache
+def told() -> tuple[frozenset[str], ...]:
+    """The words of each page that are code."""
+    texts = ([*page.spans, *(block.text for block in page.blocks)] for page in PAGES)
+    return tuple(frozenset(word for text in each for word in WORD.findall(text)) for each in texts)
+
+
+def is_told(key: Key) -> bool:
+    """Is a key on a page that has the section's name as well, with all the words that it may be."""
+    wanted = {key.name, *key.words, *filter(None, [key.section])}
+    return any(wanted <= page for page in told())
+
+
+def test_every_key_is_on_a_page_of_its_section_with_the_words_that_it_takes() -> None:
+    assert [key for key in sorted(set(keys(SCHEMA))) if not is_told(key)] == []
+
+
+def test_a_key_that_no_page_tells_is_found() -> None:
+    assert not is_told(Key("trainer", "train_stepz"))
+    assert not is_told(Key("train", "communication", ("auto", "rings")))
+    # On pages of something else.
+    assert not is_told(Key("machine", "augment"))
+
+
+def test_every_option_of_the_command_line_is_on_a_page() -> None:
+    # By one of its names; that `--help` helps is not told.
+    options = {tuple(each.option_strings) for parser in parsers(make_parser()) for each in parser._actions}
+    text = "".join(page.text for page in PAGES)
+    untold = [names for names in options if names and not any(re.search(rf"{name}(?![\w-])", text) for name in names)]
+    assert untold == [("-h", "--help")]
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of its verbs."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from parsers(each)
+
+
+def test_images_of_beam_are_those_of_the_version_that_is_installed() -> None:
+    named = re.findall(r"apache/beam_[\w.]+:([\w.]+)", "".join(page.text for page in PAGES))
+    assert set(named) == {metadata.version("apache-beam")}
