@@ -13,6 +13,8 @@ from typing import Any, Union
 
 from tfx.dsl.io import fileio
 
+from tfx_estimator.pipeline import files
+
 # Notes which training a folder is of.
 TRAINING = "training.json"
 # Between tries to read a file in a store. TensorFlow's client of a bucket believes in the old size for 5 s.
@@ -28,11 +30,11 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         path: The file, as TFX's file systems know it; a file that is there is replaced.
         content: Text becomes UTF-8.
     """
-    draft = path if is_stored(path) else f"{path}.tmp"
-    with fileio.open(draft, "wb") as file:
+    if not is_stored(path):
+        files.write_whole(path, content)
+        return
+    with fileio.open(path, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
-    if draft != path:
-        fileio.rename(draft, path, overwrite=True)
 
 
 def read_json(path: str) -> Any:

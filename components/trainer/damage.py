@@ -9,26 +9,82 @@ import tensorflow as tf
 from tfx_estimator.pipeline.errors import TrainingError
 
 # A checkpoint that cannot be reached is not damaged.
-_OUT_OF_REACH = ("permission", "unavailable", "unauthenticated", "deadline", "timed out", "cancelled")
+_OUT_OF_REACH = (
+    OSError,
+    MemoryError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.UnavailableError,
+)
+_CHUNK_BYTES = 16 << 20
 
 
 def damage(path: str) -> Optional[str]:
     """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum.
 
     Raises:
-        TrainingError: It can be neither read nor called damaged.
+        TrainingError: It can be neither read nor called damaged: it cannot be reached.
+    """
+    if (error := _read(path)) is None:
+        return None
+    # TensorFlow's reader keeps of most errors the text alone: the files themselves tell whether they can be reached.
+    # What they could not be for a moment is not seen a second time.
+    if not _lacks_files(path) and (error := _read(path)) is None:
+        return None
+    return _text(error)
+
+
+def _read(path: str) -> Optional[Exception]:
+    """Reads all tensors; returns what TensorFlow raised.
+
+    Raises:
+        TrainingError: As of `damage`.
     """
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
+    except _OUT_OF_REACH as error:
+        raise _out_of_reach(path, error) from error
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        if any(word in reason.lower().replace("_", " ") for word in _OUT_OF_REACH):
-            raise TrainingError(
-                f"checkpoint {path} cannot be read: {reason}",
-                expected="a folder that this process can read",
-                todo="give it access, or run the same again once the folder can be reached",
-            ) from error
-        return reason
+        return error
     return None
+
+
+def _lacks_files(path: str) -> bool:
+    """Reads the files of a checkpoint; tells whether there is no index, or no data.
+
+    Raises:
+        TrainingError: As of `damage`.
+    """
+    try:
+        data = tf.io.gfile.glob(f"{path}.data-*")
+        for name in (f"{path}.index", *data):
+            if tf.io.gfile.isdir(name):
+                return True
+            with tf.io.gfile.GFile(name, "rb") as file:
+                while file.read(_CHUNK_BYTES):
+                    pass
+    except tf.errors.NotFoundError:
+        return True
+    except (OSError, tf.errors.OpError) as error:
+        raise _out_of_reach(path, error) from error
+    return not data
+
+
+def _out_of_reach(path: str, error: Exception) -> TrainingError:
+    found = TrainingError(
+        f"checkpoint {path} cannot be read: {_text(error)}",
+        expected="a folder that this process can read",
+        todo="give it access, or run the same again once the folder can be reached",
+    )
+    found.retryable = True
+    return found
+
+
+def _text(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

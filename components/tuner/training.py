@@ -83,7 +83,7 @@ class Trials:
         begun = known or Result.load(place, BEGUN)
         if begun is not None and not begun.is_of(trial):
             # Else it would go on with the weights of other values.
-            fileio.rmtree(place)
+            _remove(place)
         self._begin(trial, place)
         started = time.monotonic()
         try:
@@ -203,6 +203,16 @@ def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list
     """
     _, properties = with_steps(settings, exec_properties, examples)
     return json.loads(properties[standard_component_specs.TRAIN_ARGS_KEY]).get("num_steps") or None
+
+
+def _remove(place: str) -> None:
+    """Removes a trial; what says of which values its checkpoints are goes after them, wherever this process ends."""
+    training = os.path.join(place, _TRAINING)
+    if fileio.exists(training):
+        fileio.rmtree(training)
+    if fileio.exists(copied := f"{training}.{_COPIED}"):
+        fileio.remove(copied)
+    fileio.rmtree(place)
 
 
 def _in_trial(settings: Settings, steps: Optional[int]) -> Settings:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+
 import pytest
+
+from tests.components.conftest import DIED
 
 pytestmark = pytest.mark.unit
 
@@ -37,6 +43,35 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     assert not (target / "checkpoint").exists()
 
 
+@pytest.mark.parametrize("parent", [None, 1])
+def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tmp_path, parent):
+    from tfx_estimator.components.tuner.training import _remove
+    from tfx_estimator.components.tuner.trials import BEGUN, Result
+
+    place, code, operations = tmp_path / "trials" / "0002", DIED, 0
+    while code == DIED:
+        for name in ("hyperparameters/best_hyperparameters.txt", "training/checkpoint", "training/model.ckpt-9.index"):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text("of the old values")
+        (place / "training.copied").touch()
+        (place / "trial.json").write_text("{}")
+        (place / BEGUN).write_text(json.dumps(Result(2, {"rate": 0.1}, "", parent=parent).to_dict()))
+        pid = os.fork()
+        if not pid:
+            try:
+                bucket.left = operations
+                _remove("store://trials/0002")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        # The notes outlive what they tell of: the next run removes the rest.
+        assert (place / BEGUN).exists() or not any((place / name).exists() for name in ("training", "training.copied"))
+        shutil.rmtree(place, ignore_errors=True)
+        operations += 1
+    assert (code, operations) == (0, 7)
+
+
 def test_values_of_any_kind_are_beside_the_curves(tmp_path):
     import tensorflow as tf
     from tensorboard.plugins.hparams import plugin_data_pb2
@@ -61,8 +96,6 @@ def test_values_of_any_kind_are_beside_the_curves(tmp_path):
 
 
 def test_what_is_tidied_in_a_store_may_go_with_its_last_file(bucket, tmp_path, monkeypatch):
-    import os
-
     from tfx_estimator.components.tuner.training import _tidy
 
     remove = bucket.remove

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
 
@@ -26,6 +29,14 @@ def _look_often_for_the_chief(original: Any, self: Any, *args: Any, **kwargs: An
     self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
 
 
+def _come_after_those_there(original: Any, export_dir_base: Any) -> bytes:
+    found = tf.compat.as_str(original(export_dir_base))
+    folder = os.path.dirname(found)
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)] if tf.io.gfile.exists(folder) else []
+    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    return tf.compat.as_bytes(os.path.join(folder, str(max(int(os.path.basename(found)), newest + 1))))
+
+
 PATCHES = (
     Patch(
         "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook.__init__",
@@ -42,5 +53,13 @@ PATCHES = (
         "and misses a short training altogether",
         version="2.15.1",
         until="tf.estimator hands recovery_wait_secs on",
+    ),
+    Patch(
+        "tensorflow_estimator.python.estimator.export.export_lib:get_timestamped_export_dir",
+        _come_after_those_there,
+        reason="an export is named by the clock, and the newest has the largest number: after a clock was set "
+        "back an earlier export, of fewer steps too, is taken for it, and the newest is collected as garbage",
+        version="2.15.1",
+        until="tf.estimator names an export by a number above all that are there",
     ),
 )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.pipeline.errors import TrainingError
@@ -44,14 +50,80 @@ def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
     assert checkpoints.drop_damaged(str(tmp_path)) == 10
 
 
-def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.UnavailableError(None, None, "the storage does not answer"),
+        tf.errors.AbortedError(None, None, "All 10 retry attempts failed. The last failure: HTTP response code 503"),
+        tf.errors.ResourceExhaustedError(None, None, "Too many open files"),
+        OSError(errno.ESTALE, "Stale file handle"),
+    ],
+)
+def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monkeypatch, error):
     def load(path: str) -> None:
-        raise tf.errors.UnavailableError(None, None, "Unavailable: the storage does not answer")
+        raise error
 
     monkeypatch.setattr(tf.train, "load_checkpoint", load)
-    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: Unavailable"):
+    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: ") as told:
         checkpoints.drop_damaged(str(tmp_path))
+    assert told.value.retryable
     assert (folder / "model.ckpt-30.index").exists()
+
+
+@contextlib.contextmanager
+def _no_file_can_be_opened() -> Iterator[None]:
+    """As where a process has too many open; TensorFlow's reader then tells no more than that in words."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened[0] + 1, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(opened[0])
+
+
+def test_one_whose_files_cannot_be_opened_is_not_called_damaged(folder):
+    path = str(folder / "model.ckpt-30")
+    with _no_file_can_be_opened(), pytest.raises(TrainingError, match=r"cannot be read: .*Too many open files"):
+        damage(path)
+    assert damage(path) is None
+
+
+def test_one_that_could_not_be_read_for_a_moment_is_not_called_damaged(folder, monkeypatch):
+    load, failures = tf.train.load_checkpoint, [tf.errors.OpError(None, None, "error in the connection", 2)]
+
+    def load_later(path: str):
+        if failures:
+            raise failures.pop()
+        return load(path)
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", load_later)
+    assert damage(str(folder / "model.ckpt-30")) is None
+    assert not failures
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("index", None),
+        ("index", lambda content: b""),
+        ("index", lambda content: content[:-1]),
+        ("index", lambda content: content[:12] + b"~" + content[13:]),
+        ("data-00000-of-00001", None),
+        ("data-00000-of-00001", lambda content: b""),
+        ("data-00000-of-00001", lambda content: content[:-1]),
+        ("data-00000-of-00001", lambda content: content[:50] + bytes([content[50] ^ 1]) + content[51:]),
+        ("data-00000-of-00001", lambda content: bytes(len(content))),
+    ],
+)
+def test_one_that_is_not_whole_is_damaged(folder, name, change):
+    file = folder / f"model.ckpt-30.{name}"
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()))
+    assert damage(str(folder / "model.ckpt-30"))
 
 
 def _state_of(folder: Path) -> str:

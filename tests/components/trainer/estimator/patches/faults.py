@@ -88,8 +88,23 @@ def save_meanwhile() -> dict[str, Any]:
     return at_risk
 
 
-def train(model_dir: Path, steps: int, save_every: int, **options: Any) -> None:
+def export_by_a_late_clock() -> list[str]:
+    """The export that is kept, of one where an earlier one was made by a clock that was ahead, and of a new one."""
+    folder, ahead = FOLDER / "exports", 4_000_000_000
+    estimator = train(FOLDER / "exported", steps=1, save_every=1)
+    (folder / str(ahead)).mkdir(parents=True)
+    receiver_fn = tf.estimator.export.build_raw_serving_input_receiver_fn({"x": tf.ones([2])})
+    exporter = tf.estimator.LatestExporter("latest", receiver_fn, exports_to_keep=1)
+    exported = exporter.export(estimator, str(folder), estimator.latest_checkpoint(), {}, True)
+    left = [path.name for path in folder.iterdir()]
+    return sorted(left) if Path(exported.decode()).name in left else ["the earlier one"]
+
+
+def train(model_dir: Path, steps: int, save_every: int, **options: Any) -> tf.estimator.Estimator:
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            weighted = v1.get_variable("weight", [], tf.float32) * features["x"]
+            return tf.estimator.EstimatorSpec(mode, predictions=weighted)
         loss = tf.reduce_mean(v1.get_variable("weight", [], tf.float32) * features)
         train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -98,6 +113,7 @@ def train(model_dir: Path, steps: int, save_every: int, **options: Any) -> None:
         model_fn, config=tf.estimator.RunConfig(str(model_dir), save_checkpoints_steps=save_every)
     )
     estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), steps=steps, **options)
+    return estimator
 
 
 def hand_over_optimizer() -> int:
@@ -176,6 +192,7 @@ def keep_momentum() -> list[float]:
 FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
+    export_by_a_late_clock,
     save_meanwhile,
     hand_over_optimizer,
     measure_baseline,

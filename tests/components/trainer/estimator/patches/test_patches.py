@@ -55,6 +55,11 @@ def _looks_often_for_the_chief(without: Any, patched: Any) -> None:
     assert patched == [1]
 
 
+def _keeps_the_export_that_came_last(without: Any, patched: Any) -> None:
+    assert without == ["the earlier one"]
+    assert patched == ["4000000001"]
+
+
 def _saves_within_the_declared_steps(without: Any, patched: Any) -> None:
     for meanwhile in ("4", "9"):
         assert min(without[meanwhile]) > 20
@@ -88,6 +93,7 @@ def _keeps_a_momentum(without: Any, patched: Any) -> None:
 CHECKS: dict[str, Callable[[Any, Any], None]] = {
     "CheckpointSaverHook.__init__": _asks_only_if_a_checkpoint_may_be_due,
     "SessionManager.__init__": _looks_often_for_the_chief,
+    "get_timestamped_export_dir": _keeps_the_export_that_came_last,
     "CheckpointSaverHook._save": _saves_within_the_declared_steps,
     "get_optimizer_instance_v2": _takes_an_optimizer_for_each_replica,
     "BinaryClassHead._update_accuracy_baseline": _reports_the_accuracy_of_the_larger_class,
