@@ -11,14 +11,13 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 
+from tfx_estimator.components.served_operations import LINEAR, Operations
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _KEY = "evaluator.prediction_key"
 # How Estimators, their heads and TensorFlow's examples call scores; the first that is there is meant.
 _NAMES = ("probabilities", "scores", "predictions", "logistic", "logits")
 _FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
-# What computes scores that no softmax or sigmoid has seen.
-_LINEAR = ("BiasAdd", "MatMul")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Output:
         name: Its name.
         dtype: A value of TensorFlow's DataType.
         shape: Of a batch; None where a dimension is not known, or all of it.
-        operation: The kind of TensorFlow operation that computes it; empty if that is not known.
+        operation: The kind of TensorFlow operation that computes it, see `Operations`; empty if that is not known.
     """
 
     name: str
@@ -72,16 +71,9 @@ def read_outputs(saved_model: str, signature: str = "serving_default") -> list[O
     for graph in proto.meta_graphs:
         if signature not in graph.signature_def:
             continue
-        nodes = {node.name: node for node in graph.graph_def.node}
-
-        def operation(tensor: str, nodes: dict = nodes) -> str:
-            node = nodes.get(tensor.partition(":")[0])
-            while node is not None and node.op == "Identity":
-                node = nodes.get(node.input[0].partition(":")[0])
-            return node.op if node is not None else ""
-
+        operations = Operations(graph.graph_def)
         found = sorted(graph.signature_def[signature].outputs.items())
-        return [Output(name, info.dtype, _shape(info.tensor_shape), operation(info.name)) for name, info in found]
+        return [Output(name, info.dtype, _shape(info.tensor_shape), operations.of(info.name)) for name, info in found]
     there = sorted({name for graph in proto.meta_graphs for name in graph.signature_def if not name.startswith("__")})
     raise UserCodeError(
         f"the served model has no signature `{signature}`, only {', '.join(there) or 'none at all'}",
@@ -134,7 +126,7 @@ def _fits(output: Output, num_classes: Optional[int]) -> bool:
 
 def _scores(output: Output, num_classes: Optional[int]) -> Scores:
     of_two = num_classes == 2 and output.shape is not None and output.shape[1:] in ((), (1,))
-    return Scores(output.name, output.name == "logits" or output.operation in _LINEAR, of_two)
+    return Scores(output.name, output.name == "logits" or output.operation in LINEAR, of_two)
 
 
 def _shape(proto: object) -> Optional[tuple[Optional[int], ...]]:

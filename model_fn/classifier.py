@@ -15,7 +15,7 @@ from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
+from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.optimizers import make_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
@@ -50,6 +50,7 @@ def make_model_fn(
     ) -> tf.estimator.EstimatorSpec:
         use(params.get("precision", FLOAT32))
         serves = mode == tf.estimator.ModeKeys.PREDICT
+        labels = labels if serves else flat(labels)
         division = None if serves or divided is None or is_whole() else divide(divided, features, params)
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])

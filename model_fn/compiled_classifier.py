@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.keras_classifier import ACCURACY, LOSS
 from tfx_estimator.model_fn.keras_model import class_scores, gives_probabilities, inputs_of, served, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.loss import flat
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -188,7 +189,7 @@ class CompiledClassifier(tf.keras.Model):
         scores = class_scores(outputs, self._num_classes)
         if scores is None:
             return None
-        return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, axis=-1), labels), tf.float32))
+        return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, axis=-1), flat(labels)), tf.float32))
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, tf.Tensor]:

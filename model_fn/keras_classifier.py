@@ -14,7 +14,7 @@ from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.division import Division
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
+from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import global_loss, gradients_of
@@ -93,6 +93,8 @@ class KerasClassifier(tf.keras.Model):
             loss's scale as well, and how many steps were skipped.
         """
         section = self._section
+        features, labels = data
+        data = features, flat(labels)
         if section.xla and takes_step(section.gradient_accumulation):
             return self._compiler.step(self._step)(data)
         return self._step(data)
@@ -153,7 +155,7 @@ class KerasClassifier(tf.keras.Model):
         Returns:
             Sums over this replica's examples, and their number, float64: `loss`, `accuracy`, `examples`.
         """
-        features, labels = data
+        features, labels = data[0], flat(data[1])
         logits = self(features, training=False)
         hits = tf.equal(tf.argmax(logits, axis=-1), labels)
         return {

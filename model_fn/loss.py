@@ -17,6 +17,15 @@ def as_float(logits: tf.Tensor) -> tf.Tensor:
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
 
 
+def flat(labels: tf.Tensor) -> tf.Tensor:
+    """Returns labels as [batch]: a preprocessing_fn may return them as [batch, 1], as TFX's examples do.
+
+    Args:
+        labels: int64, [batch] or [batch, 1].
+    """
+    return labels if labels.shape.rank == 1 else tf.reshape(labels, [-1])
+
+
 def classification_loss(
     labels: tf.Tensor, logits: tf.Tensor, label_smoothing: float = 0.0, class_weights: Sequence[float] = ()
 ) -> tf.Tensor:

@@ -59,6 +59,20 @@ def test_training_is_gradient_descent_on_the_mean_loss(tmp_path):
     np.testing.assert_allclose(trained.get_variable_value("net/linear/bias"), bias, atol=1e-5)
 
 
+def test_labels_may_be_a_column_as_tfx_examples_have_them(tmp_path):
+    import tensorflow as tf
+
+    def columns():
+        return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS[:, None])).repeat()
+
+    found = []
+    for number, own in enumerate((input_fn, columns)):
+        model = estimator(linear, tmp_path / str(number)).train(own, steps=3)
+        found.append((model.get_variable_value("net/linear/kernel"), model.evaluate(own, steps=1)))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
 def test_weight_decay_pulls_kernels_only(tmp_path):
     plain = estimator(linear, tmp_path / "a").train(input_fn, steps=5)
     decayed = estimator(linear, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)

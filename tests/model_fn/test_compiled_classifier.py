@@ -150,6 +150,19 @@ def test_a_mean_loss_that_a_train_step_keeps_is_that_of_each_step(tf, driver):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+def test_labels_may_be_a_column_as_tfx_examples_have_them(tf):
+    features, labels = _data(tf)
+    found = []
+    for each in (labels, labels[:, None]):
+        wrapped = _wrapped(tf, _model(tf))
+        found.append([wrapped.test_step((features, each)), wrapped.train_step((features, each))])
+    for one, other in zip(*found):
+        assert {name: float(value) for name, value in one.items()} == {
+            name: pytest.approx(float(value)) for name, value in other.items()
+        }
+    assert 0 <= float(found[1][1]["accuracy"]) <= 1
+
+
 def _evaluate(tf, monkeypatch, model, batches):
     """What `Evaluation` reports of a checkpoint."""
     import types

@@ -102,7 +102,8 @@ class EstimatorPath:
             # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
             step_timeout=distribution.train.timeout_seconds if synchronous else None,
         )
-        if begins := warm_start_of(context):
+        # One that goes on needs its source no more.
+        if spec["estimator"].latest_checkpoint() is None and (begins := warm_start_of(context)):
             begin_with(spec["estimator"], begins, functools.partial(tell, context))
         spec.update(_shared_inputs(spec, distribution, *strategies))
         if task.type == DRY_RUN:

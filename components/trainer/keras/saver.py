@@ -81,7 +81,15 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
         model: With all its variables.
         path: Of the checkpoint.
     """
-    tf.train.Checkpoint(model=model).restore(path).expect_partial().assert_existing_objects_matched()
+    status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
+    try:
+        status.assert_existing_objects_matched()
+    except AssertionError:
+        # Metrics may make their variables in the first evaluation, which no checkpoint of the training holds.
+        known = {id(each) for each in status._checkpoint.object_by_proto_id.values()}
+        known |= {id(each) for metric in model.metrics for each in metric.variables}
+        if any(id(each) not in known for each in model.weights):
+            raise
 
 
 def latest_checkpoint(folder: str) -> Optional[str]:

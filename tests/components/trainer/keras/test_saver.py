@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
-from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint
+from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
 from tfx_estimator.pipeline.errors import TrainingError
 
@@ -124,6 +124,49 @@ def test_a_checkpoint_of_something_else_is_refused(trained, other):
     with pytest.raises(TrainingError, match=r"model\.ckpt-50 does not fit the model") as caught:
         make(folder, other).restore()
     assert str(folder) in caught.value.todo
+
+
+class Scored(tf.keras.Model):
+    """With a metric that makes its variables as it is used first."""
+
+    def __init__(self, size: int = 3) -> None:
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(size)
+        self.f1 = tf.keras.metrics.F1Score(average="micro")
+        self.compile(optimizer="sgd")
+        self.build((None, 2))
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self.dense(inputs)
+
+    def evaluate_batch(self) -> None:
+        self.f1.update_state(tf.eye(self.dense.units), tf.eye(self.dense.units))
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(tmp_path, precision):
+    tf.keras.mixed_precision.set_global_policy(precision)
+    try:
+        trained, evaluated = Scored(), Scored()
+        other = Scored(size=4)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    saver = make(tmp_path, trained)
+    for step in (1, 2):
+        trained.dense.kernel.assign_add(tf.ones_like(trained.dense.kernel))
+        saver.save(step)
+        restore_weights(evaluated, latest_checkpoint(str(tmp_path)))
+        np.testing.assert_array_equal(evaluated.dense.kernel.numpy(), trained.dense.kernel.numpy())
+        evaluated.evaluate_batch()
+    assert evaluated.f1.variables
+
+    # What is of the model itself is missed as ever.
+    evaluated.late = tf.keras.layers.Dense(1)
+    evaluated.late.build((None, 2))
+    with pytest.raises(AssertionError):
+        restore_weights(evaluated, latest_checkpoint(str(tmp_path)))
+    with pytest.raises(ValueError, match="shape"):
+        restore_weights(other, latest_checkpoint(str(tmp_path)))
 
 
 def test_what_a_worker_must_save_as_well_is_not_kept(trained):
