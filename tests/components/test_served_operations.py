@@ -19,13 +19,13 @@ def _layers(name):
         "sigmoid": [dense(1, activation="sigmoid")],
         "cast": [dense(3, dtype="mixed_bfloat16"), tf.keras.layers.Activation("linear", dtype="float32")],
         "reshaped": [dense(3), tf.keras.layers.Reshape((3,))],
-        "bias by hand": [dense(3, use_bias=False), _Bias()],
-        "bias by hand, softmax": [dense(3, use_bias=False), _Bias(), tf.keras.layers.Softmax()],
+        "bias by hand": [dense(3, use_bias=False), _own_bias()],
+        "bias by hand, softmax": [dense(3, use_bias=False), _own_bias(), tf.keras.layers.Softmax()],
         "model within": [tf.keras.Sequential([dense(3)])],
     }[name]
 
 
-def _Bias():
+def _own_bias():
     import tensorflow as tf
 
     class Bias(tf.keras.layers.Layer):
@@ -56,6 +56,7 @@ def _Bias():
 @pytest.mark.parametrize("signature", ["of its own", "as Keras saves it"])
 def test_logits_are_known_in_what_tensorflow_2_saves(tmp_path, name, from_logits, signature):
     import tensorflow as tf
+
     from tfx_estimator.components.served_outputs import choose_scores, read_outputs
 
     inputs = tf.keras.Input([2])
@@ -77,6 +78,7 @@ def test_logits_are_known_in_what_tensorflow_2_saves(tmp_path, name, from_logits
 
 def test_what_an_argument_is_is_looked_for_where_the_function_is_called(tmp_path):
     import tensorflow as tf
+
     from tfx_estimator.components.served_outputs import read_outputs
 
     class Module(tf.Module):
@@ -99,6 +101,7 @@ def test_what_an_argument_is_is_looked_for_where_the_function_is_called(tmp_path
 
 def test_a_circle_is_no_reason_to_search_for_ever():
     from tensorflow.core.framework import graph_pb2
+
     from tfx_estimator.components.served_operations import Operations
 
     graph = graph_pb2.GraphDef()

@@ -180,7 +180,9 @@ def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, fl
     serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
     (name,) = serve.structured_input_signature[1]
     scores = serve(**{name: tf.constant(records)})[output].numpy().astype(np.float64)
-    if output == "raw":
+    if output == "raw" and scores.shape[1] == 1:
+        scores = 1 / (1 + np.exp(-scores))
+    elif output == "raw":
         scores = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     if scores.shape[1] == 1:
         scores = np.concatenate([1 - scores, scores], 1)
@@ -222,6 +224,46 @@ def test_a_head_is_evaluated_beside_a_baseline_with_other_outputs(export, evalua
 def test_logits_are_told_from_probabilities(evaluate, digits, logits_model):
     found, _ = evaluate(logits_model, slices=())
     check(found[()], *expected(logits_model, "raw", digits["examples"][0]))
+
+
+def keras_model(examples, folder: Path, classes: int):
+    """A model of a run_fn as TFX's examples have it: its last layer is linear, and its signature but calls it."""
+    import tensorflow as tf
+    from tfx.types import standard_artifacts
+
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    width = 1 if classes == 2 else classes
+    model = tf.keras.Sequential([tf.keras.layers.Dense(width, input_shape=[784])])
+
+    def images(raw):
+        return tf.cast(tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 784]), tf.float32) / 255.0
+
+    def parse(batch):
+        parsed = tf.io.parse_example(batch, spec)
+        return images(parsed["image"]), parsed["label"] % classes
+
+    losses = tf.keras.losses
+    loss = losses.BinaryCrossentropy if classes == 2 else losses.SparseCategoricalCrossentropy
+    model.compile("adam", loss(from_logits=True))
+    files = tf.io.gfile.glob(f"{examples.uri}/Split-train/*")
+    model.fit(tf.data.TFRecordDataset(files).batch(32).map(parse), epochs=3, verbose=0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serve(serialized):
+        return {"raw": model(images(tf.io.parse_example(serialized, {"image": spec["image"]})["image"]))}
+
+    artifact = standard_artifacts.Model()
+    artifact.uri = str(folder / "model")
+    model.save(f"{artifact.uri}/Format-Serving", signatures={"serving_default": serve})
+    return artifact
+
+
+@pytest.mark.parametrize("classes", [CLASSES, 2])
+def test_logits_are_told_from_probabilities_in_a_model_of_keras(evaluate, digits, tmp_path, classes):
+    model = keras_model(digits["examples"][0], tmp_path, classes)
+    found, blessed = evaluate(model, classes=classes, min_accuracy=0.6, slices=())
+    check(found[()], *expected(model, "raw", digits["examples"][0], classes))
+    assert blessed
 
 
 def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digits):
