@@ -10,11 +10,14 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
 from tfx_estimator.components.trainer.tfjob.progress import Progress
 from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.log import get_logger
 
 # How long to look for the cause behind a pod that only says that another one has gone; what follows from one failure.
 _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
 _RETRYABLE_FROM = 128
 _WHAT = "its pod, and what hung on it, was started again"
+
+logger = get_logger("trainer")
 
 
 class Failures:
@@ -30,16 +33,28 @@ class Failures:
         self._all: list[PodFailure] = []
         self._suspect: Optional[tuple[float, PodFailure]] = None
         self._cause_at = -math.inf
+        # Have all pods run since the last restart.
+        self._complete = False
         self.restarts = 0
 
+    def all_run(self) -> None:
+        """Takes note of it that all pods that are wanted run, or have run."""
+        self._complete = True
+
     def note(self, failure: PodFailure) -> None:
-        """Takes note of one; where it is no mere consequence of another, it is a restart."""
+        """Takes note of one; where it is no mere consequence of another, it is a restart.
+
+        Nor is it one where a pod has gone for want of one that has not come yet: for how long that is waited for is
+        deploy.tfjob.pending_timeout's to say.
+        """
         self._all.append(failure)
         if self._policy == "Never" or (self._policy == "ExitCode" and _is_final(failure)):
             return
         if not failure.from_peer:
             self._suspect = None
             self._restarted(failure)
+        elif not self._complete:
+            logger.info(f"{failure.task} {failure.cause}, and is started again: not all pods run yet")
         elif self._suspect is None and time.monotonic() - self._cause_at > _CONSEQUENCE_SECONDS:
             self._suspect = (time.monotonic(), failure)
 
@@ -69,6 +84,7 @@ class Failures:
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
+        self._complete = False
         self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
 

@@ -70,6 +70,7 @@ class Launcher:
         settings = Settings.from_dict(job.settings)
         section = settings.trainer
         self._distribution = settings.distribution.resolved()
+        self._wanted = sum(self._distribution.pods.values())
         self._patience = settings.stall_timeout
         # The pods' own supervisors end what does nothing, long before.
         self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
@@ -253,6 +254,8 @@ class Launcher:
         if kind != "pod" or what == FOUND:
             return
         failures = self._pods.take_all(found) if what == LISTED else [self._pods.take(found, what == DELETED)]
+        if self._pods.running >= self._wanted:
+            self._failures.all_run()
         for failure in filter(None, failures):
             self._failures.note(failure)
 
@@ -265,8 +268,7 @@ class Launcher:
 
     def _check_start(self, uid: str) -> None:
         """Gives up on pods that do not start, or start again; one that cannot be seen may well have."""
-        wanted = sum(self._distribution.pods.values())
-        if self._pods.running >= wanted or "pod" in self._lost:
+        if self._pods.running >= self._wanted or "pod" in self._lost:
             self._began = time.monotonic()
             self._check_silence(uid)
             return
@@ -281,7 +283,7 @@ class Launcher:
                 logger.warning(f"waiting for pods: {text}")
         if waited > self._deploy.tfjob.pending_timeout:
             reason = "; ".join(waiting) or (
-                f"{self._pods.running} of {wanted} pods run"
+                f"{self._pods.running} of {self._wanted} pods run"
                 if self._pods.count()
                 else "there are no pods: is the training operator running, and does the namespace admit them? see "
                 f"`{self._kube.kubectl('get events')}`"

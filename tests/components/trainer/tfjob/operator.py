@@ -55,9 +55,12 @@ class _Pod:
 class _Job:
     """A TFJob, as its operator knows it."""
 
+    name: str
     uid: str
     ports: dict[str, list[int]]
     pods: dict[tuple[str, int], _Pod] = field(default_factory=dict)
+    # Those that have no node yet: their uids.
+    unscheduled: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: bool = False
 
 
@@ -84,6 +87,8 @@ class Operator:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self.pending = False
+        # Types of pods that no node has room for.
+        self.unscheduled: set[str] = set()
         self.started: list[str] = []
         self._kubelet = _Kubelet(server.folder / "certs", self._log_of)
         self._thread = threading.Thread(target=self._work, name="operator", daemon=True)
@@ -155,7 +160,7 @@ class Operator:
                 specs = job["spec"]["tfReplicaSpecs"]
                 counts = {kind.lower(): spec["replicas"] for kind, spec in specs.items()}
                 self._jobs[name] = _Job(
-                    job["metadata"]["uid"], {kind: free_ports(count) for kind, count in counts.items()}
+                    name, job["metadata"]["uid"], {kind: free_ports(count) for kind, count in counts.items()}
                 )
                 self._say(name, "Created", "TFJobCreated", "it is created")
             if self._jobs[name].uid == job["metadata"]["uid"] and not self._jobs[name].ended:
@@ -170,6 +175,9 @@ class Operator:
             self._report(pod)
             self._delete(f"{_PODS}/{pod.name}")
             del job.pods[key]
+        for kind, index in list(job.unscheduled):
+            del job.unscheduled[kind, index]
+            self._delete(f"{_PODS}/{job.name}-{kind}-{index}")
         return not job.pods
 
     def _reconcile(self, name: str, job: dict[str, Any]) -> None:
@@ -218,23 +226,32 @@ class Operator:
         owner = {each: job[each] for each in ("apiVersion", "kind")}
         owner |= {each: job["metadata"][each] for each in ("name", "uid")}
         owner |= {"controller": True, "blockOwnerDeletion": True}
-        created = self._server.ask(
-            "POST",
-            _PODS,
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": pod_name, "labels": labels, "ownerReferences": [owner]},
-                # Its volumes' claims are nobody's here.
-                "spec": {
-                    "nodeName": _NODE,
-                    "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
-                    "containers": [{"name": container["name"], "image": container["image"], **own_context}],
-                    **context,
+        waiting = self._jobs[name].unscheduled
+        if (low, index) not in waiting:
+            made = self._server.ask(
+                "POST",
+                _PODS,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": pod_name, "labels": labels, "ownerReferences": [owner]},
+                    # Its volumes' claims are nobody's here.
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "automountServiceAccountToken": False,
+                        "containers": [{"name": container["name"], "image": container["image"], **own_context}],
+                        **context,
+                    },
                 },
-            },
-        )
+            )
+            waiting[low, index] = made["metadata"]["uid"]
+        if low in self.unscheduled:
+            return
+        # As the scheduler does.
+        target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod_name}, "target": target}
+        self._server.ask("POST", f"{_PODS}/{pod_name}/binding", binding)
+        uid = waiting.pop((low, index))
         number = sum(each == pod_name for each in self.started)
         self.started.append(pod_name)
         argv = self._argv(low, index, number) if self._argv else None
@@ -258,7 +275,7 @@ class Operator:
                     "TFX_ESTIMATOR_TERMINATION_LOG": str(message),
                 },
             )
-        pod = _Pod(pod_name, created["metadata"]["uid"], low, index, process, log, message)
+        pod = _Pod(pod_name, uid, low, index, process, log, message)
         # First of all: the server may be down by now.
         self._jobs[name].pods[low, index] = pod
         self._set_pod(pod, "Running", {"running": {}})

@@ -20,6 +20,7 @@ from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.tfjob import failures
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import TRAINING, Launcher
 from tfx_estimator.pipeline.config import load
@@ -205,6 +206,31 @@ def test_pods_that_never_start_have_a_deadline(server, tmp_path):
         with pytest.raises(TaskStalledError, match=r"does the namespace admit them.*get events"):
             launcher(tmp_path, "deploy.tfjob.pending_timeout=11").run()
         _until(lambda: not Kube().jobs()["items"])
+
+
+def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "_CAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(failures, "_CONSEQUENCE_SECONDS", 0.5)
+
+    come = tmp_path / "come"
+
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        if kind == "worker":
+            return shell(f"touch {come}")
+        if number < 3:
+            # As one whose trainer.start_timeout is over.
+            return shell("sleep 1; exit 138")
+        operator.unscheduled = set()
+        # The first that has the worker fails as well.
+        fails = f"while [ ! -e {come} ]; do sleep 0.1; done; sleep 1; exit 138"
+        return trains(tmp_path) if number > 3 else shell(fails)
+
+    with Operator(server, tmp_path / "pods", argv) as operator:
+        operator.unscheduled = {"worker"}
+        outcome = launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
+    assert outcome.last_step == 20
+    assert [restart.cause for restart in outcome.restarts] == ["chief-0 ended with exit code 138"]
+    assert len(operator.started) == 6
 
 
 def test_a_signal_deletes_the_job(server, tmp_path):

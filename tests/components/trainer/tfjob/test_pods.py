@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.tfjob import failures as failures_module
 from tfx_estimator.components.trainer.tfjob import pod as pod_entry
 from tfx_estimator.components.trainer.tfjob import pods as pods_module
 from tfx_estimator.components.trainer.tfjob.api import LostError
+from tfx_estimator.components.trainer.tfjob.failures import Failures
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.progress import Progress
 from tfx_estimator.pipeline import errors
@@ -140,6 +143,27 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     # 40, 20 and 30 steps in as many seconds.
     assert outcome.examples_per_second == 10
     assert outcome.decided == "xla: false"
+
+
+def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have_run(pods, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures_module, "_CAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(failures_module, "_CONSEQUENCE_SECONDS", 0.0)
+    failures = Failures("ExitCode", Progress(str(tmp_path), Report(10, 60), after=0))
+
+    def fail(uid: str, code: int = 138) -> int:
+        failures.note(pods.take(pod("Failed", uid=uid, state=ended(code))))
+        time.sleep(0.01)
+        failures.settle()
+        return failures.restarts
+
+    assert [fail(uid) for uid in "abc"] == [0, 0, 0]
+    # One that was killed was not waiting.
+    assert fail("d", 137) == 1
+    failures.all_run()
+    # All of them may have to wait for a pod again, which has gone with its node.
+    assert [fail(uid) for uid in "efg"] == [2, 2, 2]
+    failures.all_run()
+    assert fail("h") == 3
 
 
 def test_a_task_that_has_nothing_to_tell_of_shows_that_it_works(tmp_path):
