@@ -68,6 +68,8 @@ def read_json(path: str) -> Any:
 def move_folder(source: str, target: str) -> None:
     """Moves a folder in one step; in an object store nothing of the source goes before all is there.
 
+    Nor is it taken for whole from then on.
+
     Args:
         source: The folder.
         target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
@@ -76,7 +78,11 @@ def move_folder(source: str, target: str) -> None:
         fileio.rename(source, target)
         return
     copy_stored(source, target)
-    fileio.rmtree(source)
+    for path in [os.path.join(source, name) for name in reversed(LAST)]:
+        if fileio.exists(path):
+            fileio.remove(path)
+    if fileio.exists(source):
+        fileio.rmtree(source)
 
 
 def copy_stored(source: str, target: str) -> None:

@@ -49,7 +49,7 @@ def held(path: str, seconds: float = 120.0) -> Iterator[None]:
         PipelineError: Somebody held it for too long.
     """
     deadline = time.monotonic() + seconds
-    while (fd := _take(path)) is None:
+    while (fd := take(path)) is None:
         if time.monotonic() > deadline:
             raise PipelineError(
                 f"another push has held {path} for {seconds:g} s",
@@ -65,7 +65,14 @@ def held(path: str, seconds: float = 120.0) -> Iterator[None]:
         os.close(fd)
 
 
-def _take(path: str) -> Optional[int]:
+def take(path: str) -> Optional[int]:
+    """Locks a file, which is made if it is not there; also where the file system has no locks.
+
+    Whoever has it removes it before it is closed.
+
+    Returns:
+        The open file; None if somebody else holds it.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         # Whoever held it before has removed it meanwhile, perhaps.

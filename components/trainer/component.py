@@ -9,8 +9,12 @@ from tfx import types
 from tfx.components.trainer import component as tfx_trainer
 from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
+from tfx.orchestration.portable import data_types
 from tfx.proto import trainer_pb2
+from tfx.proto.orchestration import driver_output_pb2
+from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.trainer import published, training_folder
 from tfx_estimator.components.trainer.arguments import read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.executor import Executor
@@ -21,9 +25,15 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key."""
+    """Keeps deadlines, restarts and logging out of the cache key; tells which trainings were not published."""
 
     UNKEYED = (OPERATION_KEY,)
+
+    def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
+        """See BaseDriver."""
+        model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
+        published.look_back(training_folder.root_of(model_run), self._metadata_handle)
+        return super().run(execution_info)
 
 
 class Trainer(tfx_trainer.Trainer):

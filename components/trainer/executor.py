@@ -21,7 +21,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import training as tfjob
-from tfx_estimator.components.trainer.training_claim import claimed_on_a_service
+from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.pipeline.config.builtin import expand
@@ -45,7 +45,8 @@ class Executor(base_executor.BaseExecutor):
             exec_properties: As of `tfx.components.Trainer`, and the settings: see `settings.py`.
 
         Raises:
-            TrainingError: A task failed or stalled, or there is no whole model at the end; or another job trains here.
+            TrainingError: A task failed or stalled, or there is no whole model at the end; or another job or run trains
+                here.
             PipelineError: It cannot be read whether another job trains here.
             UserCodeError: The user's code does not keep its contract.
             DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; tuned
@@ -66,7 +67,7 @@ class Executor(base_executor.BaseExecutor):
         root = os.path.join(home, training_folder.FOLDER) if home else ""
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
-        with claimed_on_a_service(folder.uri, bool(home)) as check_claim:
+        with only_job(folder.base, bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _worded(settings):
@@ -77,7 +78,7 @@ class Executor(base_executor.BaseExecutor):
             check_claim()
             outputs = export.publish(job.exports_dir, model.uri)
             write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
-            training_folder.publish(job.training_dir, model_run.uri)
+            training_folder.publish(folder, model_run.uri)
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
         if declared.trainer and declared.trainer.train_epochs:
@@ -104,6 +105,9 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     takes_over = job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
     if earlier is None:
+        return
+    if earlier.steps == folder.steps:
+        logger.info(f"this training had ended, and was not published: it goes on from {earlier.uri}")
         return
     steps, step = folder.steps or "all", earlier.step
     said = f"the same training, but of {earlier.steps or 'all'} steps, has come to step {step}"

@@ -12,6 +12,8 @@ from tfx.utils import io_utils, path_utils
 from tfx_estimator.components.files import copy_stored, is_stored, write_whole
 from tfx_estimator.pipeline.errors import ExportError
 
+# How a copy is called until all of it is there.
+DRAFT = ".tmp"
 _DEFAULT = "serving_default"
 # An Estimator's head answers serialized examples alone by its default signature, and any other input by `predict`.
 _ALTERNATIVES = (f":{_DEFAULT}", ":predict")
@@ -30,7 +32,7 @@ def adopt(saved_model: str, target: str) -> None:
             fileio.rmtree(target)
         copy_stored(saved_model, target)
         return
-    temporary = f"{target}.tmp"
+    temporary = target + DRAFT
     for folder in (temporary, target):
         if fileio.exists(folder):
             fileio.rmtree(folder)

@@ -1,8 +1,9 @@
 """A claim of a training folder: two jobs of one pipeline, run at once, would write the same checkpoints.
 
-On a service nobody else keeps them apart: the claim is a file that is written anew while its job lives. One that is not
-was left by a job that was killed, and is taken over. Whoever writes it looks first whether it is still his: of two that
-came at once, or of one that slept and was taken over, only one goes on. In an object store see `stored_claim`.
+On this machine a lock keeps them apart. On a service nobody does: the claim is a file that is written anew while its
+job lives. One that is not was left by a job that was killed, and is taken over. Whoever writes it looks first whether
+it is still his: of two that came at once, or of one that slept and was taken over, only one goes on. In an object store
+see `stored_claim`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tfx.dsl.io import fileio
 from tfx_estimator.components.files import is_stored
 from tfx_estimator.components.trainer.claim_file import ENDING, is_dead, lost, process, read_claim, taken
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
+from tfx_estimator.components.trainer.folder_lock import locked
 from tfx_estimator.components.trainer.stored_claim import StoredClaim
 from tfx_estimator.pipeline.errors import StoppedError
 from tfx_estimator.pipeline.files import write_whole
@@ -37,25 +39,29 @@ logger = get_logger("trainer")
 
 
 @contextlib.contextmanager
-def claimed_on_a_service(folder: str, is_one: bool) -> Iterator[Callable[[], None]]:
-    """Claims a folder where other jobs of the pipeline may come; on this machine there are none: see `only_run`.
+def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], None]]:
+    """Keeps other jobs and runs of a pipeline out of a folder.
 
     Args:
         folder: As of `claimed`.
-        is_one: Is the pipeline known to run on a service.
+        is_on_service: Is the pipeline known to run on a service.
 
     Yields:
         As `claimed`.
 
     Raises:
-        TfxEstimatorError: As `claimed`.
+        TfxEstimatorError: As `claimed`, or another run of this machine has it.
     """
     place = resolve(os.environ)
-    if (is_one or os.environ.get(_KFP_POD)) and (place is None or place.task.type == CHIEF):
+    if place is not None and place.task.type != CHIEF:
+        yield lambda: None
+    elif is_on_service or os.environ.get(_KFP_POD):
         with claimed(folder) as check:
             yield check
     else:
-        yield lambda: None
+        # Outside a service `only_run` keeps those of this machine apart that share an object store.
+        with contextlib.nullcontext() if is_stored(folder) else locked(folder):
+            yield lambda: None
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.files import TRAINING, copy_stored, is_stored, move_folder, read_json, write_whole
-from tfx_estimator.components.trainer import export
+from tfx_estimator.components.files import TRAINING, is_stored, move_folder, read_json, write_whole
+from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
 from tfx_estimator.pipeline.config.profile import PROFILES
@@ -42,10 +42,15 @@ class TrainingFolder:
     key: str
     steps: int
 
+    @property
+    def base(self) -> str:
+        """What those of all lengths begin with: one goes on with another, and so keeps out others of any length."""
+        return os.path.join(os.path.dirname(self.uri), self.key)
+
 
 @dataclass(frozen=True)
 class Earlier:
-    """A training of another length.
+    """A training of another length; or of the same, which had ended and was not published.
 
     Args:
         uri: Its training folder, or the `model_run` artifact that this became.
@@ -85,12 +90,17 @@ def locate(model_run_uri: str, inputs: Artifacts, exec_properties: dict[str, Any
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     # Epochs were made steps before.
     steps = declared["train_steps"] or num_steps
-    root = root or os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), FOLDER)
+    root = root or root_of(model_run_uri)
     return TrainingFolder(os.path.join(root, f"{key}-{steps}"), key, steps)
 
 
+def root_of(model_run_uri: str) -> str:
+    """Returns where the training folders lie, unless that is told: beside the `model_run` artifacts."""
+    return os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), FOLDER)
+
+
 def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over: bool) -> Optional[Earlier]:
-    """Makes the folder, of one of a training of another length where there is one.
+    """Makes the folder: of one that was not published, or of a training of another length, where there is one.
 
     Args:
         folder: The folder.
@@ -103,19 +113,22 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
         is: see `is_taken`. None if there is neither.
     """
     found = None
+    _sweep(folder)
     # A folder is a training once it is noted which; what a take-over that was killed has left is none.
-    if takes_over and not _read(folder.uri):
-        found = _earlier(folder, model_run_uri)
+    if not _read(folder.uri):
+        found = _unpublished(folder, model_run_uri) or (_earlier(folder, model_run_uri) if takes_over else None)
         if found and is_taken(found, folder.steps):
             if fileio.exists(folder.uri):
                 fileio.rmtree(folder.uri)
             if found.finished:
                 export.adopt(found.uri, folder.uri)
-                if fileio.exists(profiles := os.path.join(folder.uri, PROFILES)):
+                if found.steps != folder.steps and fileio.exists(profiles := os.path.join(folder.uri, PROFILES)):
                     # Of steps that this training does not do.
                     fileio.rmtree(profiles)
             else:
-                _take(found.uri, folder.uri)
+                move_folder(found.uri, folder.uri)
+    # Not before there is another one, or none is wanted: what is noted is that it was not published.
+    published.forget(folder.uri)
     fileio.makedirs(folder.uri)
     noted = _read(folder.uri)
     if noted.get("steps") != folder.steps:
@@ -152,25 +165,36 @@ def wait(folder: TrainingFolder, seconds: float) -> None:
 
 def is_taken(earlier: Earlier, steps: int) -> bool:
     """Tells whether a training of so many steps goes on with an earlier one."""
-    return steps == 0 or earlier.step <= steps
+    # Asynchronous workers do a few more than they were to.
+    return steps in (0, earlier.steps) or earlier.step <= steps
 
 
-def publish(folder: str, model_run_uri: str) -> None:
+def publish(folder: TrainingFolder, model_run_uri: str) -> None:
     """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there."""
+    published.note(folder.uri, model_run_uri)
     if fileio.exists(model_run_uri):
         fileio.rmtree(model_run_uri)
     fileio.makedirs(os.path.dirname(model_run_uri))
-    move_folder(folder, model_run_uri)
+    move_folder(folder.uri, model_run_uri)
 
 
-def _take(source: str, target: str) -> None:
-    """Moves a training; a kill leaves it here or there, and nothing that looks like it in the other place."""
-    if is_stored(source):
-        copy_stored(source, target)
-        fileio.remove(os.path.join(source, TRAINING))
-        fileio.rmtree(source)
-    else:
-        move_folder(source, target)
+def _sweep(folder: TrainingFolder) -> None:
+    """Removes what those that were killed had written of a copy, or of a note."""
+    for path in [] if is_stored(folder.uri) else export.paths_in(os.path.dirname(folder.uri)):
+        name = os.path.basename(path)
+        if name.startswith(f"{folder.key}-") and name.endswith(export.DRAFT):
+            fileio.rmtree(path)
+        elif name.startswith(f".{folder.key}-"):
+            fileio.remove(path)
+
+
+def _unpublished(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
+    """This training itself, where it had ended and was not published."""
+    uri = published.became(folder.uri, model_run_uri)
+    noted = _read(uri) if uri else {}
+    if (noted.get("key"), noted.get("steps")) != (folder.key, folder.steps):
+        return None
+    return Earlier(uri, folder.steps, checkpoints.last_step(uri) or 0, finished=True)
 
 
 def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
@@ -178,6 +202,8 @@ def _earlier(folder: TrainingFolder, model_run_uri: str) -> Optional[Earlier]:
     found = []
     for place, finished in ((os.path.dirname(folder.uri), False), (os.path.dirname(model_run_uri), True)):
         for uri in export.paths_in(place):
+            if uri.endswith(export.DRAFT):
+                continue
             noted = _read(uri)
             # A folder that was taken over says until it is prepared what it was.
             if noted.get("key") != folder.key or (finished and noted["steps"] == folder.steps):

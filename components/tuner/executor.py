@@ -16,7 +16,7 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import read_settings
 from tfx_estimator.components.trainer.settings import HOME_KEY, OPERATION_KEY
-from tfx_estimator.components.trainer.training_claim import claimed_on_a_service
+from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.trainer.tuned import write_config
 from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.components.tuner.proposals import Proposals
@@ -49,7 +49,7 @@ class Executor(base_executor.BaseExecutor):
             exec_properties: As of the Trainer, and the section: see `argument.py`.
 
         Raises:
-            TrainingError: Too many trials failed.
+            TrainingError: Too many trials failed, or another job or run tunes here.
             StoppedError: A signal ended it; the next run goes on from there.
             UserCodeError: No evaluation reports the objective.
             DeclarationError: It runs in somebody else's cluster, or hyperband does not know how long to train.
@@ -85,7 +85,7 @@ class Executor(base_executor.BaseExecutor):
         search = Search(section, proposals, lambda trial: trials.run(trial), hear)
         trials = Trials(folder, input_dict, exec_properties, settings, section, search.enough)
         try:
-            with claimed_on_a_service(folder, bool(home)):
+            with only_job(folder, bool(home)):
                 found = search.search()
         except TrainingError:
             # Those that ended it; what others followed from stays as it is.

@@ -7,12 +7,16 @@ import os
 import sys
 from pathlib import Path
 
+from ml_metadata.proto import metadata_store_pb2
+from tfx.orchestration import metadata
+from tfx.orchestration.portable import data_types, execution_publish_utils
 from tfx.types import standard_artifacts
 
 from tests.components.pusher.executions import execute
 from tests.faults.file_operations import stop_here
 from tfx_estimator.components.trainer import executor as trainer
 from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.component import Driver
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
@@ -71,17 +75,25 @@ def push(model: str, base: str, output: str, stop: bool = False) -> str:
 
 
 def train(root: str, model: str, execution: int, stop: bool = False) -> str:
-    """Executes the Trainer, whose training is what an earlier one has left; stops its process when that has ended.
+    """Executes the Trainer as TFX's launcher does, its driver first, and publishes it in ML Metadata.
+
+    Its training is what an earlier one has left; its process stops when that has ended.
 
     Args:
         root: Folder of the component.
         model: A SavedModel, that the training exports.
-        execution: Number of the execution.
+        execution: Number of the execution: one above that of the call before.
         stop: Whether to stop.
 
     Returns:
         Whether the training went on from an earlier one.
     """
+    database = os.path.join(os.path.dirname(root), "metadata.sqlite")
+    handle = metadata.Metadata(metadata.sqlite_metadata_connection_config(database))
+    with handle:
+        kind = metadata_store_pb2.ExecutionType(name="Trainer")
+        registered = execution_publish_utils.register_execution(handle, kind, contexts=[])
+    assert registered.id == execution
     resumed = []
 
     def supervise(job: Job, logs: str) -> Outcome:
@@ -98,12 +110,14 @@ def train(root: str, model: str, execution: int, stop: bool = False) -> str:
     outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
     for name, artifact in outputs.items():
         artifact.uri = os.path.join(root, name, str(execution))
+    output_dict = {name: [artifact] for name, artifact in outputs.items()}
+    Driver(handle).run(data_types.ExecutionInfo(execution_id=execution, output_dict=output_dict))
     examples = standard_artifacts.Examples()
     examples.uri = os.path.join(root, "examples")
     section = {"model": "mnist_cnn", "train_steps": 9}
     settings = Settings(declaration={"name": "any", "data": {"dataset": "digits"}, "trainer": section})
     properties = {"trainer_fn": BUILT_IN_TRAINER_FN, **settings.to_properties()}
-    trainer.Executor().Do(
-        {"examples": [examples]}, {name: [artifact] for name, artifact in outputs.items()}, properties
-    )
+    trainer.Executor().Do({"examples": [examples]}, output_dict, properties)
+    with handle:
+        execution_publish_utils.publish_succeeded_execution(handle, execution, [], output_dict)
     return json.dumps(resumed)

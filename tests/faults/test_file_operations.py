@@ -6,6 +6,8 @@ import filecmp
 import json
 import os
 import shutil
+import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -135,36 +137,77 @@ def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
     served.push_again()
 
 
-def test_a_trainer_that_is_killed_while_it_publishes(forks, models, tmp_path):
-    root, saved = tmp_path / "Trainer", models[1] / "Format-Serving"
-    executions = iter(range(1, 1000))
+class Trained:
+    """A component's folder, and ML Metadata.
 
-    def published(number: int) -> Path:
+    Args:
+        folder: For them.
+        forks: Executes the Trainer.
+        saved: A SavedModel, which the training exports.
+    """
+
+    def __init__(self, folder: Path, forks: Forks, saved: Path) -> None:
+        self.root, self._forks, self._saved = folder / "Trainer", forks, saved
+        self._executions = iter(range(1, 1000))
+        # And the folders of the component are there.
+        assert self.train() == [False]
+
+    def arguments(self) -> tuple:
+        """Of the next execution."""
+        return "train", str(self.root), str(self._saved), next(self._executions)
+
+    def published(self, number: int) -> Path:
         """The folder of a model, which is there whole or not at all."""
-        folder = root / "model" / str(number) / "Format-Serving"
-        assert not folder.exists() or equal(folder, saved)
+        folder = self.root / "model" / str(number) / "Format-Serving"
+        assert not folder.exists() or equal(folder, self._saved)
         return folder
 
-    def train_again() -> list[bool]:
-        number = next(executions)
-        assert forks.call("train", str(root), str(saved), number) == 0, forks.said
-        assert sorted(os.listdir(root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
-        assert published(number).exists()
-        run = root / "model_run" / str(number)
+    def train(self) -> list[bool]:
+        """Executes it to the end; tells whether it went on from what was there."""
+        arguments = self.arguments()
+        assert self._forks.call(*arguments) == 0, self._forks.said
+        number = arguments[-1]
+        assert sorted(os.listdir(self.root / "model" / str(number))) == ["Format-Serving", "Format-TFMA"]
+        assert self.published(number).exists()
+        run = self.root / "model_run" / str(number)
         assert sorted(os.listdir(run)) == ["declaration.json", "logs", "model.ckpt-9.index", "training.json"]
-        assert not os.listdir(root / "training")
-        return json.loads(forks.result)
+        # Nothing but what it has become.
+        (note,) = (self.root / "training").iterdir()
+        assert json.loads(note.read_text())["model_run"] == str(run)
+        return json.loads(self._forks.result)
 
-    assert train_again() == [False]  # and the folders of the component are there
-    operations = forks.operations("train", str(root), str(saved), next(executions), True, within=str(root))
+
+@pytest.fixture
+def trained(tmp_path, forks, models) -> Trained:
+    return Trained(tmp_path, forks, models[1] / "Format-Serving")
+
+
+def test_a_trainer_that_is_killed_while_it_publishes(forks, trained):
+    operations = forks.operations(*trained.arguments(), True, within=str(trained.root))
     assert {operation.call for operation in operations} >= {"openat", "sendfile", "rename", "mkdir", "rmdir"}
+    # What was published, here and after each of those below, is done again: somebody wants another.
+    assert json.loads(forks.result) == [False]
     moved = False
     for operation in operations:
-        number = next(executions)
-        code = forks.disturbed("train", str(root), str(saved), number, True, operation=operation)
-        assert code == -9, operation
-        published(number)
-        moved = (root / "model_run" / str(number)).exists()
-        # Only a training that is published already is done again.
-        assert train_again() == [not moved], operation
-    assert not moved
+        arguments = trained.arguments()
+        assert forks.disturbed(*arguments, True, operation=operation) == -9, operation
+        trained.published(arguments[-1])
+        moved = (trained.root / "model_run" / str(arguments[-1])).exists()
+        # Also where it was moved already, and nobody was told.
+        assert trained.train() == [True], operation
+    assert moved
+    assert trained.train() == [False]
+
+
+def test_a_second_run_is_refused_until_the_first_one_ends_or_is_killed(forks, trained):
+    first = forks.start(*trained.arguments(), True)
+    try:
+        forks.wait_for_stop(first)
+        assert forks.call(*trained.arguments()) == 5
+        assert f"another run is at work in {trained.root}/training/" in forks.said
+        assert f": process {first} on {socket.gethostname()}, since 20" in forks.said
+        assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.said
+    finally:
+        os.kill(first, signal.SIGKILL)
+    assert forks.wait(first) == -9
+    assert trained.train() == [True]

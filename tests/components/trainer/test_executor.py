@@ -94,7 +94,9 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("first_step") == 0
     assert model_run.get_float_custom_property("eval_accuracy") > 0.85
-    assert not any((training.root / "training").iterdir())
+    # Nothing but what it has become.
+    (note,) = (training.root / "training").iterdir()
+    assert json.loads(note.read_text())["model_run"] == model_run.uri
 
 
 def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
@@ -219,6 +221,23 @@ def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_fin
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("eval_accuracy") > 0.7
     assert (model / "Format-Serving" / "saved_model.pb").exists()
+
+
+def test_a_training_that_was_not_published_is_not_done_again(training, settings):
+    made = settings()
+    _, lost = training.run(made)
+    (note,) = (training.root / "training").iterdir()
+    # As the driver tells where ML Metadata knows of no such model.
+    note.write_text(json.dumps({**json.loads(note.read_text()), "unpublished": True}))
+    model, model_run = training.run(made)
+    assert model_run.get_float_custom_property("first_step") == 60
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert model_run.get_float_custom_property("eval_accuracy") == lost.get_float_custom_property("eval_accuracy")
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert (Path(model_run.uri) / "logs" / "chief-0.attempt-2.log").exists()
+    # A published one is: whoever runs it again wants another.
+    model, model_run = training.run(made)
+    assert model_run.get_float_custom_property("first_step") == 0
 
 
 def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_model, digits, tmp_path):

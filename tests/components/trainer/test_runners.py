@@ -171,3 +171,37 @@ def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_o
         states = [each.last_known_state for each in executions]
     assert states == [proto.Execution.COMPLETE] * 2 + [proto.Execution.CACHED, proto.Execution.COMPLETE]
     assert json.loads(executions[0].custom_properties[SETTINGS_KEY].string_value)["path"] == "run_fn"
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_a_training_of_which_ml_metadata_was_not_told_is_taken_over_by_the_next_run(pipeline, tmp_path, monkeypatch):
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+    from tfx.orchestration.portable import execution_publish_utils
+
+    publish = execution_publish_utils.publish_succeeded_execution
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        if "model_run" in kwargs["output_artifacts"]:
+            raise RuntimeError("database or disk is full")
+        return publish(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(execution_publish_utils, "publish_succeeded_execution", refuse)
+        with pytest.raises(RuntimeError, match="database or disk is full"):
+            LocalDagRunner().run(pipeline())
+
+    def attempts() -> list[list[str]]:
+        """Of the tasks whose logs are in each model_run."""
+        runs = sorted((tmp_path / "one" / "Trainer" / "model_run").iterdir(), key=lambda run: int(run.name))
+        return [sorted(path.name for path in run.glob("logs/*.log")) for run in runs]
+
+    first, second = "chief-0.attempt-1.log", "chief-0.attempt-2.log"
+    assert attempts() == [[first]]
+    LocalDagRunner().run(pipeline())
+    assert attempts() == [[first], [first, second]]
+    # That one was published: its pipeline, run without TFX's cache, trains anew.
+    anew = pipeline()
+    anew.enable_cache = False
+    LocalDagRunner().run(anew)
+    assert attempts() == [[first], [first, second], [first]]

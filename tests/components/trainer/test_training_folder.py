@@ -130,7 +130,7 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
     (folder / "tmp_worker_1").mkdir()
     _train(folder / "tmp_worker_1", 99)
     run = tmp_path / "Trainer" / "model_run" / "1"
-    training_folder.publish(str(folder), str(run))
+    training_folder.publish(_of_steps(tmp_path, 10), str(run))
     # A run_fn begins anew.
     longer, earlier = _prepare(tmp_path, 2, 30, takes_over=False)
     assert earlier is None
@@ -187,6 +187,73 @@ def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_
         operations += 1
     assert code == 0
     assert operations > len(files) * (1 if finished else 2)
+
+
+def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(bucket, tmp_path, monkeypatch):
+    from tfx_estimator.components.trainer import training_folder
+    from tfx_estimator.components.trainer.estimator import checkpoints
+
+    monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
+    folder = training_folder.TrainingFolder("store://bucket/training/k-10", "k", 10)
+    uri, another = (f"store://bucket/Trainer/model_run/{number}" for number in (1, 2))
+    source, run = tmp_path / "bucket" / "training" / "k-10", tmp_path / "bucket" / "Trainer" / "model_run" / "1"
+    files = {f"model.ckpt-{step}.{part}" for step in range(3) for part in ("index", "data-00000-of-00001")}
+
+    def prepare(model_run: str) -> set[str]:
+        training_folder.prepare(folder, model_run, f"{folder.uri}/exported", False)
+        return {path.name for path in source.iterdir()}
+
+    code, operations = DIED, 0
+    while code == DIED:
+        shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
+        source.mkdir(parents=True)
+        for name in files:
+            (source / name).write_text("")
+        (source / "training.json").write_text(json.dumps({"key": "k", "steps": 10}))
+        pid = os.fork()
+        if not pid:
+            bucket.left = operations
+            try:
+                training_folder.publish(folder, uri)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code == DIED:
+            # Also by a run whose driver asked nobody.
+            assert prepare(another) == {*files, "training.json"}
+        operations += 1
+    assert code == 0
+    assert operations > 2 * len(files)
+    assert not source.exists()
+    # As far as anybody knows here it was published; but not if it is this execution that goes on.
+    assert prepare(another) == {"training.json"}
+    shutil.rmtree(source)
+    training_folder.published.note(folder.uri, uri)
+    assert {path.name for path in run.iterdir()} == prepare(uri) == {*files, "training.json"}
+    assert not source.with_name("k-10.moved").exists()
+
+
+def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
+    from tfx_estimator.components.trainer import training_folder
+
+    folder, _ = _prepare(tmp_path, 1, 10)
+    _train(folder, 10)
+    run = tmp_path / "Trainer" / "model_run" / "1"
+    training_folder.publish(_of_steps(tmp_path, 10), str(run))
+    # What a take-over that was killed has left, its notes first.
+    half = Path(f"{_of_steps(tmp_path, 20).uri}.tmp")
+    half.mkdir()
+    shutil.copy(run / "training.json", half)
+    (half / "model.ckpt-10.index").write_text("")
+    assert _prepare(tmp_path, 2, 30, takes_over=False)[1] is None
+    assert not half.exists()
+    half.mkdir()
+    shutil.copy(run / "training.json", half)
+    (half / "model.ckpt-10.index").write_text("")
+    longer, earlier = _prepare(tmp_path, 3, 40)
+    assert earlier.uri == str(run)
+    assert (longer / "model.ckpt-10.data-00000-of-00001").exists()
 
 
 def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
