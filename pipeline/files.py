@@ -1,4 +1,7 @@
-"""Files of this machine that are there whole or not at all. Standard library only: training tasks start with it."""
+"""Files of this machine: those that are there whole or not at all, and the ends of long ones.
+
+Standard library only: training tasks start with it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import contextlib
 import json
 import os
 from typing import Any, Union
+
+# Where the last lines of a log are looked for: a chatty training's has gigabytes.
+_TAIL_BYTES = 64 * 1024
 
 
 def write_whole(path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False) -> None:
@@ -31,6 +37,25 @@ def write_whole(path: Union[str, os.PathLike[str]], content: Union[str, bytes], 
     finally:
         with contextlib.suppress(OSError):
             os.remove(draft)
+
+
+def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
+    """Reads the last lines of a text, such as a log, however large it is.
+
+    Args:
+        path: The file; it need not be there.
+        lines: How many at most; fewer where they are long.
+
+    Returns:
+        The lines, the first of which may have lost its beginning.
+    """
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            text = file.read(_TAIL_BYTES)
+    except OSError:
+        return []
+    return text.decode(errors="replace").splitlines()[-lines:]
 
 
 def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:

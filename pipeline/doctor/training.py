@@ -8,17 +8,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.doctor.finding import FAILED, Finding, ok
 from tfx_estimator.pipeline.ending import scratch
+from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _NAME = "training"
 _SMOKE = "tfx_estimator.pipeline.doctor.smoke"
 # Of somebody else's cluster, which is not asked to take part.
 _CLUSTERS = ("TF_CONFIG", "SLURM_")
-_SHOWN = 600
+_LINES, _SHOWN = 50, 600
 _END_SECONDS = 10.0
 
 
@@ -49,8 +50,7 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
             code = None
         finally:
             _end(process)
-        with open(log, encoding="utf-8", errors="replace") as file:
-            said = file.read()
+        said = read_tail(log, _LINES)
     if code == 0:
         return ok(_NAME, f"two processes trained and exported a model in {time.monotonic() - started:.0f} s")
     what = f"two processes did not train within {seconds:g} s" if code is None else _told(said, code)
@@ -69,8 +69,8 @@ def _end(process: subprocess.Popen) -> None:
                 continue
 
 
-def _told(said: str, code: int) -> str:
+def _told(said: Sequence[str], code: int) -> str:
     """What the training says last: an error of this project, which it prints without a traceback, or another's end."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said if line.strip()]
     shown = " ".join(lines[-4:])[-_SHOWN:] if lines else f"it ended with {code}"
     return f"two processes cannot train: {shown}"

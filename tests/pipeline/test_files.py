@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the ends of long ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.files import write_json, write_whole
+from tfx_estimator.pipeline.files import read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +80,19 @@ def test_no_part_of_the_product_renames_a_file_into_place_by_itself():
     files = [file for folder in PRODUCT for file in (ROOT / folder).glob("**/*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if "os.replace(" in file.read_text(encoding="utf-8")}
     assert found <= allowed
+
+
+def test_the_end_of_a_log_is_read_and_no_more_of_it(tmp_path):
+    log = tmp_path / "log"
+    assert read_tail(log, 3) == []
+    log.write_text("one\ntwo\n")
+    assert read_tail(log, 3) == ["one", "two"]
+    assert read_tail(log, 1) == ["two"]
+    # More than any memory holds; and a letter is cut in two.
+    with open(log, "r+b") as file:
+        file.truncate(1 << 42)
+        file.seek(0, os.SEEK_END)
+        file.write("ü".encode() * 40_000 + b"\nlast\n")
+    cut, last = read_tail(str(log), 3)
+    assert last == "last"
+    assert cut.endswith("ü" * 30_000)

@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.custom_job.plan import replicas
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
 from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
 from tfx_estimator.pipeline.ending import keeper
+from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
@@ -88,7 +89,8 @@ class LocalService:
         for code, log in zip(codes, self._logs):
             if code:
                 self._end()
-                return Status(FAILED, f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{_tail(log)}")
+                end = "\n".join(read_tail(log, _TAIL_LINES))
+                return Status(FAILED, f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{end}")
         # Parameter servers have no end of their own.
         return Status(SUCCEEDED if codes and codes[0] == 0 else "JOB_STATE_RUNNING")
 
@@ -152,8 +154,3 @@ def _start(words: list[str], environment: dict[str, str], fds: tuple[int, ...], 
         pass_fds=fds,
         start_new_session=True,
     )
-
-
-def _tail(log: str) -> str:
-    with open(log, encoding="utf-8", errors="replace") as file:
-        return "\n".join(file.read().splitlines()[-_TAIL_LINES:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from typing import Optional
 
@@ -18,6 +19,7 @@ class StepCell:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._file: Optional[int] = None
         self._map: Optional[mmap.mmap] = None
 
     def set(self, step: int) -> None:
@@ -26,12 +28,22 @@ class StepCell:
         Args:
             step: The global step.
         """
-        if self._map is None:
-            with open(self._path, "w+b") as file:
-                file.write(_STEP.pack(step))
-                file.flush()
+        if self._map is not None:
+            _STEP.pack_into(self._map, 0, step)
+        elif self._file is not None:
+            os.pwrite(self._file, _STEP.pack(step), 0)
+        else:
+            self._begin(step)
+
+    def _begin(self, step: int) -> None:
+        with open(self._path, "w+b") as file:
+            file.write(_STEP.pack(step))
+            file.flush()
+            try:
                 self._map = mmap.mmap(file.fileno(), _STEP.size)
-        _STEP.pack_into(self._map, 0, step)
+            except (OSError, ValueError):
+                # Some file systems, of FUSE or 9p, share no memory: there each step is written.
+                self._file = os.dup(file.fileno())
 
     def get(self) -> int:
         """Returns the step that was set last; -1 before the first."""

@@ -15,6 +15,7 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, MissingError, Object
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.files import read_tail
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _LOG_LINES = 15
@@ -83,7 +84,7 @@ class PodFailure:
                 kind = errors.TaskFailedError
             todo = f"{said['todo']}; {where}" if said["todo"] else f"see {where}"
             return kind(said["what"], expected=said["expected"], todo=todo)
-        lines = (self.message or _tail(self.log)).splitlines()[-_LOG_LINES:]
+        lines = self.message.splitlines()[-_LOG_LINES:] or read_tail(self.log, _LOG_LINES)
         end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         todo = f"see {where}"
         if self.reason == "OOMKilled":
@@ -246,11 +247,3 @@ def _container(pod: Object) -> Object:
 def _ends(pod: Object) -> int:
     """How often its container has ended before; -1 of a pod that has gone."""
     return _container(pod).get("restartCount", 0) if pod else -1
-
-
-def _tail(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
 from tfx_estimator.pipeline.ending import keeper, scratch, slate
 from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.log import get_logger
 
 # For a training to reach a checkpoint.
@@ -65,8 +66,9 @@ def start(command: Command, logs: str, tries: int) -> None:
         if attempt < tries:
             logger.warning(f"its container {how}: try {attempt + 1} of {tries}")
     again = f", {tries} times" if tries > 1 else ""
+    end = "\n".join(read_tail(log, _TAIL_LINES)) or "(it printed nothing)"
     raise PipelineError(
-        f"component {command.name} failed: its container {how}{again}\n{_tail(log)}",
+        f"component {command.name} failed: its container {how}{again}\n{end}",
         expected="a container that ends with exit code 0",
         todo=f"see {log}",
     )
@@ -118,9 +120,3 @@ def _end(process: subprocess.Popen) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _tail(log: str) -> str:
-    with open(log, encoding="utf-8", errors="replace") as file:
-        lines: Sequence[str] = file.read().splitlines()[-_TAIL_LINES:]
-    return "\n".join(lines) or "(it printed nothing)"

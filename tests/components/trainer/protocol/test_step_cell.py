@@ -1,0 +1,53 @@
+"""The step that a task shows is read while it runs, and after its end, whatever its file lies on."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.protocol.step_cell import StepCell
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.ENODEV, "No such device"), ValueError("longer than the file")])
+def test_what_is_set_is_read_at_once_with_and_without_memory_that_is_shared(tmp_path, monkeypatch, error):
+    # As of 9p without a cache, or FUSE with direct_io.
+    def refuse(*_):
+        raise error
+
+    if error:
+        monkeypatch.setattr(mmap, "mmap", refuse)
+    writer, reader = StepCell(str(tmp_path / "step")), StepCell(str(tmp_path / "step"))
+    assert reader.get() == -1
+    for step in (7, 2**40, 0):
+        writer.set(step)
+        assert reader.get() == step
+    assert os.path.getsize(tmp_path / "step") == 8
+    # Whoever is started anew.
+    StepCell(str(tmp_path / "step")).set(3)
+    assert reader.get() == 3
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_it_is_kept_when_its_process_is_killed(tmp_path, shared):
+    code = (
+        "import mmap, os, signal, sys\n"
+        "def refuse(*_): raise OSError\n"
+        f"if not {shared}: mmap.mmap = refuse\n"
+        "from tfx_estimator.components.trainer.protocol.step_cell import StepCell\n"
+        "cell = StepCell(sys.argv[1])\n"
+        "for step in range(100): cell.set(step)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "step")], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert StepCell(str(tmp_path / "step")).get() == 99
