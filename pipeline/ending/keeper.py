@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 import signal
+import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _EMPTY_SECONDS = 5.0
+# An exit code, and a time of the clock that processes share.
+_TOLD = struct.Struct("=id")
+_LATE = b"the work of this process is done, and it did not come to its end: it was ended\n"
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
@@ -71,7 +76,7 @@ def empty(seconds: float = _EMPTY_SECONDS) -> None:
         time.sleep(0.005)
 
 
-def keep(parent: int) -> None:
+def keep(parent: int) -> Callable[[int, float], None]:
     """Goes on in a child; this process stays as its keeper, and never returns.
 
     The keeper ends with the child, by the same code or signal; or kills it, at SIGTERM or when its own parent dies.
@@ -79,24 +84,48 @@ def keep(parent: int) -> None:
 
     Args:
         parent: Id of this process's parent.
+
+    Returns:
+        Says that the work is done: the exit code, and the seconds for the child's end. A child that takes longer, in
+        native code that Python cannot interrupt, is killed, and the keeper ends by that code.
     """
-    watched = {signal.SIGTERM, signal.SIGCHLD}
+    watched = {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     die_with(parent, signal.SIGTERM)
     adopt()
-    me = os.getpid()
+    me, told = os.getpid(), mmap.mmap(-1, _TOLD.size)
     child = os.fork()
-    if not child:
-        die_with(me)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return
-    status = signal.SIGKILL.value
-    while signal.sigwaitinfo(watched).si_signo == signal.SIGCHLD:
-        if (found := reap(child)) is not None:
-            status = found
-            break
-    empty()
-    end_like(status)
+    if child:
+        status = _wait_for(child, told, watched)
+        empty()
+        end_like(status)
+    die_with(me)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def work_is_done(code: int, seconds: float) -> None:
+        _TOLD.pack_into(told, 0, code, time.monotonic() + seconds)
+        os.kill(me, signal.SIGUSR1)
+
+    return work_is_done
+
+
+def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
+    """Returns how the keeper is to end: like its child, or as it was told, or as one that is killed."""
+    code, deadline = 0, 0.0
+    while True:
+        left = deadline - time.monotonic()
+        info = signal.sigtimedwait(watched, max(left, 0.0)) if deadline else signal.sigwaitinfo(watched)
+        if info is None:
+            with contextlib.suppress(OSError):
+                os.write(1, _LATE)
+            return code << 8
+        if info.si_signo == signal.SIGTERM:
+            return signal.SIGKILL
+        if info.si_signo == signal.SIGUSR1:
+            # Anybody may send it: nothing has been told then.
+            code, deadline = _TOLD.unpack_from(told)
+        elif (status := reap(child)) is not None:
+            return status
 
 
 def end_like(status: int) -> NoReturn:

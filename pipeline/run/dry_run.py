@@ -135,39 +135,43 @@ class DryRun:
         """
         while (code := self._process.code) is None:
             self._hear()
+            if self._done is not None:
+                # Nothing more is asked of it, and what the user's code has left at work may go on for ever.
+                break
             self._check_deadlines(time.monotonic())
             time.sleep(_POLL_SECONDS)
         self._hear()
         if said := self._process.error():
             raise self._raised(said)
-        if self._done is None and -code in _MACHINES:
+        if self._done is not None:
+            # The first is the data set's.
+            return Tried(tuple(self._parts[1:]), self._done, self._found)
+        assert code is not None
+        if -code in _MACHINES:
             raise InconclusiveError(
                 f"{self._title()} was ended by signal {-code}; its log ends with:\n{self._process.tail()}",
                 expected="enough memory for a step",
                 todo=f"try it again{self._or_see}",
             )
-        if self._done is None:
-            what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
-            lines = self._process.users_frames()
-            if -code in _CRASHES and not lines and not self._crashed:
-                # Once in some hundreds TensorFlow ends so, for no reason that would come again.
-                self._crashed, self._parts = True, []
-                self._process = self._start(attempt=2)
-                self._moved = self._process.started
-                return self.wait()
-            if -code in _CRASHES and not lines:
-                raise InconclusiveError(
-                    f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
-                    expected="a process that ends by itself",
-                    todo=f"try it again; if it comes again, look for what TensorFlow cannot do{self._or_see}",
-                )
-            raise errors.UserCodeError(
-                f"{self._title()} {what}; {self._at_work(lines)}",
-                expected="code that returns, or raises an error",
-                todo=f"mend what ends the process{self._or_see}",
+        what = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended, with exit code {code}"
+        lines = self._process.users_frames()
+        if -code in _CRASHES and not lines and not self._crashed:
+            # Once in some hundreds TensorFlow ends so, for no reason that would come again.
+            self._crashed, self._parts = True, []
+            self._process = self._start(attempt=2)
+            self._moved = self._process.started
+            return self.wait()
+        if -code in _CRASHES and not lines:
+            raise InconclusiveError(
+                f"{self._title()} {what}, and no line of your code was at work; {self._at_work(lines)}",
+                expected="a process that ends by itself",
+                todo=f"try it again; if it comes again, look for what TensorFlow cannot do{self._or_see}",
             )
-        # The first is the data set's.
-        return Tried(tuple(self._parts[1:]), self._done, self._found)
+        raise errors.UserCodeError(
+            f"{self._title()} {what}; {self._at_work(lines)}",
+            expected="code that returns, or raises an error",
+            todo=f"mend what ends the process{self._or_see}",
+        )
 
     def _start(self, attempt: int) -> TaskProcess:
         folder = os.path.join(self._folder, f"attempt-{attempt}")

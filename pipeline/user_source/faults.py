@@ -33,8 +33,10 @@ def note_ends(path: str) -> Callable[[], None]:
 
     def noting(status: int) -> NoReturn:
         if os.getpid() == me and signals.received() is None:
-            traceback.print_stack(sys._getframe(1), file=file)
-            file.flush()
+            # A full disk keeps nobody from ending.
+            with contextlib.suppress(OSError):
+                traceback.print_stack(sys._getframe(1), file=file)
+                file.flush()
         leave(status)
 
     def work_is_done() -> None:

@@ -6,10 +6,11 @@ long since run some.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
@@ -17,6 +18,7 @@ from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_TRIAL, TaskSpec
 from tfx_estimator.pipeline.ending.keeper import keep
+from tfx_estimator.pipeline.ending.leaving import leave_within
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.importing import uncollected
@@ -35,6 +37,10 @@ _PEER_WORDS = (
 )
 
 _STACKS_SECONDS = 10.0
+# For what the user's code has left at work, when the task's is done; less than the supervisor bears without progress.
+_EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
+# Of these, until a task is killed that Python itself cannot end.
+_KEEPERS_SHARE = 1.75
 
 
 def main(argv: list[str]) -> int:
@@ -50,7 +56,7 @@ def main(argv: list[str]) -> int:
     task = TaskSpec.load(spec_path)
     files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)
     # From here on in a child, however the user's code ends, and whatever it leaves behind.
-    keep(task.supervisor_pid)
+    end_within = keep(task.supervisor_pid)
     _enter_network(task)
     beat(files.alive)
     work_is_done = note_ends(files.ends)
@@ -66,21 +72,43 @@ def main(argv: list[str]) -> int:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
         with uncollected():
             context, run = _load(job_path, task, files)
-        run(context)
+        code = _run(run, context)
         work_is_done()
         if task.type == SPEED_TRIAL:
             # What was tried is not taken apart, which took minutes once: threads of TensorFlow's waited for each other.
-            os._exit(0)
-    except StoppedByRequestError:
-        ProgressWriter(files.progress).write(Event.STOPPED)
-        return STOPPED
+            os._exit(code)
+        seconds = min(_EXIT_SECONDS, _EXIT_SHARE * context.settings.stall_timeout)
+        leave_within(seconds, code)
+        end_within(code, _KEEPERS_SHARE * seconds)
     except BaseException as error:
-        traceback.print_exc()
-        error = _of_ours(error)
-        _write_error(files.error, error)
-        # Not by the interpreter's own way out: TensorFlow's servers may wait there for tasks that have gone.
-        os._exit(error.exit_code if isinstance(error, TfxEstimatorError) else 1)
+        _fail(error, files)
+    return code
+
+
+def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
+    """Does the task's work; returns the exit code."""
+    try:
+        run(context)
+    except StoppedByRequestError:
+        context.progress.write(Event.STOPPED)
+        return STOPPED
     return 0
+
+
+def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
+    """Says what went wrong, as far as that can be written, and ends this process."""
+    code = 1
+    try:
+        # On a full disk neither is possible.
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        error = _of_ours(error)
+        code = error.exit_code if isinstance(error, TfxEstimatorError) else code
+        with contextlib.suppress(OSError):
+            _write_error(files.error, error)
+    finally:
+        # Not by the interpreter's own way out: TensorFlow's servers may wait there for tasks that have gone.
+        os._exit(code)
 
 
 def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext, Callable[[TaskContext], None]]:

@@ -146,6 +146,19 @@ def test_an_endless_loop_is_named_long_before_the_deadline(declare, capsys, tmp_
     assert 55 < time.monotonic() - begun < 290
 
 
+@pytest.mark.long
+def test_a_thread_that_is_left_at_work_is_not_waited_for(declare):
+    from tfx_estimator.pipeline.run import dry_run
+
+    left = "import threading; threading.Thread(target=__import__('time').sleep, args=(600,)).start()"
+    with dry_run.begin(load(declare(left))) as trial:
+        tried = trial.wait()
+        # Its process is there still.
+        assert trial._process.code is None
+    assert len(tried.parts) == 3
+    assert trial._process.code is not None
+
+
 ENDS = {
     "os._exit(0)": "ended, with exit code 0",
     "os.abort()": "was killed by SIGABRT",

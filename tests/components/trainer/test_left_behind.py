@@ -1,0 +1,62 @@
+"""Code that leaves threads and processes at work: its model is published, and nothing is trained twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
+from tfx_estimator.components.trainer.settings import Settings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+RUN_FN = """
+import multiprocessing, threading, time
+import tensorflow as tf
+
+def run_fn(fn_args):
+    threading.Thread(target=time.sleep, args=(600,), name="sender").start()
+    reader = multiprocessing.Process(target=time.sleep, args=(600,), name="reader")
+    reader.start()
+    with open({pid!r}, "a") as file:
+        print(reader.pid, file=file)
+    module = tf.Module()
+    module.serve = tf.function(lambda: {{"one": tf.constant(1)}}, input_signature=[])
+    tf.saved_model.save(module, fn_args.serving_model_dir, signatures={{"serving_default": module.serve}})
+"""
+# Less than a task that does not end has.
+SETTINGS = Settings(stall_timeout=20.0)
+
+
+def test_a_run_fn_that_leaves_a_thread_and_a_process(training, tmp_path):
+    module, pid = tmp_path / "own_module.py", tmp_path / "pid"
+    module.write_text(RUN_FN.format(pid=str(pid)))
+    model, model_run = training.run(SETTINGS, module_file=str(module))
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert model_run.get_float_custom_property("restarts") == 0
+    # Once, and it has gone.
+    (reader,) = pid.read_text().split()
+    assert not psutil.pid_exists(int(reader))
+    (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
+    told = "the work of this process is done; not waited for after 10 s: the thread 'sender', the process 'reader'\n"
+    assert told in log.read_text()
+
+
+@pytest.mark.long
+def test_a_trainer_fn_that_leaves_a_thread(training, tmp_path):
+    module = tmp_path / "own_module.py"
+    left = "    threading.Thread(target=time.sleep, args=(600,), name='sender').start()\n    graph = "
+    text = TRAINER_FN.replace("EXPORTERS", EXPORTER).replace("    graph = ", left, 1)
+    module.write_text(text.replace("import tensorflow as tf\n", "import threading, time\nimport tensorflow as tf\n", 1))
+    assert "sender" in module.read_text().split("def trainer_fn")[1]
+    model, model_run = training.run(SETTINGS, steps=40, module_file=str(module))
+    number = model_run.get_float_custom_property
+    assert (number("first_step"), number("last_step"), number("restarts")) == (0, 40, 0)
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
+    assert "not waited for after 10 s: the thread 'sender'\n" in log.read_text()
+    # What it writes last is there.
+    (events,) = Path(model_run.uri).rglob("eval_own/events.out.tfevents.*")
+    assert events.stat().st_size > 100

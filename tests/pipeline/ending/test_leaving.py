@@ -1,0 +1,111 @@
+"""A process whose work is done ends in time, with real processes that leave all that holds Python up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
+
+WORK = """
+import atexit, concurrent.futures, multiprocessing, os, signal, sys, threading, time
+from tfx_estimator.pipeline.ending.keeper import keep
+from tfx_estimator.pipeline.ending.leaving import leave_within
+
+SECONDS = float(sys.argv[1])
+end_within = keep(os.getppid())
+atexit.register(print, "the hook was called", flush=True)
+{left}
+print("the work is done", flush=True)
+leave_within(SECONDS, 3)
+end_within(3, 1.75 * SECONDS)
+sys.exit(3)
+"""
+LEFT = {
+    "threading.Thread(target=time.sleep, args=(300,), name='sender').start()": ["the thread 'sender'"],
+    "multiprocessing.Process(target=time.sleep, args=(300,), name='reader').start()": ["the process 'reader'"],
+    "concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 300)": ["the thread 'ThreadPoolExecutor-0_0'"],
+    "concurrent.futures.ProcessPoolExecutor(1).submit(time.sleep, 300)": ["the thread", "the process"],
+    # An alarm of its own, which is not ours.
+    "signal.setitimer(signal.ITIMER_REAL, 0.5); threading.Thread(target=time.sleep, args=(300,), name='a').start()": [
+        "the thread 'a'"
+    ],
+}
+TOLD = "the work of this process is done; not waited for after 1 s: "
+
+
+def run(left: str, seconds: float = 1.0) -> tuple[int, str, float]:
+    """The exit code, what was said, and how long it took from the end of the work on."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", WORK.format(left=left), str(seconds)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout
+    said = ""
+    while not said.endswith("the work is done\n"):
+        said += process.stdout.readline()
+        assert process.poll() is None, said
+    done = time.monotonic()
+    said += process.stdout.read()
+    return process.wait(), said, time.monotonic() - done
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_is_left_is_named_and_not_waited_for(left):
+    before = psutil.Process().children(recursive=True)
+    code, said, seconds = run(left)
+    assert code == 3
+    assert 0.9 < seconds < 15
+    (line,) = [each for each in said.splitlines() if each.startswith(TOLD)]
+    assert all(name in line for name in LEFT[left])
+    # In vain is only the waiting.
+    assert said.count("the hook was called") == 1
+    assert not set(psutil.Process().children(recursive=True)) - set(before)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "",
+        "threading.Thread(target=time.sleep, args=(1,)).start()",
+        "concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 1)",
+        "threading.Thread(target=time.sleep, args=(300,), daemon=True).start()",
+        "multiprocessing.Process(target=time.sleep, args=(300,), daemon=True).start()",
+    ],
+)
+def test_a_process_that_ends_by_itself_does_so_as_ever(left):
+    code, said, seconds = run(left, seconds=30.0)
+    assert code == 3
+    assert seconds < 15
+    assert said.splitlines()[-2:] == ["the work is done", "the hook was called"]
+
+
+def test_a_function_of_atexit_that_does_not_end_is_given_up_and_none_is_called_twice():
+    code, said, seconds = run("atexit.register(time.sleep, 300); atexit.register(print, 'later', flush=True)")
+    assert code == 3
+    assert seconds < 15
+    assert f"{TOLD}what is called at its end\n" in said
+    assert said.count("later") == 1
+
+
+def test_functions_of_atexit_that_take_too_long_beside_a_thread_are_given_up_as_well():
+    left = "atexit.register(time.sleep, 300); threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
+    code, said, seconds = run(left)
+    assert code == 3
+    assert seconds < 15
+    assert f"{TOLD}the thread 'sender'\n" in said
+
+
+def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
+    """As a destructor of TensorFlow's that waits for its threads."""
+    code, said, seconds = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
+    assert code == 3
+    assert seconds < 15
+    assert "the work of this process is done, and it did not come to its end: it was ended\n" in said
+    assert "the hook was called" in said
