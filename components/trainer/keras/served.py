@@ -17,9 +17,9 @@ from tfx_estimator.components.trainer.measuring.clock import measure_server
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.components.trainer.task.runtime import allow_ops
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-_INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
 _FAIL_FAST = "GRPC_FAIL_FAST"
 # Shorter stretches between two moments when no worker works would cost more than they tell.
 _LEAST_STRETCH = 10
@@ -33,8 +33,7 @@ def prepare(tasks: int) -> None:
     Args:
         tasks: Workers and the chief.
     """
-    # The servers wait for each other for ever with the one thread that a task's one core gives them.
-    os.environ.setdefault(_INTER_OP_THREADS, str(tasks + 1))
+    allow_ops(tasks)
     # As the tutorial has it: that a task has gone is an error at once.
     os.environ.setdefault(_FAIL_FAST, "use_caller")
 

@@ -15,10 +15,9 @@ from tfx_estimator.components.trainer.run_fn import skipped_training
 from tfx_estimator.components.trainer.run_fn.declared_strategy import declared
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
+from tfx_estimator.components.trainer.task.runtime import allow_ops
 from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
-
-_INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
 
 
 class RunFnPath:
@@ -33,8 +32,7 @@ class RunFnPath:
         """See Path."""
         job, task, progress = context.job, context.task, context.progress
         if (train := context.distribution.train).asynchronous:
-            # TensorFlow 2's servers wait for each other for ever with the one thread that a task's one core gives them.
-            os.environ.setdefault(_INTER_OP_THREADS, str(train.worker_count + 1))
+            allow_ops(train.worker_count)
         seeds.apply(context.settings.trainer)
         configure_devices(train)
         # Before any TensorFlow op. The strategy of TensorFlow 1's parameter servers is no use to a run_fn.

@@ -5,10 +5,14 @@ What TensorFlow reads from the environment is there already: see `TrainerSection
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+_INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
 
 
 def apply(section: TrainerSection, spin: bool) -> None:
@@ -21,6 +25,33 @@ def apply(section: TrainerSection, spin: bool) -> None:
     if section.environment or section.gpu.is_declared or not spin:
         for line in _apply(section, spin):
             sys.stdout.write(f"runtime: {line}\n")
+
+
+def allow_ops(workers: int) -> None:
+    """Has TensorFlow run as many ops at the same time as the tasks of parameter servers need, if it was told fewer.
+
+    They wait for each other for ever with the one thread that a task's one core gives them, or with too few that the
+    environment names.
+
+    Args:
+        workers: That train, the chief among them.
+    """
+    import tensorflow as tf
+
+    least, said = workers + 1, os.environ.get(_INTER_OP_THREADS)
+    told = 0
+    with contextlib.suppress(ValueError):
+        told = int(said or 0)
+    if told < least:
+        os.environ[_INTER_OP_THREADS] = str(least)
+        if said:
+            sys.stdout.write(
+                f"runtime: ops at the same time: {least}, one more than there are workers, and not {said}, as "
+                f"{_INTER_OP_THREADS} said: the servers would wait for each other for ever\n"
+            )
+    # Declared for fewer workers than a cluster of somebody else's has.
+    if 0 < tf.config.threading.get_inter_op_parallelism_threads() < least:
+        tf.config.threading.set_inter_op_parallelism_threads(least)
 
 
 def _apply(section: TrainerSection, spin: bool) -> Iterator[str]:

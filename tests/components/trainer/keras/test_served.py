@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,20 @@ def test_variables_are_cut_as_declared_and_what_is_served_is_whole(
     assert sorted(tuple(each.shape) for each in served.weights) == [(10,), (784, 10)]
     checkpoint = tf.train.load_checkpoint(run.uri)
     assert (784, 10) in map(tuple, checkpoint.get_variable_to_shape_map().values())
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_servers_do_not_wait_for_each_other_whatever_the_environment_says_of_threads(training, settings, monkeypatch):
+    monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "1")
+    train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
+    section = {"path": "keras", "distribution": {"train": train, "max_restarts": 0}}
+    _, run = training.run(settings(section, path="keras", stall_timeout=40.0))
+    assert run.get_float_custom_property("last_step") == 60
+    for task in ("chief-0", "worker-0", "ps-0"):
+        (log,) = (Path(run.uri) / "logs").glob(f"{task}.*.log")
+        assert "runtime: ops at the same time: 3, " in log.read_text()
 
 
 COUNTED = """

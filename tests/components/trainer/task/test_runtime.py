@@ -46,6 +46,42 @@ def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_
     assert TrainerSection().spinning
 
 
+ALLOWED = """
+import os
+from tfx_estimator.components.trainer.task.runtime import allow_ops
+import tensorflow as tf
+tf.config.threading.set_inter_op_parallelism_threads(DECLARED)
+allow_ops(3)
+print(os.environ["TF_NUM_INTEROP_THREADS"], tf.config.threading.get_inter_op_parallelism_threads())
+"""
+SAID = (
+    "runtime: ops at the same time: 4, one more than there are workers, and not {}, as TF_NUM_INTEROP_THREADS said: "
+    "the servers would wait for each other for ever"
+)
+
+
+@pytest.mark.unit
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("exported", "declared", "lines"),
+    [
+        (None, 0, ["4 0"]),
+        ("1", 0, [SAID.format("1"), "4 0"]),
+        # None, for TensorFlow.
+        ("many", 0, [SAID.format("many"), "4 0"]),
+        ("4", 0, ["4 0"]),
+        ("16", 0, ["16 0"]),
+        # For fewer workers than a cluster of somebody else's has.
+        ("3", 3, [SAID.format("3"), "4 4"]),
+        ("8", 8, ["8 8"]),
+    ],
+)
+def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):
+    code = ALLOWED.replace("DECLARED", str(declared))
+    assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.said
+    assert codes.said.splitlines()[-len(lines) :] == lines
+
+
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
