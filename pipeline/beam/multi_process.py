@@ -26,6 +26,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.transforms import environments
 from google.protobuf import json_format, text_format
 
+from tfx_estimator.pipeline import loopback
 from tfx_estimator.pipeline.beam import told
 
 _URN = "tfx_estimator:env:process:v1"
@@ -159,7 +160,6 @@ class _Worker(worker_handlers.GrpcWorkerHandler):
         """Starts it; its log is this process's."""
         options = json_format.MessageToJson(self.provision_info.provision_info.pipeline_options)
         control = text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=self.control_address))
-        direct = [os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy"), "localhost"]  # noqa: SIM112
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}", str(os.getpid())],
             stdin=subprocess.DEVNULL,
@@ -169,7 +169,7 @@ class _Worker(worker_handlers.GrpcWorkerHandler):
                 "PIPELINE_OPTIONS": options,
                 "WORKER_ID": self.worker_id,
                 told.VARIABLE: self.errors,
-                "no_grpc_proxy": ",".join(filter(None, direct)),
+                **loopback.no_proxy(os.environ),
             },
             # Ctrl-C is for this process, which then ends its workers.
             start_new_session=True,

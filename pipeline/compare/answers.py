@@ -7,27 +7,21 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tfx_estimator.pipeline import fresh_python
 from tfx_estimator.pipeline.compare.candidates import Candidate
 from tfx_estimator.pipeline.compare.measures import measure_all
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.missing import LeftOutError
-from tfx_estimator.pipeline.user_source.modules import package_parent
 
-_PACKAGE = str(package_parent())
-# As training tasks are started: the current folder may hold a `numpy.py`.
-_PROGRAM = (
-    f"import sys; sys.path[0] = {_PACKAGE!r}; import tfx_estimator; del sys.path[0]; "
-    "from tfx_estimator.pipeline.compare import answers; answers.main(sys.argv[1])"
-)
+_PROGRAM = "from tfx_estimator.pipeline.compare import answers; answers.main(sys.argv[1])"
 # Of what a path keeps beside the model's own values.
 _NO_PARAMETERS = ("global_step", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH", ".OPTIMIZER_SLOT")
 
@@ -113,8 +107,8 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
     declared = model.candidate.values.get("evaluator.prediction_key")
     asked = {"outputs": kept, "split": model.split, "declared": declared, "folder": folder, "metrics": list(metrics)}
     write_json(task, asked)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    process = subprocess.Popen([sys.executable, "-c", _PROGRAM, task], stdin=subprocess.DEVNULL, env=environment)
+    environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
+    process = subprocess.Popen([*fresh_python.words(_PROGRAM), task], stdin=subprocess.DEVNULL, env=environment)
     try:
         code = process.wait()
     finally:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -17,17 +16,12 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.pipeline import fresh_python, loopback
 from tfx_estimator.pipeline.ending.scratch import variables
+from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
-from tfx_estimator.pipeline.user_source.modules import package_parent
 
-_PACKAGE = str(package_parent())
-# Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
-# Nor may our folder stay in front: where it is site-packages, a stray `models` or `data` there would hide the user's.
-_TASK = (
-    f"import sys; sys.path[0] = {_PACKAGE!r}; import tfx_estimator; del sys.path[0]; "
-    "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
-)
+_TASK = "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
 _LOG_LINES = 15
 _LATE_LOOK_SECONDS = 5.0
 # For the killing of what a task started; beyond, the group is killed.
@@ -62,11 +56,11 @@ class TaskProcess:
         self._events = ProgressReader(self.files.progress)
         with open(self.files.log, "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _TASK, job_path, self.files.task_spec],
+                [*fresh_python.words(_TASK), job_path, self.files.task_spec],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**_inherited(task_spec.threads), **environment, **variables(temporary)},
+                env={**_inherited(task_spec), **environment, **variables(temporary)},
                 pass_fds=tuple(network),
                 # Ctrl-C is for the supervisor, which then ends its tasks.
                 start_new_session=True,
@@ -130,12 +124,7 @@ class TaskProcess:
 
     def tail(self) -> str:
         """The last lines of its log, indented."""
-        try:
-            with open(self.files.log, encoding="utf-8", errors="replace") as file:
-                lines = file.read().splitlines()[-_LOG_LINES:]
-        except FileNotFoundError:
-            lines = []
-        return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        return "\n".join(f"    {line}" for line in read_tail(self.files.log, _LOG_LINES)) or "    (nothing)"
 
     def kill(self) -> None:
         """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks: see `keep`."""
@@ -151,16 +140,27 @@ class TaskProcess:
         self._process.wait()
 
 
-def _inherited(threads: Optional[int]) -> dict[str, str]:
-    """The parent's environment, with what the parent can import, and the threads."""
-    paths = [path or os.getcwd() for path in sys.path]
+def _inherited(task_spec: TaskSpec) -> dict[str, str]:
+    """The parent's environment, with the task's threads, and without what would lead it astray."""
     # A task is told its own.
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    if threads:
-        inherited["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    if task_spec.threads:
+        inherited["TF_NUM_INTRAOP_THREADS"] = str(task_spec.threads)
     return {
         **inherited,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        **loopback.no_proxy(os.environ, _own_host(task_spec.tf_config)),
+        # Of what the task starts; its own way of finding modules is in its command.
+        "PYTHONPATH": fresh_python.python_path(),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
     }
+
+
+def _own_host(tf_config: str) -> tuple[str, ...]:
+    """The name of this machine in its cluster, by which its tasks reach themselves."""
+    if not tf_config:
+        return ()
+    config = json.loads(tf_config)
+    task = config["task"]
+    addresses = config["cluster"].get(task["type"], ())
+    return tuple(each.rpartition(":")[0].strip("[]") for each in addresses[task["index"] : task["index"] + 1])

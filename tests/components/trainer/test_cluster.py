@@ -105,6 +105,21 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(traini
 
 
 @pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_cluster_of_this_machine_asks_no_proxy_for_its_own_tasks(training, settings, monkeypatch):
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    # gRPC would take it for localhost as well; nobody listens there.
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_ports(1)[0]}")
+    distribution = {"train": {**MWMS, "timeout_seconds": 20}, "max_restarts": 0}
+    model, model_run = training.run(settings({"distribution": distribution}, start_timeout=60.0))
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+
+
+@pytest.mark.cluster
 @pytest.mark.timeout(200)
 def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, settings, tmp_path):
     import tensorflow as tf

@@ -54,7 +54,8 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Writes a user's package with a model_fn that gets into trouble once, at a step."""
 
     def write(trouble: str, at: int = 30, restarts: int = 0) -> dict:
-        package = tmp_path / "user"
+        # PYTHONPATH cannot hold it.
+        package = tmp_path / "user:own"
         package.mkdir(exist_ok=True)
         (package / "my_model.py").write_text(MODEL_FN.format(trouble=trouble))
         monkeypatch.syspath_prepend(str(package))

@@ -164,13 +164,42 @@ def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(
 
 
 def test_a_task_gets_no_cluster_of_somebody_elses(monkeypatch):
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
     from tfx_estimator.components.trainer.supervisor.process import _inherited
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    assert "TF_CONFIG" not in _inherited(None)
-    assert "TF_NUM_INTRAOP_THREADS" not in _inherited(None)
-    assert _inherited(3)["TF_NUM_INTRAOP_THREADS"] == "3"
+    assert "TF_CONFIG" not in _inherited(TaskSpec("chief", 0, 1))
+    assert "TF_NUM_INTRAOP_THREADS" not in _inherited(TaskSpec("chief", 0, 1))
+    assert _inherited(TaskSpec("chief", 0, 1, threads=3))["TF_NUM_INTRAOP_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, "localhost,127.0.0.1,::1"),
+        ({"no_proxy": "intern.example, 10.0.0.1,"}, "intern.example,10.0.0.1,localhost,127.0.0.1,::1"),
+        # Then gRPC does not look at the other one.
+        ({"no_proxy": "intern.example", "no_grpc_proxy": "localhost"}, "localhost,127.0.0.1,::1"),
+    ],
+)
+def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch, before, after):
+    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+    from tfx_estimator.components.trainer.supervisor.process import _inherited
+
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    assert _inherited(TaskSpec("chief", 0, 1))["no_grpc_proxy"] == after
+    # Of a cluster of somebody else's, where a task reaches itself by the name of its machine.
+    for address, names in (("node-2:7000", ",node-2"), ("[fe80::2]:7000", ",fe80::2"), ("localhost:7000", "")):
+        cluster = {"chief": ["node-1:7000"], "worker": ["node-3:7000", address]}
+        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
+        assert _inherited(TaskSpec("worker", 1, 1, tf_config=config))["no_grpc_proxy"] == after + names
+    # Which is none of the cluster's own tasks.
+    config = json.dumps({"cluster": {"chief": ["node-1:7000"]}, "task": {"type": "evaluator", "index": 0}})
+    assert _inherited(TaskSpec("evaluator", 0, 1, tf_config=config))["no_grpc_proxy"] == after
 
 
 def test_what_is_declared_of_the_machine_is_in_the_environment_and_nothing_else_is():
