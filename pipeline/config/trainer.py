@@ -162,7 +162,9 @@ class TrainerSection(Section):
         default=300.0, description="seconds until the first sign of progress", operational=True
     )
     stall_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
-        default=600.0, description="seconds without any progress", operational=True
+        default=600.0,
+        description="seconds without any progress; of a run_fn, without output or CPU time",
+        operational=True,
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 

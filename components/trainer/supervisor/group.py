@@ -19,6 +19,10 @@ _CAUSE_SECONDS = 5.0
 _END_SECONDS = 45.0
 # A task this long without a heartbeat is to blame where all stand still.
 _SILENT_SECONDS = 5.0
+# Code that reports nothing of its own works as long as it uses a tenth of a core, on average over a tenth of
+# stall_timeout: far more than one that waits for ever does with its heartbeat and TensorFlow's, and less than any that
+# computes, or feeds what does.
+_LEAST_CORES, _LOOKS = 0.1, 10
 CHIEF_NAME = f"{CHIEF}-0"
 
 
@@ -32,6 +36,10 @@ class _Member:
     log_size: int = 0
     silent: float = 0.0
     step: int = -1
+    # When its CPU time was looked at last, and what that was; when it was seen to use it.
+    looked: float = 0.0
+    used: float = 0.0
+    computed: float = 0.0
 
 
 class Group:
@@ -159,10 +167,23 @@ class Group:
             member.step, member.moved = step, now
             self._moved = now
         size = member.process.log_size()
-        # A run_fn reports nothing of its own: that its log grows counts as life.
-        if member.seen is Event.RUNNING and size != member.log_size:
-            member.moved = self._moved = now
+        # A run_fn reports nothing of its own: that its log grows counts as life, and so does that it computes.
+        if member.seen is Event.RUNNING:
+            if self._computes(member, now) or size != member.log_size:
+                member.moved = self._moved = now
+            # One that computes may hold its interpreter for long.
+            member.silent = min(member.silent, now - member.computed)
         member.log_size = size
+
+    def _computes(self, member: _Member, now: float) -> bool:
+        """Did a task use the CPU since the last look; there is none yet if that was just now."""
+        if (passed := now - member.looked) < self._stall_timeout / _LOOKS:
+            return False
+        before, member.used, member.looked = member.used, member.process.cpu_seconds(), now
+        if member.used - before < _LEAST_CORES * passed:
+            return False
+        member.computed = now
+        return True
 
     def _failed(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure that explains the others."""

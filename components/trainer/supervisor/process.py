@@ -16,6 +16,7 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor.cpu_time import cpu_seconds
 from tfx_estimator.pipeline import fresh_python, loopback
 from tfx_estimator.pipeline.ending.scratch import variables
 from tfx_estimator.pipeline.files import read_tail
@@ -103,6 +104,10 @@ class TaskProcess:
             return os.path.getsize(self.files.log)
         except FileNotFoundError:
             return 0
+
+    def cpu_seconds(self) -> float:
+        """What it and all that it has started have used of the CPU."""
+        return cpu_seconds(self._process.pid)
 
     def error(self) -> Optional[dict[str, Any]]:
         """The error that it wrote, where it had time to."""

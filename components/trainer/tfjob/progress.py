@@ -37,7 +37,7 @@ class Progress:
         self._readers: dict[str, tuple[TaskSpec, ProgressReader]] = {}
         # By task: its last event; and what shows that it works, where it has no event to tell of: see `_signs`.
         self._seen: dict[str, Event] = {}
-        self._shown: dict[str, tuple[int, int]] = {}
+        self._shown: dict[str, tuple[float, ...]] = {}
         self.step = -1
         self._attempt = 0
         self._noted = False
@@ -78,17 +78,19 @@ class Progress:
         left = _read(os.path.join(self._logs, _OUTCOME))
         return dataclasses.replace(self._report.outcome(), decided=left.get("decided", ""))
 
-    def _signs(self, name: str) -> tuple[int, int]:
-        """The step that a task has done last; and, of a run_fn, which reports nothing of its own, how much it printed.
+    def _signs(self, name: str) -> tuple[float, ...]:
+        """The step that a task has done last; and, of a run_fn, which reports nothing of its own, that it is there.
 
-        As the supervisor in its pod takes both for life.
+        Whether it works, the supervisor in its pod knows by what it prints and computes, and ends it if it does not.
         """
         task, reader = self._readers[name]
-        size = 0
+        signs: list[float] = [reader.step()]
         if self._seen.get(name) is Event.RUNNING:
-            with contextlib.suppress(FileNotFoundError):
-                size = os.path.getsize(TaskFiles(self._logs, task.name, task.attempt).log)
-        return reader.step(), size
+            files = TaskFiles(self._logs, task.name, task.attempt)
+            for ask, path in ((os.path.getsize, files.log), (os.path.getmtime, files.alive)):
+                with contextlib.suppress(FileNotFoundError):
+                    signs.append(ask(path))
+        return tuple(signs)
 
     def _chief_at(self, attempt: int, step: int) -> None:
         if attempt > self._attempt:

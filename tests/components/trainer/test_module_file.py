@@ -170,6 +170,28 @@ def run_fn(fn_args):
     assert not [pid for pid in (child, daemon) if _alive(int(pid.read_text()))]
 
 
+@pytest.mark.parametrize(
+    ("text", "raised", "told"),
+    [
+        # What it is at is a child's work.
+        ("while time.process_time() < 10: pass", errors.ExportError, "training ended without a model"),
+        ("time.sleep(600)", errors.TaskStalledError, "stall_timeout"),
+    ],
+)
+def test_a_run_fn_that_prints_nothing_may_compute_as_long_as_it_likes(training, module_file, text, raised, told):
+    from tfx_estimator.components.trainer.settings import Settings
+
+    text = f"""
+import subprocess, sys
+def run_fn(fn_args):
+    subprocess.run([sys.executable, "-c", "import time\\n{text}"])
+"""
+    with pytest.raises(raised, match=told):
+        training.run(
+            Settings(distribution_section={"max_restarts": 0}, stall_timeout=4.0), module_file=module_file(text)
+        )
+
+
 def _alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

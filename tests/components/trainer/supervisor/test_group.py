@@ -25,6 +25,7 @@ class Task:
     code: Optional[int] = None
     done: int = -1
     quiet: float = 0.0
+    cpu: float = 0.0
     gone: bool = False
     started: float = dataclasses.field(default_factory=time.monotonic)
     said: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -48,6 +49,9 @@ class Task:
 
     def log_size(self) -> int:
         return 0
+
+    def cpu_seconds(self) -> float:
+        return self.cpu
 
     def tail(self) -> str:
         return ""
@@ -325,3 +329,34 @@ def test_a_worker_that_stands_still_after_the_chief_is_not_late():
     group.look()
     time.sleep(0.2)
     assert group.look() is None
+
+
+def test_code_that_reports_nothing_stalls_only_where_it_computes_nothing_either():
+    group, tasks = start("chief", "worker", stall_timeout=0.4)
+    for task in tasks.values():
+        task.say("running")
+    # The worker waits for the chief, which holds its interpreter.
+    for _ in range(10):
+        tasks["chief-0"].cpu += 10
+        tasks["chief-0"].quiet += 0.1
+        assert group.look() is None
+        time.sleep(0.1)
+    tasks["chief-0"].quiet = 0.0
+    deadline = time.monotonic() + 5
+    while (failure := group.look()) is None:
+        # A heartbeat, and the like.
+        tasks["chief-0"].cpu += 0.0005
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert failure.cause.startswith("made no progress")
+
+
+def test_what_computes_and_reports_of_its_own_stalls_without_progress():
+    group, tasks = start("chief", stall_timeout=0.2)
+    tasks["chief-0"].say("step")
+    group.look()
+    time.sleep(0.3)
+    tasks["chief-0"].cpu = 100.0
+    failure = group.look()
+    assert failure is not None
+    assert failure.cause.startswith("made no progress")

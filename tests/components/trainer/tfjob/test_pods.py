@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,12 @@ def test_a_task_that_has_nothing_to_tell_of_shows_that_it_works(tmp_path):
     assert [progress.hear() for _ in range(2)] == [True, False]
     log.write_text(log.read_text() + "epoch 1\n")
     assert [progress.hear() for _ in range(2)] == [True, False]
+    # It may train for long without a word: its pod's supervisor looks whether it does.
+    beaten = tmp_path / "worker-1.attempt-1.alive"
+    for second in (1, 2):
+        beaten.touch()
+        os.utime(beaten, (second, second))
+        assert [progress.hear() for _ in range(2)] == [True, False]
     # Steps that take long are told of one by one in their own file alone.
     writer.at(7)
     assert [progress.hear() for _ in range(2)] == [True, False]
