@@ -69,7 +69,8 @@ def reads_probabilities(config: tfma.EvalConfig) -> bool:
 def _of_logits(options: dict[str, Any]) -> bool:
     thresholds = options.get("thresholds", options.get("threshold"))
     values = thresholds if isinstance(thresholds, list) else [thresholds]
-    beyond = any(isinstance(value, (int, float)) and not 0 < value <= 1 for value in values)
+    # 0 by itself is where logits are parted; among others it is the first point of probabilities.
+    beyond = values == [0] or any(isinstance(value, (int, float)) and not 0 <= value <= 1 for value in values)
     return bool(options.get("from_logits")) or beyond
 
 

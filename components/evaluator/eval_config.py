@@ -129,7 +129,10 @@ def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
 
 
 def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
-    if name != LABEL or not label_names or str(value) in map(str, range(len(label_names))):
+    if name != LABEL or not label_names:
+        return str(value)
+    # As elsewhere a text is a class's name first, and then the number that it says.
+    if value not in label_names and str(value) in map(str, range(len(label_names))):
         return str(value)
     # A slice of no example, else, of which nothing would ever be said.
     return str(_label(value, "evaluator.slices", label_names))

@@ -18,7 +18,11 @@ from tfx_estimator.pipeline.text import one_line
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")
 _SPLITS = ("split",)
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)\Z")
+_NUMBER = re.compile(r"(0|-?[1-9]\d*)\Z")
+
+
+# Its name, and a text for each row.
+_Column = tuple[str, list[Optional[str]]]
 
 
 class ImageTableSource(ImageFilesSource):
@@ -62,8 +66,8 @@ class ImageTableSource(ImageFilesSource):
         super().__init__(section, table.stem, names, files)
 
 
-def _read(table: Any) -> dict[str, list[Optional[str]]]:
-    """The columns, as text."""
+def _read(table: Any) -> list[_Column]:
+    """The columns of text or integers, as text; of one name there may be several."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -75,41 +79,41 @@ def _read(table: Any) -> dict[str, list[Optional[str]]]:
         else:
             names = csv.open_csv(data).schema.names
             data.seek(0)
-            # As text: 007 is a name, and so is `true`.
-            options = csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=True)
+            # As text: 007 is a name, and so are `true`, `NA` and `null`.
+            options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
             read = csv.read_csv(data, convert_options=options)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
     if not read.num_rows:
         raise damaged(table, "it has no rows", "a row for each image")
-    columns = {}
-    for name in read.column_names:
-        kind = read.schema.field(name).type
+    columns = []
+    for number, name in enumerate(read.column_names):
+        kind = read.schema.field(number).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-            columns[name] = [None if value is None else str(value) for value in read.column(name).to_pylist()]
+            columns.append((name, [None if value is None else str(value) for value in read.column(number).to_pylist()]))
     return columns
 
 
-def _column(
-    columns: dict[str, list[Optional[str]]], names: Sequence[str], table: Any, default: Optional[str] = None
-) -> list[str]:
-    found = [name for name in columns if name.strip().lower() in names]
+def _column(columns: list[_Column], names: Sequence[str], table: Any, default: Optional[str] = None) -> list[str]:
+    found = [(name, values) for name, values in columns if name.strip().lower() in names]
     if not found and default is not None:
-        return [default] * len(next(iter(columns.values())))
+        return [default] * len(columns[0][1])
     if len(found) != 1:
+        called = dict.fromkeys(name for name, _ in found)
         raise DataError(
             one_line(
-                f"{table} has {len(found) or 'no'} columns named {' or '.join(found or names)}, of text or integers"
+                f"{table} has {len(found) or 'no'} columns named {' or '.join(called or names)}, of text or integers"
             ),
-            expected=f"one; its columns are {', '.join(columns) or 'of other types'}",
+            expected=f"one; its columns are {', '.join(name for name, _ in columns if name) or 'of other types'}",
             todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
         )
     values: list[str] = []
-    for row, value in enumerate(columns[found[0]], 1):
+    ((name, texts),) = found
+    for row, value in enumerate(texts, 1):
         if value is None or not value.strip():
             raise DataError(
-                one_line(f"{table}: row {row:,} has no {found[0]}"),
+                one_line(f"{table}: row {row:,} has no {name}"),
                 expected="a value in every row",
                 todo="add it, or remove it",
             )

@@ -104,6 +104,7 @@ class TfdsSource(ImageSource):
             "version": self.info.version,
             "image_shape": self.info.image_shape,
             "splits": list(expressions),
+            "label_names": list(self.info.label_names),
         }
         if self._found.cls is not None and hasattr(self._found.cls, "content_fingerprint"):
             return of_files([], {**facts, "content": self._found.cls.content_fingerprint()})

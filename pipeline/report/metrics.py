@@ -51,7 +51,7 @@ def entitle(metric: str, label_names: Sequence[str]) -> str:
     """
     part, _, name = metric.rpartition("/")
     kind, _, number = part.partition(":")
-    if not number.isdigit():
+    if not number.isdecimal():
         return metric
     label = int(number)
     of = {"classId": f"of {label_names[label] if label < len(label_names) else label}", "topK": f"at top {number}"}
@@ -74,7 +74,7 @@ def entitle_slice(feature: str, value: str, label_names: Sequence[str]) -> str:
 
 def place(value: str) -> list[tuple[bool, int, str]]:
     """Sorts the values of a feature: numbers first, as numbers."""
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in value.split(CROSSED)]
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in value.split(CROSSED)]
 
 
 def tell_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,10 @@ class Names:
         return sorted(name for name in self.functions if not name.startswith("_"))
 
 
+# Where Python's own modules are.
+_STANDARD = {Path(os.__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))}
+
+
 def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     """Finds a module the way `import` would, without importing it or its parents.
 
@@ -95,11 +100,11 @@ def is_installed(module: Module) -> bool:
     """Tells third-party and standard modules from the user's own and this project's."""
     if is_project(module):
         return False
-    top = module.name.partition(".")[0]
     places = [module.file] if module.file else list(module.folders)
-    if top in sys.stdlib_module_names:
+    if any(part in ("site-packages", "dist-packages") for place in places for part in place.parts):
         return True
-    return any(part in ("site-packages", "dist-packages") for place in places for part in place.parts)
+    # By its place: one of the user's may be called `trace` or `sched` as well.
+    return not places or any(place.is_relative_to(folder) for place in places for folder in _STANDARD)
 
 
 def is_source(module: Module) -> bool:

@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -62,6 +63,8 @@ def run(context: TaskContext) -> None:
     configure_devices(cpus=trainer.logical_cpus)
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
     inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
+    if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
+        _check_labels(inputs)
     _check_evaluation(declaration, inputs, info)
     # One process; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
@@ -138,6 +141,29 @@ def _check_run_fn(job: Job) -> None:
             expected="`def run_fn(fn_args)`",
             todo="give its other arguments a default",
         ) from None
+
+
+def _check_labels(inputs: dict[str, Any]) -> None:
+    """Refuses labels that the preprocessing_fn has changed: the model would be evaluated by those of the examples."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from tfx_estimator.data.features import LABEL
+
+    graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
+    files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
+    records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    given = tf.io.parse_example(records, graph.raw_feature_spec())
+    returned = graph.transform_raw_features(given).get(LABEL)
+    if not isinstance(returned, tf.Tensor):
+        return
+    for label, other in zip(given[LABEL].numpy().ravel().tolist(), returned.numpy().ravel().tolist()):
+        if label != other:
+            raise UserCodeError(
+                f"the preprocessing_fn returns the label {other} for {label}",
+                expected="`label` as it is given: the Evaluator, the report and the classes' names go by that",
+                todo='return inputs["label"] as it is, and change labels where the data set is made',
+            )
 
 
 def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: Any) -> None:

@@ -83,6 +83,32 @@ def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
     assert config(value, ()).slicing_specs[-1].feature_values["label"] == str(value)
 
 
+def test_a_class_whose_name_is_a_number_is_meant_by_the_text():
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    # Of folders from 1 to 9.
+    names = tuple("123456789")
+    for label, number in (("3", "2"), (3, "3"), ("9", "8"), (0, "0")):
+        config = eval_config(EvaluatorSection(slices=[{"label": label}]), names)
+        assert config.slicing_specs[-1].feature_values["label"] == number
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "reads"),
+    [([0, 0.5, 1], True), ([0], False), (0, False), ([-1, 0, 1], False), (0.5, True), (None, True)],
+)
+def test_thresholds_tell_probabilities_from_logits(thresholds, reads):
+    from tfx_estimator.components.evaluator.completion import reads_probabilities
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    options = {} if thresholds is None else {"thresholds": thresholds}
+    metrics = [
+        Metric(name="AUC"),
+        Metric(name="ConfusionMatrixAtThresholds" if options else "Precision", options=options),
+    ]
+    assert reads_probabilities(eval_config(EvaluatorSection(metrics=metrics), LABELS)) is reads
+
+
 def test_a_class_that_is_named_twice_is_refused():
     from tfx_estimator.components.evaluator.eval_config import eval_config
 

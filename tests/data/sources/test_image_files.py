@@ -344,6 +344,25 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     assert _open(_table(tmp_path / f"labels.{suffix}", rows)).fingerprint(["train"]) != first
 
 
+@pytest.mark.parametrize("name", ["NA", "null", "nan", "-0"])
+def test_a_class_may_be_called_what_elsewhere_is_no_value(tmp_path, name):
+    rows = [{**row, "label": name if row["label"] == "dog" else "cat"} for row in _rows(tmp_path)]
+    source = _open(_table(tmp_path / "labels.csv", rows))
+    assert sorted(source.info.label_names) == sorted(["cat", name])
+
+
+def test_columns_without_a_name_are_none_of_a_tables(tmp_path):
+    table = _table(tmp_path / "labels.csv", _rows(tmp_path))
+    wanted = _open(table).info
+    # As spreadsheets write cells that once held something; and a column twice that nobody asks for.
+    lines = table.read_text().splitlines()
+    table.write_text("".join(f"{line},note,note,,\n" for line in lines))
+    assert _open(table).info == wanted
+    table.write_text("".join(f"{line},label\n" for line in lines))
+    with pytest.raises(DataError, match="2 columns named label, of text or integers"):
+        _open(table)
+
+
 def test_a_table_with_splits(tmp_path):
     rows = [{**row, "split": "val" if "0.png" in row["image"] else "train"} for row in _rows(tmp_path)]
     source = _open(_table(tmp_path / "labels.csv", rows))

@@ -105,6 +105,12 @@ def test_the_fingerprint_follows_split_size_and_contents(make_builder, data_dir)
     assert _open(dataset, data_dir=str(data_dir)).fingerprint(["train", "test"]) == first
     assert source.fingerprint(["train[:50%]", "test"]) != first
     assert _open(dataset, data_dir=str(data_dir), image_size=(8, 8)).fingerprint(["train", "test"]) != first
+    names = next(data_dir.glob("tiny*/1.0.0/label.labels.txt"))
+    before = names.read_text()
+    names.write_text(before.replace(before.split()[0], "renamed"))
+    renamed = _open(dataset, data_dir=str(data_dir))
+    assert renamed.fingerprint(["train", "test"]) != first
+    names.write_text(before)
     file = next(data_dir.glob("tiny*/1.0.0/*train*"))
     data = bytearray(file.read_bytes())
     data[40] ^= 1

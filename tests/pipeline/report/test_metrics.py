@@ -42,6 +42,12 @@ def test_parts_of_a_metric_are_named():
     assert entitle_slice("size", "1", NAMES) == "1"
 
 
+def test_values_of_a_feature_are_sorted_as_numbers_where_they_are():
+    from tfx_estimator.pipeline.report.metrics import place
+
+    assert sorted(["10", "9", "b", "²", "①", "a"], key=place) == ["9", "10", "a", "b", "²", "①"]
+
+
 def test_what_was_declared_is_told_with_its_difference():
     assert tell_metrics(SUMMARY) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
     assert tell_metrics({}) == tell_slices({}) == []

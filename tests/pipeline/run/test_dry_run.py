@@ -213,6 +213,27 @@ def test_a_preprocessing_fn_is_tried_too(declare, capsys, body, told):
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("label", "code", "told"),
+    [
+        ("inputs['label'] // 2", 4, "the preprocessing_fn returns the label 0 for 1"),
+        pytest.param("tf.reshape(inputs['label'], [-1, 1])", 0, "", marks=pytest.mark.long),
+    ],
+)
+def test_labels_that_a_preprocessing_fn_changes_are_told(declare, capsys, label, code, told):
+    body = f"""
+import tensorflow as tf
+
+
+def scaled(inputs):
+    raw = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
+    return {{"image": tf.reshape(tf.cast(raw, tf.float32), [-1, 28, 28, 1]), "label": {label}}}
+"""
+    file = declare(text=PREPROCESSED, own_preprocessing=body)
+    assert main(["validate", "--deep", file]) == code
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("further", "code", "told"),

@@ -49,6 +49,15 @@ def test_installed_and_standard_modules_are_told_apart(name):
     assert "tensorflow.python" not in set(sys.modules) - before
 
 
+@pytest.mark.parametrize("name", ["trace", "test", "sched"])
+def test_the_users_own_may_be_called_as_a_standard_one(tmp_path, name):
+    assert is_installed(find_module(name))
+    (tmp_path / f"{name}.py").write_text("")
+    found = find_module(name, [str(tmp_path)])
+    assert found.file == tmp_path / f"{name}.py"
+    assert not is_installed(found)
+
+
 @pytest.mark.parametrize("name", ["no_such_module", "yaml.none", "json.decoder.more", "__main__x", "a..b"])
 def test_what_is_not_there_is_none(name):
     assert find_module(name) is None
