@@ -246,8 +246,9 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     script = tmp_path / "supervise.py"
     script.write_text(
         textwrap.dedent(
-            """
+            f"""
             import sys
+            sys.path[:] = {[path or os.getcwd() for path in sys.path]!r}
             from tfx_estimator.components.trainer.protocol.job import Job
             from tfx_estimator.components.trainer.supervise import supervise
             supervise(Job.load(sys.argv[1]), sys.argv[2])
@@ -277,8 +278,7 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     )
     job.save(str(tmp_path / "job.json"))
     command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    supervisor = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    supervisor = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         task = _wait_for(lambda: _step_reported(tmp_path / "logs") and psutil.Process(supervisor.pid).children())[0]
         supervisor.send_signal(signal.SIGKILL)
