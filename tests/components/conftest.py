@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,11 @@ def store(root: Path):
 
         @classmethod
         def rmtree(cls, path):
-            for top, _, names in os.walk(located(path), topdown=False):
-                for name in names:
-                    cls._count()
-                    os.remove(os.path.join(top, name))
-                os.rmdir(top)
+            # As it lists them.
+            for file in sorted(str(file) for file in Path(located(path)).rglob("*") if file.is_file()):
+                cls._count()
+                os.remove(file)
+            shutil.rmtree(located(path))
 
         @classmethod
         def walk(cls, top, topdown=True, onerror=None):
