@@ -11,6 +11,7 @@ from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE, job_name
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.compiling import Compiled
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.writing import writing
@@ -64,6 +65,8 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
         lines.append(f"    see it run: {kubectl(f'logs --follow {name}-chief-0', job.context, job.namespace)}")
         lines.append("    note: its chief runs every step, with the resources of deploy.tfjob.replicas.chief")
     if target == KUBEFLOW_V2:
+        home = PipelineFolders((deploy and deploy.pipeline_root) or "", loaded.declaration.name)
+        lines.append(f"    submit it by `submit`, or upload it, and give each run the pipeline root {home.root}")
         lines.append(
             "    note: no model is compared with an earlier one, and evaluator.max_accuracy_drop has no effect: "
             "Kubeflow Pipelines 2 has no resolvers"

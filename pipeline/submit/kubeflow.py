@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Optional
 
 import yaml
@@ -29,9 +30,13 @@ _SUCCEEDED = ("succeeded", "skipped")
 # Those that end, and are not gone on with.
 _ENDING = ("canceling", "terminating")
 _FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
-_UNAUTHORIZED = 401
-_PERMANENT = (400, 401, 403, 404, 405, 422, 501)
+_UNAUTHORIZED, _REDIRECTION = 401, 3
+_PERMANENT = (400, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
+
+
+class _SignInError(Exception):
+    """In place of the service somebody before it has answered, who wants to know who asks."""
 
 
 class Kubeflow:
@@ -113,7 +118,11 @@ class Kubeflow:
         self._client.rest_client.pool_manager.clear()
 
     def _connect(self) -> Any:
-        return _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)
+        client = _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)
+        manager = client.rest_client.pool_manager
+        # A redirection is to a page where people sign in.
+        manager.urlopen = partial(manager.urlopen, redirect=False)
+        return client
 
     def _list(self) -> dict[int, dict[str, Any]]:
         """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
@@ -137,7 +146,10 @@ class Kubeflow:
         if self._is_first:
             return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **account}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
-        return {"display_name": name, "pipeline_spec": spec, "runtime_config": {}, **account}
+        # The service does not look at the specification's `defaultPipelineRoot`.
+        # Source: https://github.com/kubeflow/pipelines/blob/2.5.0/backend/src/apiserver/template/template.go.
+        root = {"pipeline_root": first["defaultPipelineRoot"]}
+        return {"display_name": name, "pipeline_spec": spec, "runtime_config": root, **account}
 
     def _task_names(self, run: Mapping[str, Any]) -> set[str]:
         """Returns the steps of a run, or of what was compiled; nothing if neither is known."""
@@ -157,30 +169,47 @@ class Kubeflow:
         import urllib3
         from kubernetes.client.rest import ApiException
 
-        def call() -> Any:
-            headers = {"Accept": "application/json", "Content-Type": "application/json"}
-            return self._client.call_api(
+        def call() -> dict[str, Any]:
+            response = self._client.call_api(
                 path,
                 method,
                 query_params=list(query),
-                header_params=headers,
+                header_params={"Accept": "application/json", "Content-Type": "application/json"},
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
                 _return_http_data_only=True,
                 _request_timeout=_TIMEOUT,
             )
+            try:
+                return json.loads(response.data or b"{}")
+            except ValueError as error:
+                kind = response.headers.get("Content-Type") or ""
+                # One that was cut is no page.
+                if "json" in kind or not kind:
+                    raise
+                raise _SignInError(f"a page of {kind.partition(';')[0]} in place of JSON") from error
+
+        def signed_in() -> dict[str, Any]:
+            try:
+                return call()
+            except ApiException as error:
+                if error.status == _UNAUTHORIZED:
+                    raise _SignInError(f"{error.status} {api.message(error)}") from error
+                if error.status // 100 == _REDIRECTION:
+                    to = (error.headers.get("Location") or "nowhere").partition("?")[0]
+                    raise _SignInError(f"{error.status}, a redirection to {to}") from error
+                raise
 
         try:
             try:
-                response = call()
-            except ApiException as error:
-                if error.status != _UNAUTHORIZED:
-                    raise
+                return signed_in()
+            except _SignInError:
                 # Credentials end; the library asks for them only when it connects.
                 self._client = self._connect()
-                response = call()
-            return json.loads(response.data or b"{}")
+                return signed_in()
+        except _SignInError as error:
+            raise self._unknown(error) from error
         except ApiException as error:
             if error.status not in _PERMANENT:
                 raise LostError(f"{error.status} {api.message(error)}") from error
@@ -188,11 +217,22 @@ class Kubeflow:
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise LostError(api.first_line(error)) from error
 
+    @property
+    def _place(self) -> str:
+        return self._endpoint or f"the namespace {self._namespace} of {self.host}"
+
+    def _unknown(self, error: _SignInError) -> PipelineError:
+        todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"
+        return PipelineError(
+            f"Kubeflow Pipelines in {self._place} does not know who asks: {error}",
+            expected="its answer, to an account that it knows",
+            todo=todo if self._endpoint else "log in to the cluster again",
+        )
+
     def _refused(self, error: Any) -> PipelineError:
-        place = self._endpoint or f"the namespace {self._namespace} of {self.host}"
         version = 1 if self._is_first else 2
         return PipelineError(
-            f"Kubeflow Pipelines in {place} refuses: {error.status} {api.message(error)}",
+            f"Kubeflow Pipelines in {self._place} refuses: {error.status} {api.message(error)}",
             expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
             todo="see --endpoint, or --context and --namespace; or upload the compiled file in its pages",
         )

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import urllib.parse
-from typing import Any
+from typing import Any, Optional
 
 TOKEN = "a-token-of-the-tests"
 _PATH = re.compile(r"(?P<prefix>.*)/apis/(?P<version>v\dbeta1)/runs(?:/(?P<id>[^/:]+)(?P<verb>[:/]terminate)?)?")
@@ -28,6 +28,8 @@ class KubeflowService:
         # Of a Workflow of version 1, in place of its own; how many runs are told at once.
         self.nodes: dict[str, Any] = {}
         self.page = 2
+        # What whoever stands before the service answers to a token that he does not know; None if nobody does.
+        self.login: Optional[int] = None
         self.runs: dict[str, dict[str, Any]] = {}
         self.terminated: list[str] = []
 
@@ -43,8 +45,12 @@ class KubeflowService:
                 self._answer(*service.answer("POST", self.path, self.headers, json.loads(text or b"null")))
 
             def _answer(self, code: int, body: Any) -> None:
-                data = json.dumps(body).encode()
+                page = isinstance(body, str)
+                data = body.encode() if page else json.dumps(body).encode()
                 self.send_response(code)
+                if code == http.HTTPStatus.FOUND:
+                    self.send_header("Location", f"{service.address}/dex/auth?state=1")
+                self.send_header("Content-Type", "text/html; charset=utf-8" if page else "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -65,6 +71,8 @@ class KubeflowService:
     def answer(self, method: str, address: str, headers: Any, body: Any) -> tuple[int, Any]:
         """Returns the code of HTTP, and what is said."""
         path, _, query = address.partition("?")
+        if self.login and headers.get("Authorization") != f"Bearer {TOKEN}":
+            return 200 if path == "/dex/auth" else self.login, "<html>Log in to Your Account</html>"
         if not (match := _PATH.fullmatch(path)) or match["prefix"] != self.prefix:
             return 404, {"message": f"there is no {path}"}
         if headers.get("Authorization") != f"Bearer {TOKEN}":

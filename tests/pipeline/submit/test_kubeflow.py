@@ -59,6 +59,8 @@ def test_the_run_is_what_was_compiled_and_not_started_twice(target):
         else:
             assert run["display_name"] == "digits-0123456789-1"
             assert run["pipeline_spec"] == {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+            # The service looks at no other.
+            assert run["runtime_config"] == {"pipeline_root": "gs://example-bucket/pipelines/digits/artifacts"}
         assert service.start(False)[:2] == ("run-1", False)
         server.states = [SUCCEEDED[target]]
         assert service.start(False)[:2] == ("run-1", False)
@@ -170,7 +172,7 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
         with pytest.raises(PipelineError, match="refuses: 404 there is no run run-7"):
             service.look("run-7")
         (tmp_path / "token").write_text("another")
-        with pytest.raises(PipelineError, match="refuses: 401 who are you"):
+        with pytest.raises(PipelineError, match="does not know who asks: 401 who are you"):
             service_of(server, KUBEFLOW_V2).start(False)
     with pytest.raises(LostError):
         service.look("run-1")
@@ -179,6 +181,39 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
         service_of(server, KUBEFLOW_V2)
     with pytest.raises(DeclarationError, match="is no address"):
         Kubeflow(KUBEFLOW_V2, "kubeflow.example")
+
+
+@pytest.mark.parametrize(
+    ("login", "said"), [(302, "302, a redirection to .*/dex/auth\n"), (200, "a page of text/html in place of JSON")]
+)
+def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
+    with KubeflowService(["RUNNING"]) as server:
+        server.login = login
+        service = service_of(server, KUBEFLOW_V2)
+        run = service.start(False).job
+        (tmp_path / "token").write_text("one-that-has-ended")
+        # The one that it knows is still good.
+        assert service.look(run).state == "RUNNING"
+        other = service_of(server, KUBEFLOW_V2)
+        for ask in (lambda: other.start(False), lambda: other.look(run), lambda: other.cancel(run)):
+            with pytest.raises(PipelineError, match=f"does not know who asks: {said}") as caught:
+                ask()
+            assert TOKEN_FILE in caught.value.todo
+        # A token that was written anew is found.
+        (tmp_path / "token").write_text(TOKEN)
+        assert other.look(run).state == "RUNNING"
+
+
+def test_whoever_uploads_the_file_is_told_its_root(tmp_path):
+    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.runners.compiling import Compiled
+    from tfx_estimator.pipeline.runners.delivery import deliver
+
+    loaded = load("digits", (*COMMON, *OF_TARGET[KUBEFLOW_V2]), KUBEFLOW_V2)
+    said = deliver(Compiled("", (), "", ""), loaded, KUBEFLOW_V2, tmp_path / "file", tmp_path)
+    root = next(yaml.safe_load_all(compiled(KUBEFLOW_V2)))["defaultPipelineRoot"]
+    assert any(line.endswith(f"give each run the pipeline root {root}") for line in said)
 
 
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):
