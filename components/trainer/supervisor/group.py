@@ -76,6 +76,12 @@ class Group:
         """The highest global step that a task has done; -1 before the first."""
         return max((member.step for member in self._members.values()), default=-1)
 
+    @property
+    def worked(self) -> float:
+        """When a task that is at work got on last, by the monotonic clock; 0 where none is."""
+        idle = (*NOT_AT_WORK, Event.WAITING)
+        return max((member.moved for member in self._members.values() if member.seen not in idle), default=0.0)
+
     def start(self, tasks: Sequence[TaskSpec]) -> None:
         """Starts the tasks."""
         for each in tasks:

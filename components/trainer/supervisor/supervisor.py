@@ -29,11 +29,12 @@ from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
 from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EXPORTER, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.trainer.supervisor import decision
+from tfx_estimator.components.trainer.supervisor import decision, evaluator_beat
+from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
@@ -95,6 +96,7 @@ class Supervisor:
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
         self._stored_stop: Optional[StoredStop] = None
+        self._beat: Optional[EvaluatorBeat] = None
         self._restarts = 0
         self._cause_at = -math.inf
         self._record_at = -math.inf
@@ -140,6 +142,7 @@ class Supervisor:
                 raise self._stopped(signals.received, "training is done, and the model is published by the next run")
         if self._report.publishes:
             self._checkpoints.tidy()
+            evaluator_beat.forget(self._job.training_dir)
             if self._stored_stop:
                 self._stored_stop.forget()
         return self._report.outcome()
@@ -196,6 +199,8 @@ class Supervisor:
             self._stored_stop = StoredStop(self._job.training_dir, self._stop_file)
             if self._report.publishes:
                 self._stored_stop.forget()
+        if place.task.type == EVALUATOR:
+            self._beat = EvaluatorBeat(self._job.training_dir, self._settings.stall_timeout, self._has_export)
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
         self._attempts(
             lambda attempt: plan.own_place(place, self._distribution, attempt),
@@ -248,6 +253,8 @@ class Supervisor:
             self._stop_early(group, signals)
             failure = group.look()
             if failure is None:
+                if self._beat:
+                    self._beat.tell(group.worked)
                 time.sleep(_POLL_SECONDS)
                 continue
             # One that failed again before it got to work needs the others to start again as well.
@@ -361,19 +368,19 @@ class Supervisor:
             Whether it has; it leaves that to an exporter once it finds that training is over early, and may find so
             when all steps are done.
         """
-        serving = path_utils.serving_model_dir(self._job.exports_dir)
-        deadline = time.monotonic() + self._settings.stall_timeout
+        timeout, told = self._settings.stall_timeout, evaluator_beat.read(self._job.training_dir)
+        deadline = time.monotonic() + timeout
         while not self._has_export():
             if self._is_over_early():
                 return False
             if signals.received:
                 raise self._stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
-                raise errors.ExportError(
-                    f"the evaluator of this cluster left no model in {serving}",
-                    expected=f"one within {self._settings.stall_timeout:g} s after training (trainer.stall_timeout)",
-                    todo="see the evaluator's log, or set trainer.distribution.evaluator to false",
-                )
+                # Its last evaluation may take longer, as it may where one supervisor sees all tasks.
+                before, told = told, evaluator_beat.read(self._job.training_dir)
+                if told == before:
+                    raise evaluator_beat.missing(path_utils.serving_model_dir(self._job.exports_dir), timeout)
+                deadline = time.monotonic() + timeout
             time.sleep(_POLL_SECONDS)
         return True
 

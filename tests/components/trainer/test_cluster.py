@@ -262,6 +262,38 @@ def test_an_evaluator_that_ends_training_when_all_steps_are_done_is_not_waited_f
     assert [each.step for each in Record.load(str(training.root / "model_run" / "1"))] == [20, 40]
 
 
+SLOW = (
+    LATE.replace(
+        "class Late(tf.estimator.SessionRunHook):",
+        """class Late(tf.estimator.SessionRunHook):
+    def before_run(self, context):
+        return tf.estimator.SessionRunArgs(tf.compat.v1.train.get_global_step())
+
+    def after_run(self, context, values):
+        if values.results == 40:
+            time.sleep(1.2)
+""",
+    )
+    .replace("time.sleep(10)", "pass")
+    .replace("training_hooks=[InTime(config.model_dir)], ", "")
+)
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_the_last_evaluation_may_take_longer_than_stall_timeout(training, settings, digits, tmp_path, monkeypatch):
+    (tmp_path / "slow_model.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    distribution = {"train": MWMS, "evaluator": True, "start_delay_secs": 0, "throttle_secs": 1}
+    section = {"model": "slow_model:model_fn", "train_steps": 40, "eval_steps": 30, "eval_batch_size": 10}
+    result = _join(training, settings, digits, tmp_path, stall_timeout=20.0, distribution=distribution, **section)
+    assert result["last_step"] == 40
+    assert (training.root / "model" / "1" / "Format-Serving" / "saved_model.pb").exists()
+    assert not list((training.root / "model_run" / "1").glob("evaluator.json*"))
+
+
 def _join(training, settings, digits, tmp_path, executions=0, stall_timeout=600.0, **trainer):
     """Trains with processes that somebody else starts; returns what the chief's training came to."""
     section = {"distribution": {"train": MWMS}, **trainer}

@@ -360,3 +360,12 @@ def test_what_computes_and_reports_of_its_own_stalls_without_progress():
     failure = group.look()
     assert failure is not None
     assert failure.cause.startswith("made no progress")
+
+
+def test_an_evaluator_that_waits_is_not_at_work():
+    group, tasks = start("evaluator")
+    for event, works in (("started", False), ("waiting", False), ("evaluating", True), ("evaluated", True)):
+        tasks["evaluator-0"].say(event)
+        before = time.monotonic()
+        group.look()
+        assert (group.worked >= before) == works
