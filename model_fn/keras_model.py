@@ -92,17 +92,24 @@ def told_apart(features: Features) -> tf.Tensor:
     return features[IMAGE] if IMAGE in features else features[min(features)]
 
 
-def example(spec: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-    """Returns the features of one made-up example, each [1, ...].
+def example(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the features of one made-up example, each [1, ...]; of any number of values, it has none.
 
     Args:
         spec: Of the transformed features, the label among them.
     """
-    return {
-        name: tf.zeros([1, *each.shape], each.dtype)
-        for name, each in spec.items()
-        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
-    }
+    made = {name: _of_one(each) for name, each in spec.items() if name != LABEL}
+    return {name: each for name, each in made.items() if each is not None}
+
+
+def _of_one(feature: Any) -> Any:
+    if isinstance(feature, tf.io.FixedLenFeature):
+        return tf.zeros([1, *feature.shape], feature.dtype)
+    if isinstance(feature, tf.io.VarLenFeature):
+        return tf.sparse.from_dense(tf.zeros([1, 1], feature.dtype))
+    if isinstance(feature, tf.io.RaggedFeature) and not feature.partitions:
+        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], feature.dtype), [0])
+    return None
 
 
 def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:

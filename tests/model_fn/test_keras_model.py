@@ -71,6 +71,34 @@ def test_others_are_given_the_image_or_all(tf):
     assert inputs_of(Own(), both) == both
 
 
+@pytest.mark.parametrize("kind", ["functional", "subclassed"])
+def test_a_feature_of_any_number_of_values_is_an_input_as_well(tf, kind):
+    from tfx_estimator.model_fn.keras_model import build
+
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(3)
+
+        def call(self, features):
+            counts = tf.sparse.reduce_sum(features["tags"], 1) + features["words"].row_lengths()
+            return self.dense(features["image"]) + tf.cast(counts[:, None], tf.float32)
+
+    spec = {
+        "image": tf.io.FixedLenFeature([4], tf.float32),
+        "tags": tf.io.VarLenFeature(tf.int64),
+        "words": tf.io.RaggedFeature(tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    model = Own()
+    if kind == "functional":
+        image, tags = tf.keras.Input([4], name="image"), tf.keras.Input([None], name="tags", sparse=True, dtype="int64")
+        words = tf.keras.Input([None], name="words", ragged=True, dtype="string")
+        features = {"image": image, "tags": tags, "words": words}
+        model = tf.keras.Model(features, Own()(features))
+    assert build(model, spec).shape == (1, 3)
+
+
 def test_an_input_that_no_feature_is_named_after_is_told(tf):
     from tfx_estimator.model_fn.keras_model import inputs_of
 

@@ -123,6 +123,16 @@ def _plain(value: Any) -> Any:
     return int(value) if hasattr(value, "__int__") else value
 
 
+def _of_batch(feature: Any, batch: int) -> Any:
+    """A transformed feature of a batch; of any number of values it is a placeholder that nobody counts."""
+    import tensorflow as tf
+
+    if isinstance(feature, tf.io.FixedLenFeature):
+        return tf.TensorSpec([batch, *feature.shape], feature.dtype)
+    kind = tf.SparseTensorSpec if isinstance(feature, tf.io.VarLenFeature) else tf.RaggedTensorSpec
+    return kind([batch, None], feature.dtype)
+
+
 def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
     """Builds one replica's step.
 
@@ -150,11 +160,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     section = _on_cpus(settings.trainer).copy(update={"xla": False})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
-    features = {
-        name: tf.TensorSpec([batch, *each.shape], each.dtype)
-        for name, each in spec.items()
-        if name != LABEL and isinstance(each, tf.io.FixedLenFeature)
-    }
+    features = {name: _of_batch(each, batch) for name, each in spec.items() if name != LABEL}
     labels = tf.TensorSpec([batch], tf.int64)
     if section.path == ESTIMATOR and is_model_fn(function := find_function(section.model or "")):
         built = _model_fn_step(function, settings, section, features, labels)

@@ -63,7 +63,7 @@ class ModelMaker:
         if section.model_parallel and section.model_parallel.splits:
             division = SplitWeights(section.model_parallel)
         elif section.is_divided:
-            features = {name: tf.TensorSpec(each.shape, each.dtype) for name, each in example(self.spec).items()}
+            features = {name: tf.type_spec_from_value(each) for name, each in example(self.spec).items()}
             division = find_division(section, lambda: self._make_network(function), features)
             seeds.begin(section)
         with division.used() if division else contextlib.nullcontext():
