@@ -67,8 +67,11 @@ def test_a_canned_estimator_begins_with_the_weights_of_another(training, tmp_pat
     # Another size begins anew, and the log says so.
     assert "training begins with 1 of 6 variables" in caplog.text
     assert "dnn/hiddenlayer_1/kernel, which is [4, 5] here and [4, 3] there" in caplog.text
-    # Weights that are gone by then are told with their place, before anything is trained.
+    # Weights that are gone by then are told with their place, before anything is trained; what goes on needs none.
+    anew = Settings.of(made(warm_start={"checkpoint": prefix}))
     for file in weights.iterdir():
         file.unlink()
+    _, longer = training.run(settings, 4, module_file=str(modules["begun"]))
+    assert read_weights(f"{longer.uri}/Format-Serving")["global_step"] == 4
     with pytest.raises(UserCodeError, match=re.escape(f"no weights are in {prefix}")):
-        training.run(settings, 4, module_file=str(modules["begun"]))
+        training.run(anew, 4, module_file=str(modules["begun"]))
