@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -72,8 +73,8 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         assert first["pushed"].startswith(f"gs://{BUCKET}/{HOME}/serving/")
         assert len(_folders(store, "serving")) == 1
         assert len(_folders(store, "modules")) == 1
-        # What is done is no folder to go on from.
-        assert _folders(store, "training") == set()
+        # What is done is no folder to go on from: there is a note of what it has become.
+        assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}
         second = _execute(store, file, tmp_path)
         # See tests/e2e/test_execute.py: TFX's own resolver finds the model that is the candidate.
         assert _states(second, "ran") == {"Evaluator", "Pusher"}
@@ -126,7 +127,7 @@ def test_a_store_that_fails_now_and_then(tmp_path, binary, monkeypatch, job):
         (version,) = _folders(store, "serving")
         assert results["pushed"] == f"gs://{BUCKET}/{HOME}/serving/{version}"
         assert f"{HOME}/serving/{version}/saved_model.pb" in store.names(f"{HOME}/serving/")
-        assert _folders(store, "training") == set()
+        assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}
 
 
 def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary):
@@ -206,4 +207,4 @@ def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_p
         assert results["accuracy"] >= 0.9
         assert len(_folders(store, "serving")) == 1
         # With it went the chief's word to the others.
-        assert _folders(store, "training") == set()
+        assert {os.path.splitext(name)[1] for name in _folders(store, "training")} == {".moved"}
