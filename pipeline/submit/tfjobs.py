@@ -190,8 +190,7 @@ class TfJobs:
         names = [os.path.join(glob.escape(self._folder), f"{job}-chief-0.{uid[:8]}*.log") for uid in self._chiefs]
         for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
             with open(path, "rb") as file:
-                # A log that was asked for anew begins again.
-                file.seek(seen := min(self._shown.get(path, 0), os.path.getsize(path)))
+                file.seek(seen := self._shown.get(path, 0))
                 whole, mark, _ = file.read().rpartition(b"\n")
             self._shown[path] = seen + len(whole) + len(mark)
             found += whole.decode(errors="replace").splitlines()

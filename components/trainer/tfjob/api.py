@@ -16,6 +16,8 @@ from tfx_estimator.pipeline.errors import PipelineError
 _TIMEOUT = (5.0, 30.0)
 # A watch that has nothing to tell is asked for anew: a dead connection is found out.
 WATCH_SECONDS = 10
+# Likewise a log, of whoever prints nothing for so long.
+_LOG_SECONDS = 90.0
 # Where nothing says which.
 NAMESPACE = "default"
 _OF_JOB = "training.kubeflow.org/job-name"
@@ -179,16 +181,27 @@ class Kube:
         selector = f"{_OF_JOB}={name}"
         return self._ask(self._core.list_namespaced_pod, self.namespace, label_selector=selector, **options)
 
-    def log(self, pod: str) -> Iterator[bytes]:
-        """Yields what a pod prints, from its beginning to its end.
+    def log(self, pod: str, since: str, follows: bool) -> Iterator[bytes]:
+        """Yields what a pod prints, each line with its time before it.
+
+        Args:
+            pod: Its name.
+            since: A time, as RFC 3339 has it; empty is from the beginning.
+            follows: Whether to the pod's end; else what there is.
 
         Raises:
-            LostError: It cannot be had, for now.
+            LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
+            PipelineError: It is refused.
         """
-        response = self._ask(
-            self._core.read_namespaced_pod_log, pod, self.namespace, container=CONTAINER, follow=True, _stream=True
-        )
-        yield from _streamed(response)
+        yield from _streamed(self._ask(self._open_log, pod, since, follows, _stream=True))
+
+    def _open_log(self, pod: str, since: str, follows: bool, **options: Any) -> Any:
+        # The library's own function does not know `sinceTime`.
+        asked = {"container": CONTAINER, "timestamps": "true", "follow": str(follows).lower()}
+        asked.update({"sinceTime": since} if since else {})
+        path, place = "/api/v1/namespaces/{namespace}/pods/{name}/log", {"namespace": self.namespace, "name": pod}
+        options.update(auth_settings=["BearerToken"], _return_http_data_only=True)
+        return self._core.api_client.call_api(path, "GET", place, list(asked.items()), **options)
 
     def watch(self, ask: Any, version: str) -> Iterator[tuple[str, Object]]:
         """Yields what happens to objects: `ADDED`, `MODIFIED` or `DELETED`, and the object; for some seconds.
@@ -218,7 +231,7 @@ class Kube:
         import urllib3
         from kubernetes.client.rest import ApiException
 
-        timeout = (_TIMEOUT[0], 3.0 * WATCH_SECONDS if options.get("watch") else None) if _stream else _TIMEOUT
+        timeout = (_TIMEOUT[0], 3.0 * WATCH_SECONDS if options.get("watch") else _LOG_SECONDS) if _stream else _TIMEOUT
         options.update(_preload_content=False, _request_timeout=timeout)
         try:
             try:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, MissingError, Object
+from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
+from tfx_estimator.components.trainer.tfjob.pod_log import PodLog
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.files import read_tail
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _LOG_LINES = 15
-_LOG_WAIT, _LOG_TRIES = 1.0, 10
+# Before a log whose connection has ended is asked for anew; doubled while nothing comes.
+_LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
 _SIGNALLED = 128
 # Of the codes that `tfx-estimator run` ends with, those that say more than that a task has failed.
 _KINDS = (
@@ -115,8 +116,9 @@ class Pods:
         # Of a pod, and of which of its containers' ends.
         self._failed: set[tuple[str, int]] = set()
         # Of a pod's container, which may be started again.
-        self._logs: dict[tuple[str, int], threading.Thread] = {}
-        self._over = threading.Event()
+        self._logs: dict[tuple[str, int], _Followed] = {}
+        # Nobody looks at the pods any more; nobody wants the logs.
+        self._ending, self._over = threading.Event(), threading.Event()
 
     @property
     def running(self) -> int:
@@ -160,9 +162,9 @@ class Pods:
         container, status = _container(pod), pod.get("status", {})
         ends = _ends(pod)
         if (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
-            follow = (pod["metadata"]["name"], uid, ends)
-            self._logs[uid, ends] = threading.Thread(target=self._follow, args=follow, name="pod-log", daemon=True)
-            self._logs[uid, ends].start()
+            name = pod["metadata"]["name"]
+            log = PodLog(self._path(name, uid, ends))
+            self._logs[uid, ends] = _Followed(name, log, _started(self._follow, name, uid, ends, log))
         # With some policies it is not the pod that is started again, but its container.
         before = bool(ends) and _phase(pod) != "Failed"
         state = container.get("lastState" if before else "state", {}).get("terminated", {})
@@ -190,42 +192,71 @@ class Pods:
         """Lets the logs come to their ends.
 
         Args:
-            seconds: At most.
+            seconds: At most, and as long again for those whose connections may be dead.
         """
-        deadline = time.monotonic() + seconds
-        for thread in self._logs.values():
-            thread.join(max(deadline - time.monotonic(), 0.0))
+        self._ending.set()
+        _join([each.thread for each in self._logs.values()], seconds)
+        # What has the name of a pod that has gone is its successor.
+        there = [each for (uid, ends), each in self._logs.items() if _ends(self._seen.get(uid, {})) == ends]
+        rest = [each for each in there if not each.log.is_whole]
+        if seconds and rest:
+            _join([_started(self._read, each.name, each.log, True, False) for each in rest], seconds)
         self._over.set()
 
     def _path(self, name: str, uid: str, ends: int) -> str:
         again = f".{ends}" if ends else ""
         return os.path.join(self._folder, f"{name}.{uid[:8]}{again}.log")
 
-    def _follow(self, name: str, uid: str, ends: int) -> None:
-        """Keeps what a container prints; from its beginning again, where the connection was lost."""
-        tries = 0
-        while tries < _LOG_TRIES:
-            tries += 1
-            try:
-                parts = self._kube.log(name)
-                # What was kept before is not thrown away until there is something again.
-                if first := next(parts, b""):
-                    tries = 0
-                with open(self._path(name, uid, ends), "wb") as file:
-                    for part in itertools.chain([first], parts):
-                        file.write(part)
-                        file.flush()
-                        if self._over.is_set():
-                            return
+    def _follow(self, name: str, uid: str, ends: int, log: PodLog) -> None:
+        """Keeps what a container prints, for as long as it may print something, wherever a connection ends."""
+        wait = _LOG_WAIT
+        while True:
+            # What is told from now on is all of it.
+            is_whole = self._ending.is_set() or self._has_ended(uid)
+            before = log.since
+            if self._read(name, log, is_whole, True) and is_whole:
                 return
-            except MissingError:
+            if self._over.is_set() or (self._ending.is_set() and is_whole):
                 return
-            except (LostError, errors.TfxEstimatorError, OSError):
-                # Nothing of the training hangs on it.
-                pass
+            wait = min(2 * wait, _LONGEST_LOG_WAIT) if log.since == before else _LOG_WAIT
+            self._ending.wait(wait)
             # Its successor has the same name.
-            if self._over.wait(_LOG_WAIT) or _ends(self._seen.get(uid, {})) != ends:
+            if _ends(self._seen.get(uid, {})) != ends:
                 return
+
+    def _read(self, name: str, log: PodLog, is_whole: bool, follows: bool) -> bool:
+        """Reads a log from where it was; returns whether to its end."""
+        try:
+            log.take(self._kube.log(name, log.since, follows), is_whole, self._over.is_set)
+        except (LostError, errors.TfxEstimatorError, OSError):
+            # Nothing of the training hangs on it.
+            return False
+        return True
+
+    def _has_ended(self, uid: str) -> bool:
+        pod = self._seen.get(uid, {})
+        return _phase(pod) in ("Succeeded", "Failed") or "terminated" in _container(pod).get("state", {})
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """A log, of the pod of this name, and who follows it."""
+
+    name: str
+    log: PodLog
+    thread: threading.Thread
+
+
+def _started(function: Callable[..., object], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, name="pod-log", daemon=True)
+    thread.start()
+    return thread
+
+
+def _join(threads: list[threading.Thread], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
 
 
 def _task(pod: Object) -> str:

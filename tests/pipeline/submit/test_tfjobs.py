@@ -67,7 +67,7 @@ class Cluster:
     def pods(self, name: str) -> Any:
         return {"items": self.of_pods}
 
-    def log(self, name: str) -> Iterator[bytes]:
+    def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
         raise api.MissingError(name)
 
     def end(self, kind: str, message: str = "") -> None:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,20 @@ class _Pod:
     log: Path
     message: Path
     reported: bool = False
+    # Its log's lines, each with its time.
+    _lines: list[tuple[str, bytes]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def lines(self, ended: bool) -> list[tuple[str, bytes]]:
+        """Returns what it has printed, by lines; the last one may have no end, once the pod has ended."""
+        with self._lock:
+            now = time.time_ns()
+            found = [each for each in self.log.read_bytes().splitlines(keepends=True) if ended or each.endswith(b"\n")]
+            for number, line in enumerate(found[len(self._lines) :]):
+                seconds, rest = divmod(now + number, 1_000_000_000)
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+                self._lines.append((f"{stamp}.{rest:09d}Z", line))
+            return list(self._lines)
 
 
 @dataclass
@@ -340,18 +355,24 @@ class _Kubelet:
             protocol_version = "HTTP/1.0"
 
             def do_GET(self) -> None:
-                pod = find(self.path.split("?")[0].split("/")[3])
+                path, _, query = self.path.partition("?")
+                asked = dict(urllib.parse.parse_qsl(query))
+                pod = find(path.split("/")[3])
                 self.send_response(200 if pod else 404)
                 self.end_headers()
                 if pod is None:
                     return
-                with pod.log.open("rb") as file, contextlib.suppress(OSError):
+                number, since = 0, asked.get("sinceTime", "").rstrip("Z")
+                with contextlib.suppress(OSError):
                     while True:
                         ended = pod.process.poll() is not None
-                        if data := file.read():
-                            self.wfile.write(data)
-                            self.wfile.flush()
-                        if ended:
+                        lines = pod.lines(ended)
+                        for stamp, line in lines[number:]:
+                            if stamp >= since:
+                                self.wfile.write((f"{stamp} ".encode() if "timestamps" in asked else b"") + line)
+                        self.wfile.flush()
+                        number = len(lines)
+                        if ended or asked.get("follow") != "true":
                             return
                         time.sleep(0.1)
 

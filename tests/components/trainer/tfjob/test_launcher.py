@@ -93,6 +93,8 @@ def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(s
     assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
     assert outcome.examples_per_second
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
+    # What a pod printed is not in the log of another one of its name.
+    assert sorted(map(len, logs))[:2] == [0, 0]
     assert len(logs) == 4
     assert any("I am here" in text for text in logs)
     assert any("at step 20" in text for text in logs)
@@ -127,11 +129,13 @@ def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
         wait.touch()
         thread.join(60)
     assert found[0].last_step == 20
+    (log,) = (tmp_path / "training/logs/pods").glob("*-chief-0.*.log")
+    assert log.read_text().splitlines() == ["waits", "at step 0", "at step 10", "at step 20"]
 
 
 def _waits(folder: Path, until: Path) -> Callable[[str, int, int], list[str]]:
     """A chief that trains when a file is there, and workers that have done their part."""
-    chief = shell(f'while [ ! -e {until} ]; do sleep 0.1; done; exec "$@"')
+    chief = shell(f'echo waits; while [ ! -e {until} ]; do sleep 0.1; done; exec "$@"')
     return lambda kind, *_: [*chief, "sh", *trains(folder)] if kind == "chief" else shell("true")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.unit
 class NoLogs:
     """A cluster whose logs cannot be had."""
 
-    def log(self, name: str) -> None:
+    def log(self, name: str, since: str, follows: bool) -> None:
         raise LostError(name)
 
 
@@ -84,27 +86,105 @@ def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
     assert found.exit_code == 4
 
 
-def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
-    said = [[b"a", None]] * (pods_module._LOG_TRIES + 2) + [[b"all"]]
+def printed(*numbers: int) -> bytes:
+    """Lines, two of which are of one second each, and of one nanosecond every fourth."""
+    stamps = [f"2026-11-23T01:00:{each // 2:02d}.{5 if each % 4 < 2 else each:09d}+01:00" for each in numbers]
+    return b"".join(f"{stamp} line {each}\n".encode() for stamp, each in zip(stamps, numbers))
 
-    class Cut:
-        """Its connections are cut, more often than it is tried without a word."""
 
-        def log(self, name):
-            for part in said.pop(0) if said else [b"again"]:
-                if part is None:
-                    raise LostError(name)
+class Logs:
+    """A cluster whose logs are cut, or end, or say nothing more.
+
+    Args:
+        *streams: What is answered in turn; None is a connection that is lost, and an event one that hangs until then.
+    """
+
+    def __init__(self, *streams: Any) -> None:
+        self.streams = list(streams)
+        self.asked: list[tuple[str, bool]] = []
+
+    def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
+        self.asked.append((since, follows))
+        for part in self.streams.pop(0) if self.streams else ():
+            if isinstance(part, threading.Event):
+                part.wait(30)
+            elif part is None:
+                raise LostError(name)
+            else:
                 yield part
 
-    found = Pods(Cut(), str(tmp_path))
+
+def until(done: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
+    # Cut, more often than anybody would try without a word.
+    logs = Logs(*[[None]] * 12, [printed(0), None])
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    monkeypatch.setattr(pods_module, "_LONGEST_LOG_WAIT", 0.01)
     found.take(pod("Running"))
-    for thread in found._logs.values():
-        thread.join(30)
+    until(lambda: not logs.streams)
+    logs.streams = [[printed(7)]]
     failure = found.take(pod("Running", restartCount=1, lastState=ended(3)))
     found.end(30)
-    assert Path(failure.log).read_text() == "all"
-    assert (tmp_path / "mine-worker-1.1.1.log").read_text() == "again"
+    assert Path(failure.log).read_text() == "line 0\n"
+    assert (tmp_path / "mine-worker-1.1.1.log").read_text() == "line 7\n"
+
+
+def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
+    logs = Logs(
+        # Some end without a word that it was not all.
+        [printed(0)[:9], printed(0)[9:] + printed(1, 2)],
+        [printed(2, 3, 4, 5)[:-3]],
+        # From the second on that is asked for, or after the log was rotated.
+        [printed(4, 5, 6), None],
+        [printed(8, 9)],
+    )
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Running"))
+    until(lambda: not logs.streams)
+    found.take(pod("Succeeded", state=ended(0)))
+    found.end(30)
+    wanted = "".join(f"line {each}\n" for each in (0, 1, 2, 3, 4, 5, 6, 8, 9))
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == wanted
+    assert [since for since, _ in logs.asked[:4]] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
+
+
+def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
+    dead = threading.Event()
+    logs = Logs([printed(0), dead], [printed(0, 1)[:-1]])
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Running"))
+    until(lambda: (tmp_path / "mine-worker-1.1.log").exists())
+    found.take(pod("Failed", state=ended(1)))
+    found.end(1.0)
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1"
+    assert logs.asked == [("", True), ("2026-11-23T00:00:00Z", False)]
+    dead.set()
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ("", (0, 1, 2)),
+        ("line 0\nline 1\n", (0, 1, 2)),
+        # Whoever has kept it was killed; of a log that was rotated, with and without some of it.
+        ("line 0\nline 1\nlin", (1, 2)),
+        ("line 0\nline 1\n", (2,)),
+    ],
+)
+def test_what_another_process_has_kept_of_a_log_is_gone_on_with(tmp_path, kept, told):
+    (tmp_path / "mine-worker-1.1.log").write_text(kept)
+    found = Pods(Logs([printed(*told)]), str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Succeeded", state=ended(0)))
+    found.end(30)
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1\nline 2\n"
 
 
 def test_pods_say_what_they_wait_for(pods):

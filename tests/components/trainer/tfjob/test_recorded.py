@@ -62,7 +62,7 @@ class Recorded:
         time.sleep(0.05)
         yield from ()
 
-    def log(self, name: str) -> Any:
+    def log(self, name: str, since: str, follows: bool) -> Any:
         raise LostError(name)
 
 
