@@ -68,7 +68,7 @@ def make_manifest(
     job = deploy.tfjob
     policy = {
         "cleanPodPolicy": job.clean_pod_policy,
-        "backoffLimit": restart_limit(deploy, distribution),
+        "backoffLimit": _backoff_limit(deploy, distribution),
         "activeDeadlineSeconds": job.active_deadline_seconds,
         "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
     }
@@ -96,18 +96,31 @@ def make_manifest(
 
 
 def restart_limit(deploy: DeploySection, distribution: Distribution) -> int:
-    """Returns after how many restarts a TFJob has failed."""
+    """Returns after how many restarts a TFJob has failed; what follows from one failure is one of them."""
     job = deploy.tfjob
     if job.restart_policy == "Never":
         return 0
     return distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
 
 
+def _backoff_limit(deploy: DeploySection, distribution: Distribution) -> int:
+    """Returns the limit of the operator, which counts the containers of all pods, and fails when it is reached.
+
+    Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/core/job.go.
+    """
+    limit = restart_limit(deploy, distribution)
+    if deploy.tfjob.restart_policy != "OnFailure" or limit == 0:
+        return limit
+    # Each restart is one of every pod's container.
+    return limit * sum(distribution.pods.values()) + 1
+
+
 def _template(
     kind: str, deploy: DeploySection, command: Sequence[str], config_map: Optional[Mapping[str, Any]]
 ) -> dict[str, Any]:
     environment = {"PYTHONUNBUFFERED": "1"}
-    if deploy.tfjob.restart_policy == "ExitCode":
+    # Also where every code is started again: it tells who has but lost another one.
+    if deploy.tfjob.restart_policy != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)
     volumes: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ import yaml
 
 from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob.manifest import job_name
+from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import RETRYABLE, DeclarationError
 
@@ -29,6 +29,22 @@ def compile_it(tmp_path, source: str, *overrides: str, output: str = "out.yaml")
     assert main(["compile", source, "--target", "tfjob", "--output", str(path), *said]) == 0
     config_map, job = yaml.safe_load_all(path.read_text())
     return config_map, job
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit", "wanted"),
+    [("ExitCode", 3, 3), ("OnFailure", 3, 19), ("OnFailure", 1, 7), ("OnFailure", 0, 0), ("Never", 0, 0)],
+)
+def test_the_operator_does_not_give_up_before_the_limit(policy, limit, wanted):
+    told = (f"deploy.tfjob.restart_policy={policy}", f"deploy.tfjob.backoff_limit={limit}")
+    declaration = load("digits", (*OF_TFJOB, *told), "tfjob").declaration
+    distribution = declaration.trainer.distribution.resolved()
+    job = make_manifest("mine", declaration.deploy, distribution, ["true"])
+    assert sum(each["replicas"] for each in job["spec"]["tfReplicaSpecs"].values()) == 6
+    # One failure restarts every pod's container; the operator fails at as many as its limit says, or at the first.
+    assert job["spec"]["runPolicy"]["backoffLimit"] == wanted
+    (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
+    assert (RETRYABLE in {each["name"] for each in container["env"]}) == (policy != "Never")
 
 
 def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
