@@ -12,10 +12,10 @@ from typing import Any, Optional, TypeVar
 
 import yaml
 
-from tfx_estimator.components.trainer.tfjob import api
+from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of
-from tfx_estimator.components.trainer.tfjob.failures import error_of, said_of
+from tfx_estimator.components.trainer.tfjob.failures import error_of, is_final, said_of
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
@@ -48,6 +48,8 @@ class TfJobs:
         self._seen: Optional[Object] = None
         self._pods: Optional[Pods] = None
         self._failures: list[PodFailure] = []
+        # Since when a pod has failed for good.
+        self._final_at: Optional[float] = None
         # Of the chief's pods, as they came; of each file, how many bytes were shown.
         self._chiefs: list[str] = []
         self._shown: dict[str, int] = {}
@@ -101,9 +103,15 @@ class TfJobs:
         state = conditions[-1]["type"] if conditions else "Pending"
         tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in listed}
         ended, condition = end_of(there)
-        if ended:
+        lingers = not ended and self._lingers(there)
+        if ended or lingers:
             self._pods.end(_LAST_WORDS_SECONDS)
         lines = tuple(self._new_lines(job))
+        if lingers:
+            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
+            error = self._error(there, condition)
+            error.todo += "; the operator did not end the TFJob, and it is deleted"
+            return Look("Failed", True, error, tasks, lines)
         if not ended or ended == _SUCCEEDED:
             return Look(state, bool(ended), tasks=tasks, lines=lines)
         return Look(state, True, self._error(there, condition), tasks, lines)
@@ -174,6 +182,15 @@ class TfJobs:
             expected="a TFJob that is there until its end was seen; deploy.tfjob.ttl_seconds_after_finished removes it",
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
+
+    def _lingers(self, there: Object) -> bool:
+        """Has a pod failed for good, some time ago."""
+        policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
+        if not any(is_final(each, policy) for each in self._failures for policy in policies):
+            return False
+        if self._final_at is None:
+            self._final_at = time.monotonic()
+        return time.monotonic() - self._final_at > failures.FINAL_SECONDS
 
     def _error(self, there: Object, condition: Object) -> TfxEstimatorError:
         name = there["metadata"]["name"]

@@ -14,6 +14,10 @@ from tfx_estimator.pipeline.log import get_logger
 
 # How long to look for the cause behind a pod that only says that another one has gone; what follows from one failure.
 _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
+# For the operator to end a TFJob of which a pod has failed for good; and it does not where another one was just started
+# again: it is Restarting, and stays so.
+# Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/controller.v1/tensorflow/tfjob_controller.go.
+FINAL_SECONDS = 30.0
 _RETRYABLE_FROM = 128
 _WHAT = "its pod, and what hung on it, was started again"
 
@@ -33,6 +37,7 @@ class Failures:
         self._all: list[PodFailure] = []
         self._suspect: Optional[tuple[float, PodFailure]] = None
         self._cause_at = -math.inf
+        self._final_at = math.inf
         # Have all pods run since the last restart.
         self._complete = False
         self.restarts = 0
@@ -48,7 +53,10 @@ class Failures:
         deploy.tfjob.pending_timeout's to say.
         """
         self._all.append(failure)
-        if self._policy == "Never" or (self._policy == "ExitCode" and _is_final(failure)):
+        if is_final(failure, self._policy):
+            self._final_at = min(self._final_at, time.monotonic())
+            return
+        if self._policy == "Never":
             return
         if not failure.from_peer:
             self._suspect = None
@@ -70,6 +78,11 @@ class Failures:
             self._restarted(failure)
 
     @property
+    def lingers(self) -> bool:
+        """Should the TFJob have ended: a pod has failed for good, and some time ago."""
+        return time.monotonic() - self._final_at > FINAL_SECONDS
+
+    @property
     def is_explained(self) -> bool:
         """Is there one after which no pod is started again."""
         return any(map(_is_final, self._all))
@@ -87,6 +100,16 @@ class Failures:
         self._complete = False
         self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
+
+
+def is_final(failure: PodFailure, policy: str) -> bool:
+    """Is a pod not started again, by a policy that starts others again.
+
+    Args:
+        failure: Of the pod.
+        policy: Its `restartPolicy`.
+    """
+    return policy == "ExitCode" and _is_final(failure)
 
 
 def error_of(

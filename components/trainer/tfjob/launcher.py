@@ -308,11 +308,11 @@ class Launcher:
             )
 
     def _check_restarts(self, uid: str) -> None:
-        """Ends what the operator, with the policy ExitCode, starts again without end.
+        """Ends what the operator, with the policy ExitCode, starts again without end, or leaves unended.
 
         Source: https://github.com/kubeflow/trainer/issues/2045.
         """
-        if self._failures.restarts > restart_limit(self._deploy, self._distribution):
+        if self._failures.lingers or self._failures.restarts > restart_limit(self._deploy, self._distribution):
             self._give_up(uid)
             error = self._failures.error(self._place)
             assert error is not None

@@ -13,7 +13,7 @@ import yaml
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob import api
+from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.submit import connect, tfjobs
 from tfx_estimator.pipeline.submit.note import Note
@@ -203,6 +203,22 @@ def test_the_chiefs_exit_code_is_the_error(cluster, tmp_path, code, kind, ends_w
     error = jobs.look("digits").error
     assert (type(error), errors.exit_code_of(error)) == (kind, ends_with)
     assert f"ended with exit code {code}; its log ends with:\n    the end of its log" in error.what
+
+
+def test_one_that_the_operator_leaves_restarting_is_ended(cluster, tmp_path, monkeypatch):
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    cluster.end("Restarting")
+    cluster.fail(138)
+    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
+    assert not jobs.look("digits").ended
+    cluster.fail(4, "worker", uid="2")
+    monkeypatch.setattr(failures, "FINAL_SECONDS", 30.0)
+    assert not jobs.look("digits").ended
+    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
+    look = jobs.look("digits")
+    assert (look.ended, type(look.error), cluster.deleted) == (True, errors.UserCodeError, ["uid-1"])
+    assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
 
 
 @pytest.mark.parametrize(("message", "limit"), [(DEADLINE, False), (BACKOFF, True)])

@@ -77,6 +77,8 @@ class _Job:
     # Those that have no node yet: their uids.
     unscheduled: dict[tuple[str, int], str] = field(default_factory=dict)
     ended: bool = False
+    # Whether a pod was started again, and not all have run since.
+    restarting: bool = False
 
 
 class Operator:
@@ -217,12 +219,18 @@ class Operator:
                     continue
                 # Whatever `backoffLimit` says: https://github.com/kubeflow/trainer/issues/2045.
                 if replicas["restartPolicy"] != "ExitCode" or code < 128:
+                    # As of UpdateJobStatus: one that is Restarting stays so, whatever else has failed.
+                    if known.restarting:
+                        continue
                     what = f"TFJob {NAMESPACE}/{name} has failed because 1 {kind} replica(s) failed."
                     self._finish(name, known, spec, "Failed", "TFJobFailed", what)
                     return
                 self._say(name, "Restarting", "TFJobRestarting", f"{kind} replica(s) are restarting")
+                known.restarting = True
                 self._delete(f"{_PODS}/{pod.name}")
                 del known.pods[key]
+        if len(known.pods) == sum(each["replicas"] for each in spec["tfReplicaSpecs"].values()):
+            known.restarting &= any(pod.process.poll() for pod in known.pods.values())
         limit = spec["runPolicy"].get("activeDeadlineSeconds")
         if limit and time.time() - _seconds(job["metadata"]["creationTimestamp"]) > limit:
             what = f"Job {name} has failed because it was active longer than specified deadline"

@@ -156,6 +156,25 @@ def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
         assert "the log of the pod digits-" in caught.value.todo
 
 
+def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is_final(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
+    said = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
+    lost = tmp_path / "lost"
+    # The chief loses the worker, and ends a moment before it.
+    fails = f"while [ ! -e {lost} ]; do sleep 0.05; done; echo '{json.dumps(said)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
+
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        if kind == "worker":
+            return shell(f"{fails}; exit 4")
+        return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
+
+    with Operator(server, tmp_path / "pods", argv) as operator:
+        with pytest.raises(UserCodeError, match="your loss is no number"):
+            launcher(tmp_path).run()
+        assert operator.started[2:] == [operator.started[0]]
+        _until(lambda: not Kube().jobs()["items"])
+
+
 @pytest.mark.long
 def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
     fails = shell("echo first; echo ModuleNotFoundError: No module named networks; exit 1")
