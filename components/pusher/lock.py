@@ -31,6 +31,9 @@ def try_lock(fd: int) -> Optional[bool]:
     except BlockingIOError:
         return False
     except OSError as error:
+        # By some of NFS it is one of fcntl(2), which may say so.
+        if error.errno == errno.EACCES:
+            return False
         if error.errno in _NO_LOCKS:
             return None
         raise

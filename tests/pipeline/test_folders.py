@@ -1,0 +1,76 @@
+"""Who may work in a pipeline's folders."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+
+import pytest
+
+from tfx_estimator.pipeline import folders as module
+from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, exit_code_of
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def folders(tmp_path) -> PipelineFolders:
+    return PipelineFolders(str(tmp_path), "mine")
+
+
+def test_a_second_run_is_refused_at_once(folders, monkeypatch):
+    monkeypatch.delenv(RETRYABLE, raising=False)
+    began = time.monotonic()
+    with only_run(folders), pytest.raises(PipelineError, match="another run is using") as caught, only_run(folders):
+        raise AssertionError
+    assert time.monotonic() - began < 1
+    assert exit_code_of(caught.value) == 6
+    with only_run(folders):
+        pass
+
+
+def test_a_task_that_is_started_again_waits_for_the_lock_of_one_that_was_lost(folders, monkeypatch):
+    monkeypatch.setenv(RETRYABLE, "138")
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_LOST_SECONDS", 0.2)
+    with only_run(folders), pytest.raises(PipelineError, match="another run is using") as caught, only_run(folders):
+        raise AssertionError
+    assert exit_code_of(caught.value) == 138
+    monkeypatch.setattr(module, "_LOST_SECONDS", 30.0)
+    with open(os.path.join(folders.local, ".lock"), encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        threading.Timer(0.3, fcntl.flock, (file, fcntl.LOCK_UN)).start()
+        with only_run(folders), pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.EACCES, "another run is using"),
+        (errno.EIO, "cannot be locked: Input/output error"),
+        (errno.ESTALE, "cannot be locked: Stale file handle"),
+    ],
+)
+def test_what_is_wrong_with_the_lock_is_said(folders, monkeypatch, code, said):
+    def flock(fd: int, operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.delenv(RETRYABLE, raising=False)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(PipelineError, match=said), only_run(folders):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_worked_in_all_the_same(folders, monkeypatch, caplog, code):
+    def flock(fd: int, operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with only_run(folders):
+        assert "has no locks" in caplog.text
