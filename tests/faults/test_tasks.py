@@ -47,7 +47,6 @@ def _case(train, task, moment, *marks, path="estimator"):
         _case(PS, "evaluator-0", TRAINING, long),
         _case(PS, "worker-0", STARTING, long),
         _case(PS, "worker-0", TRAINING, long),
-        _case(MWMS, "chief-0", TRAINING, path="keras"),
         *(
             _case(MWMS, task, moment, long, path=path)
             for path in KERAS
@@ -62,7 +61,6 @@ def _case(train, task, moment, *marks, path="estimator"):
                 ("evaluator-0", EXPORTING),
                 ("exporter-0", EXPORTING),
             )
-            if (path, task, moment) != ("keras", "chief-0", TRAINING)
         ),
         *(_case({"strategy": "one_device"}, "chief-0", TRAINING, long, path=path) for path in KERAS),
     ],

@@ -71,6 +71,7 @@ def test_digits_pass_are_cached_and_run_again_when_a_split_changes(run, tmp_path
     assert sizes == [898, 1438]
 
 
+@pytest.mark.long
 def test_another_place_of_the_same_data_is_no_change(run, tmp_path):
     splits = {"train": "train[:50]", "eval": "train[50:80]"}
     data = {"dataset": "digits", "data_dir": str(tmp_path / "data"), "shards": 2, "splits": splits}
