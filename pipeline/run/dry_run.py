@@ -188,11 +188,11 @@ class DryRun:
 
     def _check_deadlines(self, now: float) -> None:
         quiet, whole = now - self._moved, now - self._process.started
-        lines = []
+        late = quiet > self._timeout or whole > _MOST_SECONDS
         # A machine with much else to do is slow.
-        if quiet > _QUIET_SECONDS * max(os.getloadavg()[0] / (os.cpu_count() or 1), 1):
-            lines = read_users_frames(self._process.files.stacks)
-        if not lines and quiet <= self._timeout and whole <= _MOST_SECONDS:
+        slow = max(os.getloadavg()[0] / (os.cpu_count() or 1), 1)
+        lines = read_users_frames(self._process.files.stacks) if late or quiet > _QUIET_SECONDS * slow else []
+        if not lines and not late:
             return
         what = f"did not end within {whole:.0f} s" if whole > _MOST_SECONDS else f"gave no sign for {quiet:.0f} s"
         parts, way_out = "a step, an evaluation and an export", ", or run with --no-dry-run"
