@@ -8,12 +8,14 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 # What computes scores that no softmax or sigmoid has seen.
 LINEAR = ("BiasAdd", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D")
-# They change no value; the last of them may round it.
-_PASSING = ("Identity", "IdentityN", "StopGradient", "EnsureShape", "CheckNumerics", "Reshape", "Squeeze", "Cast")
+# They change no value, but may round it; of those that put several together, the first.
+_PASSING = ("Identity", "IdentityN", "StopGradient", "EnsureShape", "CheckNumerics", "Cast")
+_PASSING += ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Pack", "ConcatV2")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _ADDITIONS = ("Add", "AddV2")
+_PRODUCTS = ("MatMul", "BatchMatMulV2", "Einsum")
 # A graph that came from elsewhere may have a circle.
-_FAR = 1000
+_FAR = 200
 
 
 class Operations:
@@ -58,6 +60,11 @@ class Operations:
             return self._find(called, result, [*callers, (body, node)], far - 1)
         if node.op in _PASSING:
             return self._find(body, node.input[number if node.op == "IdentityN" else 0], callers, far - 1)
+        if node.op in _PRODUCTS:
+            found = [self._find(body, each, callers, far // 2) for each in node.input[:2]]
+            # Experts' probabilities by their gates', or by a table of confusions, are probabilities.
+            if "Softmax" in found or set(found) == {"Sigmoid"}:
+                return ""
         if node.op in _ADDITIONS:
             found = [self._find(body, each, callers, far // 2) for each in node.input[:2]]
             return next((each for each in found if each in LINEAR), node.op)

@@ -81,9 +81,14 @@ def require_declared(precision: str, network: tf.keras.Model) -> None:
     _require_policy(precision)
     if precision == FLOAT16 or not isinstance(network, tf.keras.layers.Layer):
         return
-    # A layer may ask for a policy of its own, and a function may set the global one and set it back.
+    # A layer may ask for a policy of its own, and a function may set the global one and set it back. What comes before
+    # all that is trained, as a frozen part, has no gradient.
+    is_trained = False
     for layer in network._flatten_layers(include_self=False):
-        if layer.compute_dtype == "float16":
+        if isinstance(layer, tf.keras.layers.InputLayer):
+            continue
+        is_trained |= layer.trainable and bool(layer.trainable_weights or not layer.built)
+        if is_trained and layer.compute_dtype == "float16":
             raise UserCodeError(
                 f"trainer.model: the layer {layer.name!r} of the network computes in float16, and trainer.precision is "
                 f"{precision}: its loss would not be scaled, and small gradients would be 0",

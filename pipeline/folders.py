@@ -98,9 +98,13 @@ def only_run(folders: PipelineFolders) -> Iterator[None]:
     """
     with _lock_file(folders) as file:
         deadline = time.monotonic() + (_LOST_SECONDS if RETRYABLE in os.environ else 0.0)
+        is_told = False
         while (is_mine := _try_lock(file)) is False:
             if time.monotonic() >= deadline:
                 raise _in_use(folders, file.name)
+            if not is_told:
+                logger.info(f"waiting at most {_LOST_SECONDS:.0f} s for the run that has locked {file.name}")
+                is_told = True
             time.sleep(_POLL_SECONDS)
         if is_mine is None:
             logger.warning(f"the file system of {file.name} has no locks: see that no other run uses {folders.home}")

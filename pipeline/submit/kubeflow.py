@@ -69,7 +69,7 @@ class Kubeflow:
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         # By its name: which one is current may change.
         self._context = None if endpoint else api.find_context(context)[0]
-        self._client = self._connect()
+        self._client, self._has_answered = self._connect(), False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
         self._runs = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}/runs"
         self.host = self._client.configuration.host
@@ -120,7 +120,7 @@ class Kubeflow:
     def _connect(self) -> Any:
         client = _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)
         manager = client.rest_client.pool_manager
-        # A redirection is to a page where people sign in.
+        # A redirection is looked at: most are to a page where people sign in.
         manager.urlopen = partial(manager.urlopen, redirect=False)
         return client
 
@@ -182,7 +182,9 @@ class Kubeflow:
                 _request_timeout=_TIMEOUT,
             )
             try:
-                return json.loads(response.data or b"{}")
+                answer = json.loads(response.data or b"{}")
+                self._has_answered = True
+                return answer
             except ValueError as error:
                 kind = response.headers.get("Content-Type") or ""
                 # One that was cut is no page.
@@ -198,6 +200,8 @@ class Kubeflow:
                     raise _SignInError(f"{error.status} {api.message(error)}") from error
                 if error.status // 100 == _REDIRECTION:
                     to = (error.headers.get("Location") or "nowhere").partition("?")[0]
+                    if to.rstrip("/").endswith(path.rstrip("/")):
+                        raise self._elsewhere(to.rstrip("/").removesuffix(path.rstrip("/"))) from error
                     raise _SignInError(f"{error.status}, a redirection to {to}") from error
                 raise
 
@@ -209,6 +213,9 @@ class Kubeflow:
                 self._client = self._connect()
                 return signed_in()
         except _SignInError as error:
+            # A service that has answered may be away, and others show a page in its place.
+            if self._has_answered and isinstance(error.__cause__, ValueError):
+                raise LostError(str(error)) from error
             raise self._unknown(error) from error
         except ApiException as error:
             if error.status not in _PERMANENT:
@@ -220,6 +227,13 @@ class Kubeflow:
     @property
     def _place(self) -> str:
         return self._endpoint or f"the namespace {self._namespace} of {self.host}"
+
+    def _elsewhere(self, place: str) -> PipelineError:
+        return PipelineError(
+            f"Kubeflow Pipelines in {self._place} is at {place or 'another address'}: it redirects what it is asked",
+            expected="the address of the service itself",
+            todo=f"give --endpoint {place or 'that'}",
+        )
 
     def _unknown(self, error: _SignInError) -> PipelineError:
         todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"

@@ -108,13 +108,20 @@ class TfJobs:
             self._pods.end(_LAST_WORDS_SECONDS)
         lines = tuple(self._new_lines(job))
         if lingers:
-            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
             error = self._error(there, condition)
-            error.todo += "; the operator did not end the TFJob, and it is deleted"
+            error.todo += f"; the operator did not end the TFJob{self._removed(job, there)}"
             return Look("Failed", True, error, tasks, lines)
         if not ended or ended == _SUCCEEDED:
             return Look(state, bool(ended), tasks=tasks, lines=lines)
         return Look(state, True, self._error(there, condition), tasks, lines)
+
+    def _removed(self, job: str, there: Object) -> str:
+        """Deletes a TFJob that nobody else ends; what came of it is told beside the error, which counts more."""
+        try:
+            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
+        except (LostError, TfxEstimatorError):
+            return f", which goes on and costs: {self._kube.kubectl(f'delete tfjob {job}')}"
+        return ", and it is deleted"
 
     def cancel(self, job: str) -> None:
         """See `job.Service`."""

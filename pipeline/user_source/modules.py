@@ -64,8 +64,9 @@ class Names:
         return sorted(name for name in self.functions if not name.startswith("_"))
 
 
-# Where Python's own modules are.
+# Where Python's own modules are; modules are found by where links lead.
 _STANDARD = {Path(os.__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))}
+_STANDARD |= {folder.resolve() for folder in _STANDARD}
 
 
 def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:

@@ -22,6 +22,9 @@ def _layers(name):
         "bias by hand": [dense(3, use_bias=False), _own_bias()],
         "bias by hand, softmax": [dense(3, use_bias=False), _own_bias(), tf.keras.layers.Softmax()],
         "model within": [tf.keras.Sequential([dense(3)])],
+        "no bias": [dense(4, activation="sigmoid"), dense(3, use_bias=False)],
+        "confused": [dense(3, activation="softmax"), dense(3, use_bias=False)],
+        "experts": [_experts()],
     }[name]
 
 
@@ -38,6 +41,16 @@ def _own_bias():
     return Bias()
 
 
+def _experts():
+    import tensorflow as tf
+
+    inputs = tf.keras.Input([2])
+    probabilities = [tf.keras.layers.Dense(3, activation="softmax")(inputs) for _ in range(2)]
+    stacked = tf.keras.layers.Lambda(lambda each: tf.stack(each, 1))(probabilities)
+    gates = tf.keras.layers.Dense(2, activation="softmax")(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dot(axes=1)([gates, stacked]))
+
+
 @pytest.mark.parametrize(
     ("name", "from_logits"),
     [
@@ -51,6 +64,9 @@ def _own_bias():
         ("bias by hand", True),
         ("bias by hand, softmax", False),
         ("model within", True),
+        ("no bias", True),
+        ("confused", False),
+        ("experts", False),
     ],
 )
 @pytest.mark.parametrize("signature", ["of its own", "as Keras saves it"])
@@ -107,5 +123,8 @@ def test_a_circle_is_no_reason_to_search_for_ever():
     graph = graph_pb2.GraphDef()
     graph.node.add(name="a", op="Identity", input=["b"])
     graph.node.add(name="b", op="AddV2", input=["a", "a"])
+    graph.node.add(name="c", op="Identity", input=["d"])
+    graph.node.add(name="d", op="Identity", input=["c"])
     assert Operations(graph).of("a:0") == "AddV2"
+    assert Operations(graph).of("c:0") == ""
     assert Operations(graph).of("nothing:0") == ""

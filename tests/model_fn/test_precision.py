@@ -238,6 +238,18 @@ def test_a_layer_that_asks_for_float16_by_itself_is_refused_where_no_loss_is_sca
         require_declared(declared, network)
 
 
+def test_what_is_before_all_that_is_trained_may_compute_in_float16():
+    use("float32")
+    inputs = tf.keras.Input([4], dtype="float16")
+    frozen = tf.keras.layers.Dense(4, dtype="mixed_float16", trainable=False)
+    scaled = tf.keras.layers.Rescaling(0.5, dtype="float16")(inputs)
+    network = tf.keras.Model(inputs, tf.keras.layers.Dense(10, name="head")(frozen(scaled)))
+    require_declared("float32", network)
+    frozen.trainable = True
+    with pytest.raises(UserCodeError, match="computes in float16"):
+        require_declared("float32", network)
+
+
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_neither_path_trains_such_a_network_in_a_precision_that_is_not_declared(tmp_path, monkeypatch, path, policy):

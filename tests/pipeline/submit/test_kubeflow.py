@@ -202,6 +202,18 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
         # A token that was written anew is found.
         (tmp_path / "token").write_text(TOKEN)
         assert other.look(run).state == "RUNNING"
+        # A page in place of a service that has answered may be of one that is away for now.
+        server.is_away = True
+        with pytest.raises(LostError if login == 200 else PipelineError, match=said.removesuffix("\n")):
+            other.look(run)
+
+
+def test_an_address_that_redirects_to_the_services_own_is_told_with_that():
+    with KubeflowService(["RUNNING"]) as server:
+        server.login, server.is_away, server.moved_to = 302, True, "https://elsewhere.example/pipeline"
+        with pytest.raises(PipelineError, match=r"is at https://elsewhere\.example/pipeline: it redirects") as caught:
+            service_of(server, KUBEFLOW_V2).start(False)
+        assert "give --endpoint https://elsewhere.example/pipeline" in caught.value.todo
 
 
 def test_whoever_uploads_the_file_is_told_its_root(tmp_path):
