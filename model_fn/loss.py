@@ -23,7 +23,7 @@ def flat(labels: tf.Tensor) -> tf.Tensor:
     Args:
         labels: int64, [batch] or [batch, 1].
     """
-    return labels if labels.shape.rank == 1 else tf.reshape(labels, [-1])
+    return labels if tf.TensorShape(labels.shape).rank == 1 else tf.reshape(labels, [-1])
 
 
 def classification_loss(
