@@ -9,8 +9,8 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 # What computes scores that no softmax or sigmoid has seen.
 LINEAR = ("BiasAdd", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D")
 # They change no value, but may round it; of those that put several together, the first.
-_PASSING = ("Identity", "IdentityN", "StopGradient", "EnsureShape", "CheckNumerics", "Cast")
-_PASSING += ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Pack", "ConcatV2")
+_PASSING = {"Identity", "IdentityN", "StopGradient", "EnsureShape", "CheckNumerics", "Cast"}
+_PASSING |= {"Reshape", "Squeeze", "ExpandDims", "Transpose", "Pack", "ConcatV2"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _ADDITIONS = ("Add", "AddV2")
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "Einsum")
