@@ -87,7 +87,7 @@ def require_declared(precision: str, network: tf.keras.Model) -> None:
     for layer in network._flatten_layers(include_self=False):
         if isinstance(layer, tf.keras.layers.InputLayer):
             continue
-        is_trained |= layer.trainable and bool(layer.trainable_weights or not layer.built)
+        is_trained |= layer.trainable and bool(not layer.built or layer.trainable_weights)
         if is_trained and layer.compute_dtype == "float16":
             raise UserCodeError(
                 f"trainer.model: the layer {layer.name!r} of the network computes in float16, and trainer.precision is "

@@ -46,7 +46,7 @@ def _experts():
 
     inputs = tf.keras.Input([2])
     probabilities = [tf.keras.layers.Dense(3, activation="softmax")(inputs) for _ in range(2)]
-    stacked = tf.keras.layers.Lambda(lambda each: tf.stack(each, 1))(probabilities)
+    stacked = tf.stack(probabilities, 1)
     gates = tf.keras.layers.Dense(2, activation="softmax")(inputs)
     return tf.keras.Model(inputs, tf.keras.layers.Dot(axes=1)([gates, stacked]))
 
