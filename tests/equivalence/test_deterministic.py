@@ -20,7 +20,7 @@ TRAINER_FN = str(Path(__file__).parent / "user" / "own_model_fns.py")
     ("train", "data", "model"),
     [
         # A model_fn that sets no seed itself.
-        (ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}),
+        pytest.param(ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
         pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
         pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_layers"}, marks=pytest.mark.long),
         pytest.param(MULTI_WORKER, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),

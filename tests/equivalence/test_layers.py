@@ -8,7 +8,7 @@ import pytest
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
 from tests.equivalence.train_layers import CASES, STEPS
 
-pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300)]
 
 # Absolute. All is float64 but the loss, whose last bit is 1e-7.
 LOSS, WEIGHTS = 1e-6, 1e-9
@@ -54,7 +54,6 @@ def test_synchronized_normalisation_is_that_of_keras_on_one_device(outcome):
     assert largest_difference(keras[1], ours[1]) <= KERAS_AVERAGES
 
 
-@pytest.mark.long
 def test_two_workers_train_like_one_device(trainings):
     params = {"network": "regularised", "norm": "synchronized", "dropout": "stateless"}
     one, two = trainings.run(

@@ -71,7 +71,7 @@ def without_scope(trained: Trained) -> dict[str, np.ndarray]:
         ("fit", "one_device"),
         pytest.param("loop", "one_device", marks=pytest.mark.long),
         pytest.param("fit", MIRRORED, marks=pytest.mark.long),
-        ("loop", "central_storage"),
+        pytest.param("loop", "central_storage", marks=pytest.mark.long),
         pytest.param("loop", MIRRORED, marks=pytest.mark.long),
         pytest.param("fit", "central_storage", marks=pytest.mark.long),
         pytest.param("fit", "multi_worker_mirrored", marks=pytest.mark.long),

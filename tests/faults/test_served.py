@@ -31,7 +31,7 @@ def _settings(faulty, path, settings):
 @pytest.mark.parametrize(
     ("path", "task", "moment"),
     [
-        pytest.param(KERAS_LOOP, "worker-0", TRAINING, id="loop-worker-training"),
+        pytest.param(KERAS_LOOP, "worker-0", TRAINING, id="loop-worker-training", marks=long),
         pytest.param(KERAS_LOOP, "ps-0", TRAINING, id="loop-ps-training", marks=long),
         pytest.param(KERAS_LOOP, "chief-0", TRAINING, id="loop-chief-training", marks=long),
         pytest.param(KERAS_LOOP, "worker-0", STARTING, id="loop-worker-starting", marks=long),

@@ -224,6 +224,7 @@ def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_fin
     assert (model / "Format-Serving" / "saved_model.pb").exists()
 
 
+@pytest.mark.long
 def test_a_training_that_was_not_published_is_not_done_again(training, settings):
     made = settings()
     _, lost = training.run(made)

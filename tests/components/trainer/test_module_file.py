@@ -174,7 +174,12 @@ def run_fn(fn_args):
     ("text", "raised", "told"),
     [
         # What it is at is a child's work.
-        ("while time.process_time() < 10: pass", errors.ExportError, "training ended without a model"),
+        pytest.param(
+            "while time.process_time() < 10: pass",
+            errors.ExportError,
+            "training ended without a model",
+            marks=pytest.mark.long,
+        ),
         ("time.sleep(600)", errors.TaskStalledError, "stall_timeout"),
     ],
 )

@@ -182,6 +182,7 @@ def _bench(workdir: Path, *options: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=280)
 
 
+@pytest.mark.long
 @pytest.mark.e2e
 def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     results = workdir / "results"
@@ -249,6 +250,7 @@ def test_strategies_are_measured_and_the_answer_is_one_line(workdir, done):
     assert sorted(path.name for path in session.iterdir()) == ["bench.log", "logs"]
 
 
+@pytest.mark.long
 @pytest.mark.e2e
 def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_others(workdir, done):
     assert done.returncode == 5, done.stdout + done.stderr

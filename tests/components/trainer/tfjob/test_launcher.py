@@ -231,6 +231,7 @@ def test_pods_that_never_start_have_a_deadline(server, tmp_path):
         _until(lambda: not Kube().jobs()["items"])
 
 
+@pytest.mark.long
 def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(server, tmp_path, monkeypatch):
     monkeypatch.setattr(failures, "_CAUSE_SECONDS", 0.5)
     monkeypatch.setattr(failures, "_CONSEQUENCE_SECONDS", 0.5)

@@ -102,6 +102,7 @@ CHECKS: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CHECKS)
