@@ -5,21 +5,15 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Optional
+from typing import IO
 
-from tfx_estimator.components.pusher.lock import try_lock
+from tfx_estimator.components.pusher import lock
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.errors import PipelineError
 
 METADATA = "metadata.sqlite"
-# For the lock of a machine that was lost: NFS 4 gives a client 90 s to come back.
-_LOST_SECONDS, _POLL_SECONDS = 150.0, 1.0
-
-logger = get_logger("pipeline")
 
 
 @dataclass(frozen=True)
@@ -90,46 +84,23 @@ class PipelineFolders:
 def only_run(folders: PipelineFolders) -> Iterator[None]:
     """Refuses a second run of a pipeline at the same time: both would write one database and one training folder.
 
-    Where somebody starts this task again, the run before it may be one of a machine that was lost, whose lock takes its
-    time to go: it is waited for. Where the file system has no locks, nobody is kept out.
+    For the lock of a machine that was lost, and a file system without locks, see `lock.take_for_run`.
 
     Raises:
         PipelineError: Another run goes on, or the folder cannot be written.
     """
     with _lock_file(folders) as file:
-        deadline = time.monotonic() + (_LOST_SECONDS if RETRYABLE in os.environ else 0.0)
-        is_told = False
-        while (is_mine := _try_lock(file)) is False:
-            if time.monotonic() >= deadline:
-                raise _in_use(folders, file.name)
-            if not is_told:
-                logger.info(f"waiting at most {_LOST_SECONDS:.0f} s for the run that has locked {file.name}")
-                is_told = True
-            time.sleep(_POLL_SECONDS)
-        if is_mine is None:
-            logger.warning(f"the file system of {file.name} has no locks: see that no other run uses {folders.home}")
+        fd = file.fileno()
+        if lock.take_for_run(lambda: None if lock.try_lock(fd) is False else fd, file.name, folders.home) is None:
+            raise _in_use(folders, file.name)
         yield
-
-
-def _try_lock(file: IO[str]) -> Optional[bool]:
-    try:
-        return try_lock(file.fileno())
-    except OSError as error:
-        told = PipelineError(
-            f"{file.name} cannot be locked: {error.strerror}",
-            expected="a file system that keeps locks, or says that it has none",
-            todo="run the same again; if it stays so, see the mount, and its server",
-        )
-        told.retryable = True
-        raise told from error
 
 
 def _in_use(folders: PipelineFolders, path: str) -> PipelineError:
     error = PipelineError(
         f"another run is using {folders.home}",
         expected="one run at a time",
-        todo=f"wait for it, or name another {folders.option}; the lock of a machine that was lost stays on NFS 3: then "
-        f"remove {path}",
+        todo=f"wait for it, or name another {folders.option}; {lock.if_lost(path)}",
     )
     error.retryable = True
     return error

@@ -10,14 +10,19 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError
+from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.05
+# For the lock of a machine that was lost: NFS 4 gives a client 90 s to come back.
+_LOST_SECONDS, _LOST_POLL_SECONDS = 150.0, 1.0
 # Some file systems of user space have no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+logger = get_logger("pipeline")
 
 
 def try_lock(fd: int) -> Optional[bool]:
@@ -63,9 +68,7 @@ def held(path: str, seconds: float = 120.0) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
-        os.close(fd)
+        give_back(path, fd)
 
 
 def take(path: str) -> Optional[int]:
@@ -88,3 +91,60 @@ def take(path: str) -> Optional[int]:
         if fd >= 0:
             os.close(fd)
     return None
+
+
+def give_back(path: str, fd: int) -> None:
+    """Removes and closes a file that was taken; what was done under it is done, whatever the file system says.
+
+    Args:
+        path: The file.
+        fd: It, open.
+    """
+    # While it is held: nobody else's.
+    with contextlib.suppress(OSError):
+        os.remove(path)
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def take_for_run(attempt: Callable[[], Optional[int]], path: str, folder: str) -> Optional[int]:
+    """Locks a folder for a run.
+
+    Where somebody starts this task again, the run before it may be one of a machine that was lost, whose lock takes its
+    time to go: it is waited for. Where the file system has no locks, nobody is kept out.
+
+    Args:
+        attempt: Locks the file, and returns it open; None if somebody else holds it.
+        path: The file.
+        folder: What it keeps others out of.
+
+    Returns:
+        As `attempt`.
+
+    Raises:
+        PipelineError: The file cannot be locked.
+    """
+    seconds = _LOST_SECONDS if RETRYABLE in os.environ else 0.0
+    began, is_told = time.monotonic(), False
+    try:
+        while (fd := attempt()) is None and time.monotonic() - began < seconds:
+            if not is_told:
+                logger.info(f"waiting at most {seconds:g} s for the run that has locked {path}")
+                is_told = True
+            time.sleep(_LOST_POLL_SECONDS)
+        if fd is not None and try_lock(fd) is None:
+            logger.warning(f"the file system of {path} has no locks: see that no other run uses {folder}")
+    except OSError as error:
+        found = PipelineError(
+            f"{path} cannot be locked: {error.strerror or error}",
+            expected="a file system that keeps locks, or says that it has none",
+            todo="run the same again; if it stays so, see the mount, and its server",
+        )
+        found.retryable = True
+        raise found from error
+    return fd
+
+
+def if_lost(path: str) -> str:
+    """Returns what to do about a lock that nobody holds."""
+    return f"the lock of a machine that was lost stays on NFS 3: then remove {path}"

@@ -25,37 +25,37 @@ _TRIES, _POLL_SECONDS = 20, 0.05
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Keeps other runs out of a folder for the context; where the file system has no locks, it does not.
+    """Keeps other runs out of a folder for the context, as `lock.take_for_run` does.
 
     Args:
         folder: The folder, which need not be there.
 
     Raises:
         TrainingError: Another run has it.
+        PipelineError: The lock cannot be had.
     """
     path = folder.rstrip("/") + ENDING
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    fd = _take(path, folder)
+    fd = lock.take_for_run(lambda: _take(path), path, folder)
+    if fd is None:
+        raise _taken(folder, path, _read(path))
     try:
-        os.ftruncate(fd, 0)
-        os.write(fd, json.dumps({**process(), "since": time.time()}).encode())
+        with contextlib.suppress(OSError):  # a full disk, say: others are told less
+            os.ftruncate(fd, 0)
+            os.write(fd, json.dumps({**process(), "since": time.time()}).encode())
         yield
     finally:
-        # While it is held: nobody else's.
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
-        os.close(fd)
+        lock.give_back(path, fd)
 
 
-def _take(path: str, folder: str) -> int:
-    holder: Optional[dict[str, Any]] = None
+def _take(path: str) -> Optional[int]:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     for _ in range(_TRIES):
         if (fd := lock.take(path)) is not None:
             return fd
-        if holder := _read(path):
+        if _read(path):
             break
         time.sleep(_POLL_SECONDS)
-    raise _taken(folder, holder)
+    return None
 
 
 def _read(path: str) -> Optional[dict[str, Any]]:
@@ -65,15 +65,19 @@ def _read(path: str) -> Optional[dict[str, Any]]:
     return None
 
 
-def _taken(folder: str, holder: Optional[dict[str, Any]]) -> TrainingError:
+def _taken(folder: str, path: str, holder: Optional[dict[str, Any]]) -> TrainingError:
     who, end = "", "end it"
     if holder:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
         who = f": process {holder['pid']} on {holder['host']}, since {since}"
-        end = f"end it (kill {holder['pid']})"
-    return TrainingError(
+        # Elsewhere, or in another container, the number is another process's.
+        if all(holder.get(name) == value for name, value in process().items() if name != "pid"):
+            end = f"end it (kill {holder['pid']})"
+    error = TrainingError(
         f"another run is at work in {folder}{who}",
         expected="one run of a pipeline at a time: they would write the same checkpoints",
         todo=f"wait for it, or {end} and run this again, which goes on from its last checkpoint; or name another "
-        "pipeline_root",
+        f"pipeline_root; {lock.if_lost(path)}",
     )
+    error.retryable = True
+    return error

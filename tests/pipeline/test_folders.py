@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tfx_estimator.pipeline import folders as module
+from tfx_estimator.components.pusher import lock as module
 from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, exit_code_of
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
@@ -35,7 +35,7 @@ def test_a_second_run_is_refused_at_once(folders, monkeypatch):
 
 def test_a_task_that_is_started_again_waits_for_the_lock_of_one_that_was_lost(folders, monkeypatch):
     monkeypatch.setenv(RETRYABLE, "138")
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_LOST_POLL_SECONDS", 0.05)
     monkeypatch.setattr(module, "_LOST_SECONDS", 0.2)
     with only_run(folders), pytest.raises(PipelineError, match="another run is using") as caught, only_run(folders):
         raise AssertionError
