@@ -14,6 +14,7 @@ from typing import Any, Union
 from tfx.dsl.io import fileio
 
 from tfx_estimator.pipeline import files
+from tfx_estimator.pipeline.log import get_logger
 
 # Notes which training a folder is of.
 TRAINING = "training.json"
@@ -21,6 +22,8 @@ TRAINING = "training.json"
 RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Without which nothing loads the model, or goes on with the training, around them: they come last.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
+
+logger = get_logger("trainer")
 
 
 def write_whole(path: str, content: Union[str, bytes]) -> None:
@@ -68,7 +71,7 @@ def read_json(path: str) -> Any:
 def move_folder(source: str, target: str) -> None:
     """Moves a folder in one step; in an object store nothing of the source goes before all is there.
 
-    Nor is it taken for whole from then on.
+    Nor is it taken for whole from then on. What of it cannot be removed stays: it has been moved all the same.
 
     Args:
         source: The folder.
@@ -78,11 +81,15 @@ def move_folder(source: str, target: str) -> None:
         fileio.rename(source, target)
         return
     copy_stored(source, target)
-    for path in [os.path.join(source, name) for name in reversed(LAST)]:
-        if fileio.exists(path):
-            fileio.remove(path)
-    if fileio.exists(source):
-        fileio.rmtree(source)
+    try:
+        for path in [os.path.join(source, name) for name in reversed(LAST)]:
+            if fileio.exists(path):
+                fileio.remove(path)
+        if fileio.exists(source):
+            fileio.rmtree(source)
+    except Exception as error:  # which is the store's
+        # Whoever fails has TFX remove what was published, which may be all that is whole now.
+        logger.warning(f"{source} has become {target}, and what is left of it cannot be removed: {error}")
 
 
 def copy_stored(source: str, target: str) -> None:

@@ -8,6 +8,7 @@ published, for its executor, and no other.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import time
@@ -23,6 +24,8 @@ from tfx_estimator.components.trainer.export import paths_in
 # Beside a training folder: how its note is called.
 ENDING = ".moved"
 _UNPUBLISHED = "unpublished"
+# What a folder holds whose removal did not end. One that is removed may be made anew by tasks that end late, for a log.
+_PARTS = ("*.index", "*.data-*-of-*")
 _UNDER_WAY = (metadata_store_pb2.Execution.NEW, metadata_store_pb2.Execution.RUNNING)
 
 
@@ -51,8 +54,15 @@ def became(folder: str, model_run_uri: str) -> str:
     """
     told = read_json(folder + ENDING) or {}
     uri = str(told.get("model_run") or "")
-    # The rest of a folder in an object store is one whose removal did not end.
-    return uri if told.get(_UNPUBLISHED) or uri == model_run_uri or fileio.exists(folder) else ""
+    return uri if uri and (told.get(_UNPUBLISHED) or uri == model_run_uri or _is_rest(folder)) else ""
+
+
+def _is_rest(folder: str) -> bool:
+    """Does a folder hold parts of checkpoints still: in an object store its removal may not have ended."""
+    if not fileio.exists(folder):
+        return False
+    names = [name for _, _, found in fileio.walk(folder) for name in found]
+    return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in _PARTS)
 
 
 def look_back(root: str, handle: metadata.Metadata) -> None:

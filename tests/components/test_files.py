@@ -50,6 +50,22 @@ def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(b
     assert operations > 2 * len(FILES)
 
 
+@pytest.mark.parametrize("operation", ["remove", "rmtree"])
+def test_a_folder_whose_source_cannot_be_removed_has_been_moved(bucket, tmp_path, monkeypatch, caplog, operation):
+    source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
+    for name, content in FILES.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(content)
+
+    def fail(path: str) -> None:
+        raise OSError("503: try again later")
+
+    monkeypatch.setattr(bucket, operation, fail)
+    move_folder("store://bucket/source", "store://bucket/target")
+    assert contents(target) == FILES
+    assert "what is left of it cannot be removed: 503" in caplog.text
+
+
 def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_path, monkeypatch):
     # A bucket's client gives as many bytes as the old file had.
     monkeypatch.setattr(files, "RETRY_SECONDS", (0.0, 0.0))

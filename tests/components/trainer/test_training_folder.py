@@ -234,6 +234,18 @@ def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_nex
     assert not source.with_name("k-10.moved").exists()
 
 
+def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
+    from tfx_estimator.components.trainer import training_folder
+
+    folder, _ = _prepare(tmp_path, 1, 10)
+    _train(folder, 10)
+    training_folder.publish(_of_steps(tmp_path, 10), str(tmp_path / "Trainer" / "model_run" / "1"))
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "worker-0.log").write_text("the end")
+    assert _prepare(tmp_path, 2, 10)[1] is None
+    assert not list(folder.glob("model.ckpt-*"))
+
+
 def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
     from tfx_estimator.components.trainer import training_folder
 
