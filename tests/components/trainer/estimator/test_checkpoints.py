@@ -103,6 +103,28 @@ def test_one_that_could_not_be_read_for_a_moment_is_not_called_damaged(folder, m
     assert not failures
 
 
+def _cannot_be_read(file: Path) -> None:
+    """Puts a file there that is opened, and gives EIO, as one with a bad sector."""
+    file.unlink()
+    file.symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize("name", ["index", "data-00000-of-00001"])
+def test_one_that_the_disk_cannot_read_is_damaged_where_it_can_read_another(folder, tmp_path, name):
+    _cannot_be_read(folder / f"model.ckpt-30.{name}")
+    assert checkpoints.drop_damaged(str(tmp_path)) == 20
+    assert (folder / f"damaged-model.ckpt-30.{name}").is_symlink()
+
+
+def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
+    for step in (10, 20, 30):
+        _cannot_be_read(folder / f"model.ckpt-{step}.data-00000-of-00001")
+    with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as told:
+        checkpoints.drop_damaged(str(tmp_path))
+    assert told.value.retryable
+    assert not list(folder.glob("damaged-*"))
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
