@@ -35,7 +35,8 @@ class Settings:
 
     Args:
         start_timeout: Seconds until a task's first sign of progress.
-        stall_timeout: Seconds without any progress; of a run_fn, which reports none, without output or CPU time.
+        stall_timeout: Seconds without any progress; of a run_fn, which reports none, without output or CPU time, or six
+            times that without output.
         declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
         warm_start_section: As `trainer.warm_start`, likewise.

@@ -163,7 +163,8 @@ class TrainerSection(Section):
     )
     stall_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
         default=600.0,
-        description="seconds without any progress; of a run_fn, without output or CPU time",
+        description="seconds without any progress; of a run_fn, without output or CPU time, or six times that without "
+        "output",
         operational=True,
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")

@@ -8,7 +8,7 @@ import os
 import pathlib
 import threading
 import time
-from typing import Any
+from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.step_cell import StepCell
 from tfx_estimator.components.trainer.protocol.usage import read_usage
@@ -50,6 +50,16 @@ class Event(str, enum.Enum):
 
 # Before these a task has not got to its work.
 NOT_AT_WORK = (None, Event.STARTED)
+
+
+def stage_after(stage: Optional[Event], event: Event) -> Event:
+    """Returns what a task is at: a run_fn that runs goes on after a notice, and still reports nothing of its own.
+
+    Args:
+        stage: What it was at.
+        event: What it reports.
+    """
+    return stage if stage is Event.RUNNING and event is Event.NOTICED else event
 
 
 class ProgressWriter:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.protocol.events import NOT_AT_WORK, Event
+from tfx_estimator.components.trainer.protocol.events import NOT_AT_WORK, Event, stage_after
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 from tfx_estimator.components.trainer.supervisor import failure
 from tfx_estimator.components.trainer.supervisor.failure import Failure
@@ -23,6 +23,8 @@ _SILENT_SECONDS = 5.0
 # stall_timeout: far more than one that waits for ever does with its heartbeat and TensorFlow's, and less than any that
 # computes, or feeds what does.
 _LEAST_CORES, _LOOKS = 0.1, 10
+# And for so many times stall_timeout without a word: a busy wait (NCCL's, a loop of the user's) computes as well.
+_WORDLESS_TIMES = 6
 CHIEF_NAME = f"{CHIEF}-0"
 
 
@@ -35,7 +37,11 @@ class _Member:
     moved: float = 0.0
     log_size: int = 0
     silent: float = 0.0
+    # As `silent`, but of one that computes, which may hold its interpreter for long.
+    idle: float = 0.0
     step: int = -1
+    # When it said something last: an event, or a line in its log.
+    said: float = 0.0
     # When its CPU time was looked at last, and what that was; when it was seen to use it.
     looked: float = 0.0
     used: float = 0.0
@@ -159,12 +165,12 @@ class Group:
 
     def _read(self, member: _Member) -> None:
         now = time.monotonic()
-        member.silent = member.process.silent()
+        member.silent = member.idle = member.process.silent()
         events = member.process.events()
         for event in events:
-            member.seen = event["event"]
+            member.seen = stage_after(member.seen, event["event"])
             if event["event"].is_progress:
-                member.moved = now
+                member.moved = member.said = now
                 self._moved = now if member.process.task_spec.trains else self._moved
             self._hear(member.process.task_spec, event)
         step = member.process.step()
@@ -173,12 +179,14 @@ class Group:
             member.step, member.moved = step, now
             self._moved = now
         size = member.process.log_size()
-        # A run_fn reports nothing of its own: that its log grows counts as life, and so does that it computes.
+        # A run_fn reports nothing of its own: that its log grows counts as life, and for a while that it computes.
         if member.seen is Event.RUNNING:
-            if self._computes(member, now) or size != member.log_size:
+            member.said = now if size != member.log_size else member.said
+            # What it has used last counts for one more stall_timeout.
+            is_borne = now - member.said < (_WORDLESS_TIMES - 1) * self._stall_timeout
+            if (self._computes(member, now) and is_borne) or member.said == now:
                 member.moved = self._moved = now
-            # One that computes may hold its interpreter for long.
-            member.silent = min(member.silent, now - member.computed)
+            member.idle = min(member.silent, now - member.computed)
         member.log_size = size
 
     def _computes(self, member: _Member, now: float) -> bool:
@@ -248,16 +256,16 @@ class Group:
             if member.seen in NOT_AT_WORK and waited > self._start_timeout:
                 return failure.stalled(member.process, waited, self._start_timeout, "start_timeout")
         at_work = [member for member in running if member.seen not in NOT_AT_WORK]
-        silent = [member for member in at_work if member.silent > min(_SILENT_SECONDS, self._stall_timeout)]
-        if any(member.silent > self._stall_timeout for member in silent):
+        silent = [member for member in at_work if member.idle > min(_SILENT_SECONDS, self._stall_timeout)]
+        if any(member.idle > self._stall_timeout for member in silent):
             # A chief may be silent itself while TensorFlow waits for one that serves it, which waits for nobody.
-            blamed = max(silent, key=lambda each: (self._serves(each), each.silent))
-            return failure.stalled(blamed.process, blamed.silent, self._stall_timeout, "stall_timeout")
+            blamed = max(silent, key=lambda each: (self._serves(each), each.idle))
+            return failure.stalled(blamed.process, blamed.idle, self._stall_timeout, "stall_timeout")
         trainers = [member for member in at_work if self._steps(member)]
         if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
             # They may wait for one that serves them, whose end of a step nobody reports.
             serving = [member for member in silent if self._serves(member)]
-            blamed = max([*trainers, *serving], key=lambda each: each.silent)
+            blamed = max([*trainers, *serving], key=lambda each: each.idle)
             return failure.stalled(blamed.process, now - self._moved, self._stall_timeout, "stall_timeout")
         for member in running:
             since = max(member.moved, self._chief_ended or 0.0)

@@ -11,7 +11,7 @@ import re
 import time
 from typing import Any
 
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, stage_after
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
@@ -64,7 +64,7 @@ class Progress:
                 self._readers[name] = task, ProgressReader(os.path.join(self._logs, name))
         heard = [(name, task, event) for name, (task, reader) in self._readers.items() for event in reader.read()]
         for name, task, event in sorted(heard, key=lambda each: each[2]["time"]):
-            self._seen[name] = event["event"]
+            self._seen[name] = stage_after(self._seen.get(name), event["event"])
             if event["event"] is Event.STEP and task.type == CHIEF:
                 self._chief_at(task.attempt, event["step"])
             self._report.hear(task, event)

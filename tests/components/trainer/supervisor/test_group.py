@@ -26,6 +26,7 @@ class Task:
     done: int = -1
     quiet: float = 0.0
     cpu: float = 0.0
+    printed: int = 0
     gone: bool = False
     started: float = dataclasses.field(default_factory=time.monotonic)
     said: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -48,7 +49,7 @@ class Task:
         return self.quiet
 
     def log_size(self) -> int:
-        return 0
+        return self.printed
 
     def cpu_seconds(self) -> float:
         return self.cpu
@@ -349,6 +350,44 @@ def test_code_that_reports_nothing_stalls_only_where_it_computes_nothing_either(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert failure.cause.startswith("made no progress")
+
+
+def test_code_that_computes_without_a_word_stalls_after_six_times_as_long():
+    group, tasks = start("chief", stall_timeout=0.2)
+    task = tasks["chief-0"]
+    task.say("running")
+    # It goes on to run after a word of ours.
+    task.say("noticed")
+    began = time.monotonic()
+    while (now := time.monotonic()) < began + 1.6:
+        task.cpu += 10
+        task.printed += 1
+        assert group.look() is None
+        time.sleep(0.02)
+    while (failure := group.look()) is None:
+        task.cpu += 10
+        assert time.monotonic() < now + 10
+        time.sleep(0.02)
+    assert time.monotonic() - now > 1.1
+    assert failure.cause.startswith("made no progress")
+
+
+def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(monkeypatch):
+    monkeypatch.setattr(group_module, "_CAUSE_SECONDS", 0.01)
+    group, tasks = start("chief", "worker", stall_timeout=60.0)
+    for task in tasks.values():
+        task.say("running")
+    tasks["worker-0"].cpu = 1e12
+    group.look()
+    tasks["worker-0"].quiet = 6.0
+    said = {"type": "UnavailableError", "what": "the other one has gone", "todo": "", "where": "", "peer": True}
+    monkeypatch.setattr(tasks["chief-0"], "error", lambda: said)
+    tasks["chief-0"].code = 1
+    assert group.look() is None
+    time.sleep(0.05)
+    failure = group.look()
+    assert failure is not None
+    assert failure.task == "worker-0"
 
 
 def test_what_computes_and_reports_of_its_own_stalls_without_progress():
