@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn, Optional
 
@@ -21,7 +22,7 @@ from typing import NoReturn, Optional
 _SHARE = 0.25
 
 
-def leave_within(seconds: float, code: int) -> None:
+def leave_within(seconds: float, code: int, tell: Optional[Callable[[str], None]] = None) -> None:
     """Has this process end in time once its main thread is done, as Python does where nothing is left at work.
 
     What still is when the time is over is named on stdout. Processes are killed then; the functions of `atexit` are
@@ -30,10 +31,11 @@ def leave_within(seconds: float, code: int) -> None:
     Args:
         seconds: For what is left to end by itself.
         code: The exit code.
+        tell: Is told as well, from a thread, what was not waited for.
     """
     # Of the code's own, which was not to come so late.
     signal.setitimer(signal.ITIMER_REAL, 0)
-    leaving = _Leaving(seconds, code)
+    leaving = _Leaving(seconds, code, tell)
     signal.signal(signal.SIGALRM, leaving.give_up)
     # Called first.
     atexit.register(leaving.note_hooks)
@@ -41,8 +43,8 @@ def leave_within(seconds: float, code: int) -> None:
 
 
 class _Leaving:
-    def __init__(self, seconds: float, code: int) -> None:
-        self._seconds, self._code = seconds, code
+    def __init__(self, seconds: float, code: int, tell: Optional[Callable[[str], None]]) -> None:
+        self._seconds, self._code, self._tell = seconds, code, tell
         self._hooks_began = False
 
     def note_hooks(self) -> None:
@@ -57,10 +59,13 @@ class _Leaving:
         children = [each for each in multiprocessing.active_children() if not each.daemon] if multiprocessing else []
         threads = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
         left = [f"the thread {each.name!r}" for each in threads] + [f"the process {each.name!r}" for each in children]
-        told = ", ".join(left) or "what is called at its end"
-        line = f"the work of this process is done; not waited for after {self._seconds:g} s: {told}\n"
+        told = f"not waited for after {self._seconds:g} s: {', '.join(left) or 'what is called at its end'}"
         with contextlib.suppress(OSError):
-            os.write(1, line.encode(errors="replace"))
+            os.write(1, f"the work of this process is done; {told}\n".encode(errors="replace"))
+        # Whatever becomes of it, the process ends.
+        with contextlib.suppress(Exception):
+            if self._tell is not None:
+                self._tell(told)
         for each in children:
             each.kill()
         time.sleep(_SHARE * self._seconds if children else 0)

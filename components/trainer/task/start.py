@@ -38,6 +38,7 @@ _PEER_WORDS = (
 
 _STACKS_SECONDS = 10.0
 # For what the user's code has left at work, when the task's is done; less than the supervisor bears without progress.
+# What a run_fn leaves may be its model on the way to a bucket: to that only the share applies.
 _EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
 # Of these, until a task is killed that Python itself cannot end.
 _KEEPERS_SHARE = 1.75
@@ -77,8 +78,8 @@ def main(argv: list[str]) -> int:
         if task.type == SPEED_TRIAL:
             # What was tried is not taken apart, which took minutes once: threads of TensorFlow's waited for each other.
             os._exit(code)
-        seconds = min(_EXIT_SECONDS, _EXIT_SHARE * context.settings.stall_timeout)
-        leave_within(seconds, code)
+        seconds = _seconds_to_exit(context)
+        leave_within(seconds, code, _teller(context))
         end_within(code, _KEEPERS_SHARE * seconds)
     except BaseException as error:
         _fail(error, files)
@@ -93,6 +94,23 @@ def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
         context.progress.write(Event.STOPPED)
         return STOPPED
     return 0
+
+
+def _seconds_to_exit(context: TaskContext) -> float:
+    """How long what the user's code has left at work may take."""
+    from tfx_estimator.components.trainer.settings import RUN_FN
+
+    share = _EXIT_SHARE * context.settings.stall_timeout
+    is_run_fn = context.job.path == RUN_FN and context.task.type != DRY_RUN
+    return share if is_run_fn else min(_EXIT_SECONDS, share)
+
+
+def _teller(context: TaskContext) -> Optional[Callable[[str], None]]:
+    """Returns what tells the user of it that something was cut off; None where nothing was to come of it."""
+    if context.task.type == DRY_RUN:
+        return None
+    done = f"the work of {context.task.name} is done"
+    return lambda text: context.progress.write(Event.NOTICED, text=f"{done}; {text}: wait for it in your own code")
 
 
 def _fail(error: BaseException, files: TaskFiles) -> NoReturn:

@@ -8,7 +8,13 @@ import psutil
 import pytest
 
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, WORKER, TaskSpec
+from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, Settings
+from tfx_estimator.components.trainer.settings import RUN_FN as RUN_FN_PATH
+from tfx_estimator.components.trainer.task import start
+from tfx_estimator.components.trainer.task.context import TaskContext
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -42,6 +48,21 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(training, tmp_path):
     (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
     told = "the work of this process is done; not waited for after 10 s: the thread 'sender', the process 'reader'\n"
     assert told in log.read_text()
+    # By the run as well, with its other words of the training.
+    (progress,) = (Path(model_run.uri) / "logs").glob("chief-0.*.progress.jsonl")
+    (notice,) = [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]
+    assert notice.startswith("the work of chief-0 is done; not waited for after 10 s: the thread 'sender'")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "seconds"),
+    [(RUN_FN_PATH, CHIEF, 300.0), (RUN_FN_PATH, DRY_RUN, 30.0), (ESTIMATOR, CHIEF, 30.0), (KERAS, WORKER, 30.0)],
+)
+def test_what_a_run_fn_leaves_has_longer(tmp_path, path, kind, seconds):
+    settings = Settings(stall_timeout=600.0)
+    job = Job("{}", "{}", {}, str(tmp_path), settings.to_dict(), path)
+    context = TaskContext(job, TaskSpec(kind, 0, 1), ProgressWriter(str(tmp_path / "progress")))
+    assert start._seconds_to_exit(context) == seconds
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ end_within = keep(os.getppid())
 atexit.register(print, "the hook was called", flush=True)
 {left}
 print("the work is done", flush=True)
-leave_within(SECONDS, 3)
+leave_within(SECONDS, 3, {tell})
 end_within(3, 1.75 * SECONDS)
 sys.exit(3)
 """
@@ -41,10 +41,10 @@ LEFT = {
 TOLD = "the work of this process is done; not waited for after 1 s: "
 
 
-def run(left: str, seconds: float = 1.0) -> tuple[int, str, float]:
+def run(left: str, seconds: float = 1.0, tell: str = "None") -> tuple[int, str, float]:
     """The exit code, what was said, and how long it took from the end of the work on."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", WORK.format(left=left), str(seconds)]
+    command = [sys.executable, "-c", WORK.format(left=left, tell=tell), str(seconds)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     said = ""
@@ -84,6 +84,16 @@ def test_a_process_that_ends_by_itself_does_so_as_ever(left):
     assert code == 3
     assert seconds < 15
     assert said.splitlines()[-2:] == ["the work is done", "the hook was called"]
+
+
+@pytest.mark.parametrize("tell", ["lambda text: print('told:', text, flush=True)", "lambda text: open('/no/such')"])
+def test_what_was_cut_off_is_told_where_that_can_be(tell):
+    left = "threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
+    code, said, seconds = run(left, tell=tell)
+    assert code == 3
+    assert seconds < 15
+    assert f"{TOLD}the thread 'sender'\n" in said
+    assert ("told: not waited for after 1 s: the thread 'sender'\n" in said) == ("print" in tell)
 
 
 def test_a_function_of_atexit_that_does_not_end_is_given_up_and_none_is_called_twice():
