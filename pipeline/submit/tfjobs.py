@@ -14,7 +14,7 @@ import yaml
 
 from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
-from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of
+from tfx_estimator.components.trainer.tfjob.endings import RESTARTING, end_of, notes_of, state_of
 from tfx_estimator.components.trainer.tfjob.failures import error_of, is_final, said_of
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
@@ -99,11 +99,12 @@ class TfJobs:
         self._failures += self._pods.take_all(listed)
         chiefs = [each["metadata"]["uid"] for each in listed if each["metadata"]["name"] == f"{job}-chief-0"]
         self._chiefs += [uid for uid in chiefs if uid not in self._chiefs]
-        conditions = [each for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
-        state = conditions[-1]["type"] if conditions else "Pending"
+        state = state_of(there) or "Pending"
         tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in listed}
         ended, condition = end_of(there)
-        lingers = not ended and self._lingers(there)
+        # The operator may be down: a TFJob whose chief has succeeded has succeeded, whatever it still says.
+        lingers = not ended and self._lingers(there) and state == RESTARTING
+        lingers = lingers and tasks.get(f"{job}-chief-0") != _SUCCEEDED
         if ended or lingers:
             self._pods.end(_LAST_WORDS_SECONDS)
         lines = tuple(self._new_lines(job))

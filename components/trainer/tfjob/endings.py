@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
-from tfx_estimator.components.trainer.tfjob.api import Object
+from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.pipeline import errors
+
+# What the operator leaves a TFJob at, of which one pod was started again while another one failed for good.
+RESTARTING = "Restarting"
 
 
 def notes_of(there: Object) -> dict[str, str]:
@@ -19,6 +23,26 @@ def end_of(there: Object) -> tuple[str, Object]:
         if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
             return condition["type"], condition
     return "", {}
+
+
+def state_of(there: Object) -> str:
+    """Returns the last condition of a TFJob that holds; empty if none does yet."""
+    conditions = [each["type"] for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
+    return conditions[-1] if conditions else ""
+
+
+def is_left_restarting(kube: Kube, name: str, uid: str) -> bool:
+    """Asks once more whether a TFJob is Restarting; it is not where that cannot be told.
+
+    Args:
+        kube: The cluster.
+        name: Of the TFJob.
+        uid: Of it.
+    """
+    with contextlib.suppress(LostError, errors.TfxEstimatorError):
+        there = kube.read(name)
+        return there is not None and there["metadata"]["uid"] == uid and state_of(there) == RESTARTING
+    return False
 
 
 def short(error: Exception) -> str:

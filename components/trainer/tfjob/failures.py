@@ -79,7 +79,7 @@ class Failures:
 
     @property
     def lingers(self) -> bool:
-        """Should the TFJob have ended: a pod has failed for good, and some time ago."""
+        """Should the TFJob have ended, if it is Restarting: a pod has failed for good, and some time ago."""
         return time.monotonic() - self._final_at > FINAL_SECONDS
 
     @property

@@ -24,7 +24,7 @@ from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.tfjob import endings, pod, progress
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, TakenError
-from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short
+from tfx_estimator.components.trainer.tfjob.endings import RESTARTING, end_of, notes_of, short, state_of
 from tfx_estimator.components.trainer.tfjob.failures import Failures, said_of
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
 from tfx_estimator.components.trainer.tfjob.pods import Pods
@@ -312,7 +312,9 @@ class Launcher:
 
         Source: https://github.com/kubeflow/trainer/issues/2045.
         """
-        if self._failures.lingers or self._failures.restarts > restart_limit(self._deploy, self._distribution):
+        left = self._failures.lingers and self._state == RESTARTING and not (self._lost or self._pods.chief_succeeded)
+        left = left and endings.is_left_restarting(self._kube, self._name, uid)
+        if left or self._failures.restarts > restart_limit(self._deploy, self._distribution):
             self._give_up(uid)
             error = self._failures.error(self._place)
             assert error is not None
@@ -324,8 +326,7 @@ class Launcher:
 
     def _tell(self, there: Object) -> None:
         """Logs a state of the TFJob that is new."""
-        conditions = [each for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
-        if conditions and (state := conditions[-1]["type"]) != self._state:
+        if (state := state_of(there)) not in ("", self._state):
             self._state = state
             logger.info(f"TFJob {self._name}: {state}")
 
@@ -379,9 +380,8 @@ class Launcher:
             self._hear(watching.next(_POLL_SECONDS))
         self._pods.end(_LAST_WORDS_SECONDS)
         todo = self._kube.kubectl(f"describe tfjob {self._name}")
-        return self._failures.error(self._place) or errors.TaskFailedError(
-            f"the TFJob {self._place} failed: {said}", todo=todo
-        )
+        failed = errors.TaskFailedError(f"the TFJob {self._place} failed: {said}", todo=todo)
+        return self._failures.error(self._place) or failed
 
     def _has_export(self) -> bool:
         serving = path_utils.serving_model_dir(self._job.exports_dir)

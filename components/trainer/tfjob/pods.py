@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
 from tfx_estimator.components.trainer.tfjob.pod_log import PodLog
@@ -124,6 +125,11 @@ class Pods:
     def running(self) -> int:
         """How many have got to their work, or have ended."""
         return sum(_phase(pod) not in ("Pending", "") for pod in self._seen.values())
+
+    @property
+    def chief_succeeded(self) -> bool:
+        """Has the chief done its work: with it the TFJob has succeeded, also where its operator is yet to say so."""
+        return any(_task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
 
     def count(self) -> int:
         """How many there are."""

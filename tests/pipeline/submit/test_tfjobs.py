@@ -216,6 +216,16 @@ def test_one_that_the_operator_leaves_restarting_is_ended(cluster, tmp_path, mon
     monkeypatch.setattr(failures, "FINAL_SECONDS", 30.0)
     assert not jobs.look("digits").ended
     monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
+    # An operator that is down has yet to say how it ended.
+    cluster.end("Running")
+    assert not jobs.look("digits").ended
+    cluster.end("Restarting")
+    chief = cluster.of_pods[0]
+    succeeded = {"phase": "Succeeded", "containerStatuses": []}
+    cluster.of_pods[0] = {"metadata": {**chief["metadata"], "uid": "3"}, "status": succeeded}
+    assert not jobs.look("digits").ended
+    assert not cluster.deleted
+    cluster.of_pods[0] = chief
     look = jobs.look("digits")
     assert (look.ended, type(look.error), cluster.deleted) == (True, errors.UserCodeError, ["uid-1"])
     assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
