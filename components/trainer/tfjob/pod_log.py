@@ -86,12 +86,11 @@ class PodLog:
 
     def _without_old(self, lines: list[bytes]) -> Iterator[bytes]:
         """Yields those lines that no other process has kept."""
+        if self._old is None and lines:
+            self._old = _read(self._path)
+            self._at = _place_in(self._old, b"".join(lines))
         for line in lines:
-            if self._old is None:
-                self._old = _read(self._path)
-                # The last place is that after which nothing can be missing.
-                again = 0 if self._old.startswith(line) else self._old.rfind(b"\n" + line) + 1
-                self._at = again if again or self._old.startswith(line) else len(self._old)
+            assert self._old is not None
             rest = self._old[self._at : self._at + len(line)]
             if line.startswith(rest):
                 # The end of the file may be a part of a line.
@@ -99,8 +98,26 @@ class PodLog:
                 line = line[len(rest) :]
             else:
                 self._at = len(self._old)
+            if self._at == len(self._old):
+                # Of no more use.
+                self._old, self._at = b"", 0
             if line:
                 yield line
+
+
+def _place_in(old: bytes, text: bytes) -> int:
+    """Where in a log is what is told of it again: all its lines, as a single one may come again and again."""
+    if old.startswith(text):
+        return 0
+    # The last place is that after which nothing can be missing.
+    if again := old.rfind(b"\n" + text) + 1:
+        return again
+    # Or what was told first, of which the file ends with a part; it may end within a line.
+    rest = len(old) - len(text)
+    place = 0 if rest <= 0 else old.find(b"\n", rest) + 1 or len(old)
+    while not text.startswith(old[place:]):
+        place = old.find(b"\n", place) + 1 or len(old)
+    return place
 
 
 def _time(match: re.Match[bytes]) -> tuple[int, int]:

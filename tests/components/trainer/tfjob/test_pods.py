@@ -187,6 +187,28 @@ def test_what_another_process_has_kept_of_a_log_is_gone_on_with(tmp_path, kept, 
     assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1\nline 2\n"
 
 
+@pytest.mark.parametrize(
+    ("kept", "told", "whole"),
+    [
+        ("abac", "abacd", "abacd"),
+        # Of one that was rotated, whose first line comes again.
+        ("xabac", "abacd", "xabacd"),
+        ("xaba", "abacd", "xabacd"),
+        ("aaab", "aabc", "aaabc"),
+        ("aaa", "bc", "aaabc"),
+    ],
+)
+def test_lines_that_come_again_and_again_are_kept_once(tmp_path, kept, told, whole):
+    (tmp_path / "mine-worker-1.1.log").write_text("".join(f"{each}\n" for each in kept))
+    stamps = [f"2026-11-23T01:00:{second:02d}Z" for second in range(len(told))]
+    found = Pods(  # type: ignore[arg-type]
+        Logs([b"".join(f"{stamp} {each}\n".encode() for stamp, each in zip(stamps, told))]), str(tmp_path)
+    )
+    found.take(pod("Succeeded", state=ended(0)))
+    found.end(30)
+    assert "".join((tmp_path / "mine-worker-1.1.log").read_text().split()) == whole
+
+
 def test_pods_say_what_they_wait_for(pods):
     pulls = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     pods.take(pod("Pending", state=pulls))
