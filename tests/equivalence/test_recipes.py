@@ -157,7 +157,7 @@ def _trained(trained: Trained, path: str) -> dict[str, np.ndarray]:
             recipe,
             path,
             train,
-            marks=() if (recipe, path, train) == ("l2", "keras_custom_loop", ONE_DEVICE) else pytest.mark.long,
+            marks=pytest.mark.long,
             id=f"{recipe}-{path}-{train['strategy']}",
         )
         for train, recipes in ((ONE_DEVICE, DECLARED), (MULTI_WORKER, ("momentum", "l2", "adafactor")))

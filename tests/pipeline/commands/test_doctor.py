@@ -252,6 +252,7 @@ def test_sigterm_ends_the_training_too(tmp_path):
     assert not list(tmp_path.glob("tfx-estimator-doctor-*"))
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_two_processes_train(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -88,7 +88,9 @@ def test_a_network_is_tried_on_the_declared_path(declare, capsys):
 @pytest.mark.parametrize(
     "divided",
     [
-        "model_parallel: {mesh: {model: 2}, layout: {logits/kernel: [model, null]}}",
+        pytest.param(
+            "model_parallel: {mesh: {model: 2}, layout: {logits/kernel: [model, null]}}", marks=pytest.mark.long
+        ),
         pytest.param("model_parallel: {devices: [cpu:0, cpu:1], layers: {logits: 1}}", marks=pytest.mark.long),
         pytest.param("pipeline_parallel: {stages: 2, microbatches: 2}", marks=pytest.mark.long),
     ],

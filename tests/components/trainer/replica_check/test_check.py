@@ -41,6 +41,7 @@ def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]
         assert told in verdicts[case], (case, verdicts[case])
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
