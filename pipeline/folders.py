@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from tfx_estimator.components.pusher import lock
+from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import PipelineError
 

@@ -12,8 +12,9 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from tfx_estimator.components.pusher import lock, versions
+from tfx_estimator.components.pusher import versions
 from tfx_estimator.components.pusher.tree import LocalTree, Tree, chunks, same
+from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.log import get_logger
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.components.pusher import lock
 from tfx_estimator.components.trainer.claim_file import process
+from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.errors import TrainingError
 
 # Beside a folder: how its lock is called.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tfx_estimator.components.pusher import lock as module
+from tfx_estimator.pipeline import lock as module
 from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, exit_code_of
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 

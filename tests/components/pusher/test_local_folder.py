@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.components.pusher import local_folder, lock, versions
+from tfx_estimator.components.pusher import local_folder, versions
 from tfx_estimator.components.pusher.tree import LocalTree
+from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.errors import PipelineError
 
 pytestmark = pytest.mark.unit

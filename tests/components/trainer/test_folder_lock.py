@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.components.pusher import lock
 from tfx_estimator.components.trainer.folder_lock import locked
 from tfx_estimator.components.trainer.training_claim import only_job
+from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, TrainingError, exit_code_of
 
 pytestmark = pytest.mark.unit
