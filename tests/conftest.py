@@ -5,7 +5,9 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import shutil
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -92,9 +94,25 @@ def real_data_dir() -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="session")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Makes the place for temporary files, which goes with the session: what tests kill leaves some behind.
+
+    Yields:
+        The folder; its path is short: that of a socket may have 107 characters.
+    """
+    # pytest keeps its own, with what the last tests left there, where they were.
+    tmp_path_factory.getbasetemp()
+    folder = Path(tempfile.mkdtemp(prefix="tfx-"))
+    # As /tmp: some tests start processes of other users.
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Points every home, cache and state folder at a fresh one, here and in the processes that tests start.
+def isolation(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> Iterator[Path]:
+    """Points every home, cache, state and temporary folder at a fresh one, here and in the processes that tests start.
 
     Yields:
         The folder that stands in for the user's home.
@@ -110,6 +128,7 @@ def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "LOCAL_HOME": home / "tfx" / "local",  # the state of `tfx … --engine local`
         "KERAS_HOME": home / ".keras",
         "TFHUB_CACHE_DIR": home / "tfhub",
+        "TMPDIR": temporary,
         RUN_MARK: uuid.uuid4().hex,
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -117,6 +136,7 @@ def isolation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, str(value))
         for name in ("TF_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"):
             patch.delenv(name, raising=False)
+        patch.setattr(tempfile, "tempdir", str(temporary))
         yield home
 
 

@@ -76,7 +76,14 @@ class Worker:
     def __init__(self, task: str, **options: Any) -> None:
         self._what = f"benchmark task {task} {options}"
         self._log = tempfile.NamedTemporaryFile(prefix="tfx-estimator-bench-", suffix=".log")  # noqa: SIM115
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONWARNINGS": "ignore"}
+        # What it leaves there when it is killed goes with it.
+        self._temporary = tempfile.TemporaryDirectory(prefix="tfx-")
+        environment = {
+            **os.environ,
+            "TMPDIR": self._temporary.name,
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "PYTHONWARNINGS": "ignore",
+        }
         environment.pop("TF_CONFIG", None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.worker", task, json.dumps(options)],
@@ -99,6 +106,7 @@ class Worker:
         for stream in (self._process.stdin, self._process.stdout):
             stream.close()
         self._log.close()
+        self._temporary.cleanup()
 
     def hear(self) -> dict[str, Any]:
         """Waits for the next thing that it says.

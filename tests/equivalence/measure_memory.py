@@ -41,10 +41,10 @@ def with_estimator(batch: int, parts: int) -> None:
     """Trains by the built-in model_fn."""
     optimizer = {"name": "sgd"}
     params = {"num_classes": 10, "train_steps": STEPS, "global_batch_size": batch, "seed": 3, "optimizer": optimizer}
-    estimator = tf.estimator.Estimator(
-        make_model_fn(cifar_cnn), tempfile.mkdtemp(), params={**params, "gradient_accumulation": parts}
-    )
-    estimator.train(lambda: batches(batch), max_steps=STEPS)
+    params["gradient_accumulation"] = parts
+    with tempfile.TemporaryDirectory() as folder:
+        estimator = tf.estimator.Estimator(make_model_fn(cifar_cnn), folder, params=params)
+        estimator.train(lambda: batches(batch), max_steps=STEPS)
 
 
 def with_keras(batch: int, parts: int) -> None:

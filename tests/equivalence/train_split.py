@@ -84,10 +84,11 @@ def _batches(skip: int) -> Iterator[Any]:
             yield {"image": tf.constant(image, tf.float32)}, tf.constant(label, tf.int64)
 
 
-def train(case: str, split: bool, begin: str = "", steps: tuple[int, int] = (0, STEPS)) -> dict[str, Any]:
+def train(folder: str, case: str, split: bool, begin: str = "", steps: tuple[int, int] = (0, STEPS)) -> dict[str, Any]:
     """Trains.
 
     Args:
+        folder: For its checkpoint.
         case: A layout, an optimizer and a form, with dots between.
         split: As the layout says, or whole.
         begin: A checkpoint to begin with.
@@ -119,7 +120,7 @@ def train(case: str, split: bool, begin: str = "", steps: tuple[int, int] = (0, 
         execute = lambda batches, *_: step(next(batches))  # noqa: E731
     for _ in range(*steps):
         losses.append(float(execute(batches, tf.constant(1, tf.int64))["loss"]))
-    path = checkpoint_of(model).save(tempfile.mkdtemp() + "/ckpt")
+    path = checkpoint_of(model).save(tempfile.mkdtemp(dir=folder) + "/ckpt")
     reader = tf.train.load_checkpoint(path)
     names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_CHECK")]
     parts = {}
@@ -161,6 +162,21 @@ def _apart(one: dict[str, Any], other: dict[str, Any]) -> float:
     return float(max(each.max() for each in found if each.size))
 
 
+def _compare(folder: str, case: str) -> dict[str, Any]:
+    whole, split = train(folder, case, False), train(folder, case, True)
+    half = STEPS // 2
+    begun = {kind: train(folder, case, kind == "split", steps=(0, half))["path"] for kind in ("whole", "split")}
+    return {
+        "losses": float(np.abs(np.subtract(whole["losses"], split["losses"])).max()),
+        "weights": _apart(whole, split),
+        "parts": split["parts"],
+        "fell": [split["losses"][0], split["losses"][-1]],
+        "split from whole": _apart(whole, train(folder, case, True, begun["whole"], (half, STEPS))),
+        "whole from split": _apart(whole, train(folder, case, False, begun["split"], (half, STEPS))),
+        "split from split": _apart(whole, train(folder, case, True, begun["split"], (half, STEPS))),
+    }
+
+
 def main(file: str, *cases: str) -> None:
     """Trains cases, and writes to a JSON file how far they lie apart."""
     sys.modules["split_networks"] = types.ModuleType("split_networks")
@@ -168,18 +184,8 @@ def main(file: str, *cases: str) -> None:
     configure_devices(cpus=4)
     found: dict[str, Any] = {"refused": {wrong: refuse(wrong) for wrong in REFUSED}}
     for case in cases:
-        whole, split = train(case, False), train(case, True)
-        half = STEPS // 2
-        begun = {kind: train(case, kind == "split", steps=(0, half))["path"] for kind in ("whole", "split")}
-        found[case] = {
-            "losses": float(np.abs(np.subtract(whole["losses"], split["losses"])).max()),
-            "weights": _apart(whole, split),
-            "parts": split["parts"],
-            "fell": [split["losses"][0], split["losses"][-1]],
-            "split from whole": _apart(whole, train(case, True, begun["whole"], (half, STEPS))),
-            "whole from split": _apart(whole, train(case, False, begun["split"], (half, STEPS))),
-            "split from split": _apart(whole, train(case, True, begun["split"], (half, STEPS))),
-        }
+        with tempfile.TemporaryDirectory() as folder:
+            found[case] = _compare(folder, case)
         Path(file).write_text(json.dumps(found))
 
 

@@ -128,7 +128,7 @@ def metrics(each: tf.Tensor, labels: tf.Tensor) -> dict[str, Any]:
     return {"average": tf.compat.v1.metrics.mean(each), "positives": tf.compat.v1.metrics.mean(positives)}
 
 
-def make_spec(loss: str, optimizer: str, step: str, *specials: str) -> dict[str, Any]:
+def make_spec(folder: str, loss: str, optimizer: str, step: str, *specials: str) -> dict[str, Any]:
     # As where a trainer_fn makes it.
     made = OPTIMIZERS[optimizer]() if "outside" in specials else None
 
@@ -157,9 +157,9 @@ def make_spec(loss: str, optimizer: str, step: str, *specials: str) -> dict[str,
         train_op = STEPS[step](made or OPTIMIZERS[optimizer](), total)
         return tf.estimator.EstimatorSpec(mode, loss=total, train_op=train_op)
 
-    estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
+    estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp(dir=folder))
     if "canned" in specials:
-        estimator = CANNED[loss]()
+        estimator = CANNED[loss](COLUMNS, tempfile.mkdtemp(dir=folder))
     named = [READERS[name] for name in specials if name in READERS]
     reader = named[0] if named else input_fn
     if "canned" in specials:
@@ -179,8 +179,8 @@ def canned_input_fn() -> tf.data.Dataset:
 
 COLUMNS = [tf.feature_column.numeric_column("x", [8])]
 CANNED = {
-    "v1-sum": lambda: tf.compat.v1.estimator.LinearClassifier(COLUMNS, tempfile.mkdtemp()),
-    "mean": lambda: tf.estimator.LinearClassifier(COLUMNS, tempfile.mkdtemp()),
+    "v1-sum": tf.compat.v1.estimator.LinearClassifier,
+    "mean": tf.estimator.LinearClassifier,
 }
 
 
@@ -194,9 +194,9 @@ def main(strategy: str, cases: list[str]) -> None:
     configure_devices(section)
     made = make_strategy(section)
     for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as estimators:
             try:
-                replica_check.run(functools.partial(make_spec, *case.split()), distribution, made, folder)
+                replica_check.run(functools.partial(make_spec, estimators, *case.split()), distribution, made, folder)
                 told = "; ".join(["right", *verdict.read_notes(folder)])
             except UserCodeError as error:
                 told = str(error)

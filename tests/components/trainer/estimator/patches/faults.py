@@ -19,7 +19,9 @@ from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
 from tfx_estimator.components.trainer.patch import Patch
 
-FOLDER = Path(tempfile.mkdtemp())
+# It goes with the process.
+_TEMPORARY = tempfile.TemporaryDirectory()
+FOLDER = Path(_TEMPORARY.name)
 PATCHES: tuple[Patch, ...] = (
     *tensorflow_fixes.PATCHES,
     asynchronous_saves.make_patch(2, asynchronous_saves.saved_step(str(FOLDER / "stop"))),
