@@ -49,6 +49,10 @@ class Scratch:
         """Gives the lock back, in a child of the process that has it."""
         os.close(self._lock)
 
+    def hand_on(self) -> None:
+        """Leaves the lock to the program that this process becomes, as long as that lives."""
+        os.set_inheritable(self._lock, True)
+
     def remove(self) -> None:
         """Removes it."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -83,6 +87,22 @@ def used() -> Iterator[None]:
                 os.environ.pop(name, None)
             os.environ.update(before)
             tempfile.tempdir = folder
+
+
+def made_for_next() -> str:
+    """Makes a folder for the program that this process becomes; returns it.
+
+    It goes with that of the run that this process belongs to; else the next run removes it, or the next such program,
+    once this one has ended.
+
+    Raises:
+        PipelineError: There is no place for temporary files.
+    """
+    if run := of_this_run():
+        return tempfile.mkdtemp(dir=run)
+    scratch = Scratch()
+    scratch.hand_on()
+    return scratch.path
 
 
 def of_this_run() -> str:

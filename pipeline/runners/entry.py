@@ -11,11 +11,11 @@ import io
 import itertools
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
+from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     parser.add_argument("then", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)
     home = args.home or os.path.dirname(args.root.rstrip("/"))
-    folder = tempfile.mkdtemp(prefix="tfx-estimator-modules-")
+    folder = scratch.made_for_next()
     with zipfile.ZipFile(io.BytesIO(_fetch(os.path.join(home, FOLDER, args.modules), args.sha256))) as packed:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then

@@ -32,6 +32,8 @@ VERBS = (
 )
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")
+# They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
+_OPENING = ("compile", "submit", "estimate", "report")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
@@ -156,13 +158,13 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
     if args.verb is None:
         parser.print_help(sys.stderr)
         return 2
-    if args.verb not in _LONG:
+    if args.verb not in (*_LONG, *_OPENING) and not getattr(args, "deep", False):
         return args.run(args)
-    if alone:
+    if args.verb in _LONG and alone:
         from tfx_estimator.pipeline.run.watcher import watched
 
         return watched(lambda: args.run(args))
-    # Called by a process that does other things as well, which is not to be forked.
+    # Nothing to watch; or called by a process that does other things as well, which is not to be forked.
     from tfx_estimator.pipeline.ending.scratch import used
 
     with used():

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -110,6 +111,30 @@ def test_an_unknown_verb_is_refused_with_the_nearest(capsys, verb, hint):
 def test_wrong_arguments_end_with_usage(capsys, arguments):
     assert main(arguments) == 2
     assert "usage: tfx-estimator" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (["compile", "digits", "--target", "vertex"], 0),
+        (["submit", "digits"], 0),
+        (["estimate", "digits"], 0),
+        (["report", "runs/digits"], 0),
+        (["validate", "digits", "--deep"], 0),
+        # It opens no data, and is done at once.
+        (["validate", "digits"], 1),
+    ],
+)
+def test_what_opens_data_leaves_no_temporary_files(tmp_path, monkeypatch, arguments, left):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def leave(args: object) -> int:
+        return 5 if Path(tempfile.mkdtemp("tfds")).is_relative_to(os.environ["TMPDIR"]) else 1
+
+    monkeypatch.setattr(f"tfx_estimator.pipeline.commands.{arguments[0]}.run", leave)
+    assert main(arguments) == 5
+    assert len([*tmp_path.iterdir()]) == left
 
 
 @pytest.mark.parametrize(

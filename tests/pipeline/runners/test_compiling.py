@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -359,7 +360,14 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
     name, _, sha256 = step.container["args"][3:6]
     (tmp_path / "modules").mkdir()
     shutil.copy(project / name, tmp_path / "modules")
-    then = ["--", "python", "-c", "import train; print(train.trainer_fn(0, 0))"]
+    (temporary := tmp_path / "tmp").mkdir()
+    # Others' runs sweep what nobody holds.
+    code = (
+        "import os; from tfx_estimator.pipeline.ending import scratch\n"
+        "with scratch.used():\n"
+        "    import train; print(train.trainer_fn(0, 0), len(os.listdir(scratch.shared())))"
+    )
+    then = ["--", "python", "-c", code]
     # What starts the container is the Python that goes on, whatever is first on the path.
     (other := tmp_path / "bin" / "python").parent.mkdir()
     other.write_text("#!/bin/sh\nexit 9\n")
@@ -369,15 +377,27 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
         module = step.container["command"][1:]
         command = [sys.executable, *module, flag, str(place), "--modules", name, "--sha256", checksum, *then]
         path = f"{other.parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "TMPDIR": str(tmp_path), "PATH": path}
+        environment = {**os.environ, "TMPDIR": str(temporary), "PATH": path}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
 
     for flag, place in (("--home", tmp_path), ("--root", tmp_path / "artifacts")):
         done = start(flag, place, sha256)
-        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+        # The modules of this start, which are no more than its own, and the folder of the run.
+        assert (done.returncode, done.stdout) == (0, "1 2\n"), done.stderr
     refused = start("--home", tmp_path, "0" * 64)
     assert refused.returncode == 6
     assert "is not the wheel that this pipeline was compiled with" in refused.stderr
+    (home,) = temporary.iterdir()
+    assert len([*home.iterdir()]) == 1
+
+
+def test_compiling_leaves_no_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    # TensorFlow Datasets makes a folder for what it asks of its bucket.
+    overrides = [argument for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for argument in ("--set", each)]
+    assert main(["compile", "mnist", "--target", KUBEFLOW, "--output", str(tmp_path / "mnist.yaml"), *overrides]) == 0
+    assert os.listdir(tmp_path) == ["mnist.yaml"]
 
 
 def test_vertex_s_own_client_takes_the_file(compiled, project):
