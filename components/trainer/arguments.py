@@ -10,6 +10,7 @@ from absl import logging
 
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
+from tfx_estimator.components.trainer.in_python import TRAINER
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.source import deciding_code
@@ -26,8 +27,9 @@ def read_arguments(
     distribution: Optional[Union[Mapping[str, Any], Distribution]],
     runtime: Mapping[str, Any],
     warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
+    component: str = TRAINER,
 ) -> Settings:
-    """Types and checks what a Trainer was given beyond TFX's own parameters.
+    """Types and checks what a component was given beyond TFX's own parameters.
 
     Args:
         contract: What it calls.
@@ -35,6 +37,7 @@ def read_arguments(
         distribution: As the section `trainer.distribution`; None is none.
         runtime: `threads`, `gpu`, `onednn`, `profile`: None is the default.
         warm_start: As the section `trainer.warm_start`; None is none.
+        component: The one that was given it: TRAINER or TUNER.
 
     Returns:
         The settings, with all of it, the path and the fingerprint of the source.
@@ -43,36 +46,38 @@ def read_arguments(
         DeclarationError: Something is wrong, or given twice, or the function cannot be given it.
     """
     if distribution is not None:
-        settings = _with_distribution(settings, distribution)
-    if section := read_runtime(dict(runtime), settings):
+        settings = _with_distribution(settings, distribution, component)
+    if section := read_runtime(dict(runtime), settings, component):
         settings = dataclasses.replace(settings, runtime_section=section)
     begins = ""
     if warm_start is not None:
-        begun = read_warm_start(warm_start, settings)
+        begun = read_warm_start(warm_start, settings, component)
         begins = f"-{begun.fingerprint()}"
         settings = dataclasses.replace(settings, warm_start_section=begun.dict())
     if settings.declaration is None:
-        check_contract(settings.distribution, contract)
-        check_profiled(settings, contract.path)
-        check_begun(settings, contract.path)
+        check_contract(settings.distribution, contract, component)
+        check_profiled(settings, contract.path, component)
+        check_begun(settings, contract.path, component)
     # Other weights in the same place make another model.
-    source = (settings.source or _fingerprint(contract)) + begins
+    source = (settings.source or _fingerprint(contract, component)) + begins
     return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
 
 
-def _with_distribution(settings: Settings, distribution: Union[Mapping[str, Any], Distribution]) -> Settings:
+def _with_distribution(
+    settings: Settings, distribution: Union[Mapping[str, Any], Distribution], component: str
+) -> Settings:
     if settings.declaration is not None or settings.distribution_section is not None:
         raise DeclarationError(
-            "Trainer is given a distribution, and settings that hold one",
+            f"{component} is given a distribution, and settings that hold one",
             expected="the distribution in one place",
             todo="remove one of the two",
         )
-    section = read_distribution(distribution)
+    section = read_distribution(distribution, component)
     # One that says nothing is none: the same training, and the same key.
     return settings if section == Distribution() else dataclasses.replace(settings, distribution_section=section.dict())
 
 
-def _fingerprint(contract: Contract) -> str:
+def _fingerprint(contract: Contract, component: str) -> str:
     """Of the user's code, and of our own that decides the model."""
     own = deciding_code(contract.path)
     if contract.target:
@@ -81,5 +86,5 @@ def _fingerprint(contract: Contract) -> str:
         except DeclarationError as error:
             # TFX needs the module when it trains, perhaps elsewhere. A module file it keys by its contents.
             if not contract.target.endswith(".py"):
-                logging.warning("The Trainer's cache key does not see its user code: %s.", error.what)
+                logging.warning("The %s's cache key does not see its user code: %s.", component, error.what)
     return fingerprint_source(own)

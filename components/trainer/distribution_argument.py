@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.in_python import name_kind, read_section, refusal
+from tfx_estimator.components.trainer.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
@@ -16,16 +16,17 @@ from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
 _PATH = ("trainer", "distribution")
-_ARGUMENT = "distribution=…"
-_FORM = '{"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}'
+_FORM = 'a dict such as {"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}'
+_TODO = "name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu"
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
 
 
-def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribution:
-    """Types and checks what a Trainer was given.
+def read_distribution(given: Union[Mapping[str, Any], Distribution], component: str = TRAINER) -> Distribution:
+    """Types and checks what a component was given.
 
     Args:
         given: As in YAML, `{"train": {"strategy": "multi_worker_mirrored", "workers": 2}}`; or typed.
+        component: That was given it.
 
     Returns:
         The section.
@@ -33,18 +34,20 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution]) -> Distribu
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    section = read_section(given, Distribution, _PATH, _not_plain)
+    argument = _argument(component)
+    section = read_section(given, Distribution, _PATH, argument)
     if problems := [*check_strategies(section), *check_own_input(section)]:
-        raise refusal(_ARGUMENT, problems)
+        raise argument.refusal(problems)
     return section
 
 
-def check_contract(distribution: Distribution, contract: Contract) -> None:
+def check_contract(distribution: Distribution, contract: Contract, component: str = TRAINER) -> None:
     """Checks what the user's function makes of the distribution.
 
     Args:
         distribution: What was declared.
         contract: What is called.
+        component: That was given it.
 
     Raises:
         DeclarationError: It is a run_fn, and cannot be given that; or there are two functions that could be meant.
@@ -57,18 +60,13 @@ def check_contract(distribution: Distribution, contract: Contract) -> None:
     named = f'name it: trainer_fn="{name}"' if name else ""
     if contract.has_both:
         raise DeclarationError(
-            f"Trainer(distribution=…): {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
+            f"{_argument(component).call}: {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
             expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
     if problems := list(check_run_fn(distribution, run_fn, named)):
-        raise refusal(_ARGUMENT, problems)
+        raise _argument(component).refusal(problems)
 
 
-def _not_plain(value: Any, path: str) -> DeclarationError:
-    """For example of a tf.distribute strategy, which could not be handed to a process that is not there yet."""
-    return DeclarationError(
-        f"Trainer(distribution=…){f': {path}' if path else ''} is {name_kind(value)}",
-        expected=f"a dict such as {_FORM}",
-        todo="name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu",
-    )
+def _argument(component: str) -> Argument:
+    return Argument(("distribution",), component, _FORM, _TODO)

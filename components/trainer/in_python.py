@@ -1,4 +1,4 @@
-"""Sections of a declaration as arguments of the Trainer: what they hold, and what is wrong, in Python's words."""
+"""Sections of a declaration as arguments of a component: what they hold, and what is wrong, in Python's words."""
 
 from __future__ import annotations
 
@@ -36,16 +36,65 @@ _IN_PYTHON = (
 )
 
 Typed = TypeVar("Typed", bound=Section)
-# Makes the error of a value that no YAML file could hold, and of its path.
-Refuse = Callable[[Any, str], DeclarationError]
+TRAINER, TUNER = "Trainer", "Tuner"
 
 
-def plain(value: Any, refuse: Refuse, path: str = "") -> Any:
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What a component is given, for the errors that tell of it.
+
+    Args:
+        names: Its name, or several.
+        component: Its class, as the user calls it.
+        form: An example of what it takes.
+        todo: About what is none.
+    """
+
+    names: tuple[str, ...]
+    component: str
+    form: str = ""
+    todo: str = "give a dict of numbers and words, as in a declaration"
+
+    @property
+    def call(self) -> str:
+        """The component with it, in Python."""
+        return f"{self.component}({', '.join(f'{name}=…' for name in self.names)})"
+
+    def not_plain(self, value: Any, path: str = "") -> DeclarationError:
+        """Returns the error of a value that no YAML file could hold.
+
+        Args:
+            value: What was given.
+            path: Where in the argument, dotted.
+        """
+        what = f"{self.call}{f': {path}' if path else ''} is {name_kind(value)}"
+        return DeclarationError(what, expected=self.form, todo=self.todo)
+
+    def twice(self) -> DeclarationError:
+        """Returns the error of what the settings hold as well."""
+        return DeclarationError(
+            f"{self.call} is given settings that hold such values as well",
+            expected="them in one place",
+            todo="remove one of the two",
+        )
+
+    def refusal(self, problems: Sequence[Problem]) -> DeclarationError:
+        """Returns the error that lists the problems.
+
+        Args:
+            problems: Written for a declaration.
+        """
+        count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+        text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
+        return DeclarationError(f"{self.call} has {count}\n\n{text}")
+
+
+def plain(value: Any, argument: Argument, path: str = "") -> Any:
     """Returns what was given as YAML would have it.
 
     Args:
         value: Of the caller; sections of this project and NumPy's numbers too.
-        refuse: Makes the error.
+        argument: That it is, or a part of.
         path: Where in the argument it stands, dotted.
 
     Raises:
@@ -54,21 +103,21 @@ def plain(value: Any, refuse: Refuse, path: str = "") -> Any:
     if isinstance(value, Section):
         return value.dict()
     if isinstance(value, Mapping):
-        return {str(key): plain(item, refuse, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+        return {str(key): plain(item, argument, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, refuse, path) for item in value]
+        return [plain(item, argument, path) for item in value]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, numbers.Real):  # NumPy's
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise refuse(value, path)
+    raise argument.not_plain(value, path)
 
 
 def read_section(
     given: Any,
     kind: type[Typed],
     path: Sequence[str],
-    refuse: Refuse,
+    argument: Argument,
     longer: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Typed:
     """Types a section that was given as an argument.
@@ -76,8 +125,8 @@ def read_section(
     Args:
         given: As in YAML, or typed.
         kind: Of the section.
-        path: Of it in a declaration; its last part is the argument's name.
-        refuse: Makes the error of what YAML cannot say.
+        path: Of it in a declaration.
+        argument: That it is.
         longer: Writes short forms as mappings.
 
     Returns:
@@ -89,18 +138,18 @@ def read_section(
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):
-        raise refuse(given, "")
-    return parse(longer(plain(given, refuse)), kind, path, f"{path[-1]}=…")
+        raise argument.not_plain(given)
+    return parse(longer(plain(given, argument)), kind, path, argument)
 
 
-def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], arguments: str) -> Typed:
+def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argument: Argument) -> Typed:
     """Types the values of a section.
 
     Args:
         values: As of `plain`.
         kind: Of the section.
         path: Of it in a declaration.
-        arguments: The Trainer's, as `distribution=…`.
+        argument: That they are.
 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
@@ -112,25 +161,13 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
         for key in reversed(path):
             whole = {key: whole}
         items = ({**item, "loc": (*path, *item["loc"])} for item in error.errors())
-        raise refusal(arguments, [explain(item, whole, lambda path: "") for item in items]) from None
+        raise argument.refusal([explain(item, whole, lambda path: "") for item in items]) from None
 
 
 def name_kind(value: Any) -> str:
     """Says what was given in place of a section."""
     kind = type(value)
     return repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
-
-
-def refusal(arguments: str, problems: Sequence[Problem]) -> DeclarationError:
-    """Returns the error that lists the problems.
-
-    Args:
-        arguments: The Trainer's, as `distribution=…`.
-        problems: Written for a declaration.
-    """
-    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-    text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
-    return DeclarationError(f"Trainer({arguments}) has {count}\n\n{text}")
 
 
 def _in_python(problem: Problem) -> Problem:

@@ -6,25 +6,28 @@ import os
 from collections.abc import Mapping
 from typing import Any, Union
 
-from tfx_estimator.components.trainer.in_python import name_kind, read_section, refusal
+from tfx_estimator.components.trainer.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start, refuse_run_fn
-from tfx_estimator.pipeline.errors import DeclarationError
 
 _PATH = ("trainer", "warm_start")
-_ARGUMENT = "warm_start=…"
+_FORM = 'a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}'
+_TODO = "name the checkpoint, or the SavedModel, by its path"
 _PATHS = ("checkpoint", "model")
 
 
-def read_warm_start(given: Union[Mapping[str, Any], WarmStart], settings: Settings) -> WarmStart:
-    """Types and checks what a Trainer was given.
+def read_warm_start(
+    given: Union[Mapping[str, Any], WarmStart], settings: Settings, component: str = TRAINER
+) -> WarmStart:
+    """Types and checks what a component was given.
 
     Args:
         given: As in YAML, `{"checkpoint": "runs/before"}`; or typed. Paths are relative to the current folder.
         settings: With the distribution.
+        component: That was given it.
 
     Returns:
         The section, with absolute paths.
@@ -32,40 +35,34 @@ def read_warm_start(given: Union[Mapping[str, Any], WarmStart], settings: Settin
     Raises:
         DeclarationError: Something is wrong, or given twice; the message lists everything that is.
     """
+    argument = _argument(component)
     if settings.declaration is not None or settings.warm_start_section is not None:
-        raise DeclarationError(
-            "Trainer(warm_start=…) is given settings that hold such values as well",
-            expected="them in one place",
-            todo="remove one of the two",
-        )
-    section = read_section(given, WarmStart, _PATH, _not_plain)
+        raise argument.twice()
+    section = read_section(given, WarmStart, _PATH, argument)
     section = section.copy(update={key: _absolute(getattr(section, key)) for key in _PATHS if getattr(section, key)})
     if problems := list(check_warm_start(TrainerSection(warm_start=section, distribution=settings.distribution))):
-        raise refusal(_ARGUMENT, problems)
+        raise argument.refusal(problems)
     return section
 
 
-def check_begun(settings: Settings, path: str) -> None:
+def check_begun(settings: Settings, path: str, component: str = TRAINER) -> None:
     """Checks that somebody else than the user's code makes the model.
 
     Args:
         settings: With what was given.
         path: Of training.
+        component: That was given it.
 
     Raises:
         DeclarationError: It is a run_fn.
     """
     if path == RUN_FN and settings.warm_start_section is not None:
-        raise refusal(_ARGUMENT, [refuse_run_fn()])
+        raise _argument(component).refusal([refuse_run_fn()])
 
 
 def _absolute(path: str) -> str:
     return path if is_address(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _not_plain(value: Any, path: str) -> DeclarationError:
-    return DeclarationError(
-        f"Trainer(warm_start=…){f': {path}' if path else ''} is {name_kind(value)}",
-        expected='a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}',
-        todo="name the checkpoint, or the SavedModel, by its path",
-    )
+def _argument(component: str) -> Argument:
+    return Argument(("warm_start",), component, _FORM, _TODO)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Union
 
-from tfx_estimator.components.trainer.in_python import name_kind, read_section, refusal
+from tfx_estimator.components.trainer.in_python import TUNER, Argument, read_section
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection, long_ranges
 from tfx_estimator.pipeline.config.tune_ranges import check_section
 from tfx_estimator.pipeline.config.tuned import SECTION
@@ -14,7 +14,9 @@ from tfx_estimator.pipeline.errors import DeclarationError
 
 # Execution properties: JSON of what decides the trials, and of the rest, which the driver blanks.
 TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"
-_ARGUMENT = "tune=…"
+_ARGUMENT = Argument(
+    ("tune",), TUNER, '{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}'
+)
 
 
 def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
@@ -29,9 +31,9 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    section = read_section(given, TuneSection, ("tune",), _not_plain, _longer)
+    section = read_section(given, TuneSection, ("tune",), _ARGUMENT, _longer)
     if problems := list(check_section(section)):
-        raise refusal(_ARGUMENT, problems)
+        raise _ARGUMENT.refusal(problems)
     return section
 
 
@@ -44,7 +46,7 @@ def refuse_declared(section: TuneSection) -> None:
     for name in section.ranges:
         if name.startswith(f"{SECTION}."):
             raise DeclarationError(
-                f"Tuner({_ARGUMENT}) varies {name}, and there is no declaration that it stands in",
+                f"{_ARGUMENT.call} varies {name}, and there is no declaration that it stands in",
                 expected="a name that your trainer_fn takes out of fn_args.hyperparameters['values']",
                 todo="give it a name of its own, and read it there",
             )
@@ -70,11 +72,3 @@ def of_properties(deciding: str, operational: str) -> TuneSection:
 
 def _longer(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
-
-
-def _not_plain(value: Any, path: str) -> DeclarationError:
-    return DeclarationError(
-        f"Tuner(tune=…): {path or 'it'} is {name_kind(value)}",
-        expected='{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}',
-        todo="give a dict of numbers and words, as in a declaration",
-    )

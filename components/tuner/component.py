@@ -14,6 +14,7 @@ from tfx.utils import json_utils
 
 from tfx_estimator.components.trainer.arguments import read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.trainer.in_python import TUNER
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
 from tfx_estimator.components.tuner.executor import Executor
@@ -115,7 +116,7 @@ class Tuner(base_component.BaseComponent):
             )
         contract = find_contract(module_file, run_fn, trainer_fn, None, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
-        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start)
+        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start, TUNER)
         section = read_tune(tune)
         if settings.declaration is None:
             refuse_declared(section)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.components.trainer.conftest import declaration, settings  # noqa: F401
-from tfx_estimator.components.trainer.settings import OPERATION_KEY
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner.argument import (
     TUNE_KEY,
     TUNE_OPERATION_KEY,
@@ -56,22 +56,45 @@ def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_what_is_no_key(modul
     assert json.loads(made.exec_properties[TUNE_KEY])["max_trials"] == 3
 
 
+TWICE = Settings(distribution_section={"train": {"strategy": "mirrored"}}, runtime_section={"onednn": False})
+
+
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "begin", "said"),
     [
-        ({"tune": {"ranges": {}}}, "there is nothing to vary"),
-        ({"tune": {"ranges": {"a": [1, 2]}, "trials": 3}}, "did you mean `max_trials`?"),
-        ({"tune": {"ranges": {"a": [1, 2]}, "objective": "quality"}}, "set tune.objective.mode"),
-        ({"tune": {"ranges": {"a": object()}}}, "a is an object"),
-        ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "there is no declaration that it stands in"),
-        ({"trainer_fn": "own.trainer_fn"}, "none, or several, of module_file, run_fn and trainer_fn"),
-        ({"distribution": {"train": "mirored"}}, "did you mean `mirrored`?"),
+        ({"tune": {"ranges": {}}}, "Tuner(tune=…) has 1 problem", "there is nothing to vary"),
+        (
+            {"tune": {"ranges": {"a": [1, 2]}, "trials": 3}},
+            "Tuner(tune=…) has 1 problem",
+            "did you mean `max_trials`?",
+        ),
+        (
+            {"tune": {"ranges": {"a": [1, 2]}, "objective": "quality"}},
+            "Tuner(tune=…) has 1 problem",
+            "set tune.objective.mode",
+        ),
+        ({"tune": {"ranges": {"a": object()}}}, "Tuner(tune=…): ranges.a is an object", "a is an object"),
+        (
+            {"tune": {"ranges": {"trainer.seed": [1, 2]}}},
+            "Tuner(tune=…) varies trainer.seed",
+            "there is no declaration that it stands in",
+        ),
+        ({"trainer_fn": "own.trainer_fn"}, "Tuner is given", "none, or several, of module_file, run_fn and trainer_fn"),
+        ({"distribution": {"train": "mirored"}}, "Tuner(distribution=…) has 1 problem", "did you mean `mirrored`?"),
+        ({"distribution": "mirrored"}, "Tuner(distribution=…) is 'mirrored'", "name the strategy"),
+        ({"distribution": {}, "settings": TWICE}, "Tuner is given a distribution", "remove one of the two"),
+        ({"threads": {"intra": 2}}, "Tuner(threads=…) has 1 problem", "did you mean `intra_op`?"),
+        ({"gpu": {"memory_growth": object()}}, "Tuner(gpu=…): gpu.memory_growth is an object", "onednn=False"),
+        ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…) is given settings", "them in one place"),
+        ({"warm_start": {"checkpoint": 1}}, "Tuner(warm_start=…) has 1 problem", "warm_start.checkpoint"),
+        ({"warm_start": "before"}, "Tuner(warm_start=…) is 'before'", "name the checkpoint"),
     ],
 )
-def test_what_is_wrong_is_refused_in_python(module, values, said):
+def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, said):
     with pytest.raises(DeclarationError) as caught:
         tuner(module_file=module, **values)
     assert said in str(caught.value)
+    assert str(caught.value).splitlines()[0].startswith(begin)
 
 
 def test_names_of_a_modules_own_may_have_values_of_several_kinds(module):
