@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 
 HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
 EPILOG = """\
@@ -46,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Executes the file."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.output import summarised
     from tfx_estimator.pipeline.config.paths import check_workdir
     from tfx_estimator.pipeline.run.executed import execute_file
     from tfx_estimator.pipeline.run.summary import Summary
@@ -54,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     given = dict(map(_parse, args.parameters))
     check_workdir(args.root, "--root", stores=True)
     summary = Summary(args.file)
-    try:
+    with summarised(summary, prints=args.json):
         return execute_file(
             args.file,
             args.root,
@@ -64,14 +62,6 @@ def run(args: argparse.Namespace) -> int:
             require_blessing=args.require_blessing,
             terminal_fd=2 if args.json else 1,
         )
-    except BaseException as error:
-        summary.end(error)
-        raise
-    finally:
-        if args.json:
-            # How it ended matters more than that nobody reads it.
-            with contextlib.suppress(BrokenPipeError):
-                say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
 
 
 def _parse(text: str) -> tuple[str, str]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.text import one_line, printable
 from tfx_estimator.pipeline.writing import writing
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.run.summary import Summary
 
 
 def say(text: str, *, to_stderr: bool = False) -> None:
@@ -20,6 +27,28 @@ def say(text: str, *, to_stderr: bool = False) -> None:
         to_stderr: Where to; else to stdout.
     """
     print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
+
+
+@contextlib.contextmanager
+def summarised(summary: Summary, prints: bool) -> Iterator[None]:
+    """Completes the summary when the context ends, however it does.
+
+    Args:
+        summary: Of what is done in the context.
+        prints: Whether to print it, as JSON.
+    """
+    try:
+        yield
+        if not summary.seconds:  # a task that trained with its chief
+            summary.end()
+    except BaseException as error:
+        summary.end(error)
+        raise
+    finally:
+        if prints:
+            # How it ended matters more than that nobody reads it.
+            with contextlib.suppress(BrokenPipeError):
+                say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -44,24 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.output import summarised
     from tfx_estimator.pipeline.run.summary import Summary
 
     summary = Summary(args.source)
-    if not args.json:
-        return _run(args, summary, terminal_fd=1)
-    try:
-        code = _run(args, summary, terminal_fd=2)
-        if not summary.seconds:  # a task that trained with its chief
-            summary.end()
-        return code
-    except BaseException as error:
-        summary.end(error)
-        raise
-    finally:
-        # How the run ended matters more than that nobody reads it.
-        with contextlib.suppress(BrokenPipeError):
-            say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
+    with summarised(summary, prints=args.json):
+        return _run(args, summary, terminal_fd=2 if args.json else 1)
 
 
 def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:

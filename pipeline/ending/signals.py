@@ -71,6 +71,20 @@ def handled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """Lets no signal but SIGKILL end what is done in a moment. Outside of the main thread nothing is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def held() -> Iterator[None]:
     """Has the first signal wait for the end of the context, where it raises; the second ends the process at once.
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import functools
 import os
-import signal
-from collections.abc import Iterator
 from typing import Any, Optional
 
 from rich.console import Console
 
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.ending import signals, slate
-from tfx_estimator.pipeline.errors import NotBlessedError
+from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.importing import uncollected
-from tfx_estimator.pipeline.run import dry_run, so_far
+from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.printing import make_console, title
+from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
 from tfx_estimator.pipeline.run.reported import reported
-from tfx_estimator.pipeline.run.summary import FILE, Summary
+from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
@@ -66,14 +64,12 @@ def run_declaration(
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
-            with page, _recorded(loaded, results, view, folders, logs, prints=terminal_fd != 1):
+            results.name, results.notes = folders.name, loaded.notes
+            collect = functools.partial(_collect, results, folders)
+            with page, recorded(results, view, logs, terminal_fd != 1, collect):
                 _run(loaded, folders, logs, console, view, results, tries)
-                if require_blessing and not results.blessed:
-                    raise NotBlessedError(
-                        f"the model is not blessed: {results.why_not_blessed()}",
-                        expected="a blessed model, as of --require-blessing",
-                        todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
-                    )
+                if require_blessing:
+                    results.check_blessed()
     return 0
 
 
@@ -121,49 +117,7 @@ def _run(
     print_table(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
 
 
-@contextlib.contextmanager
-def _recorded(
-    loaded: Loaded, results: Summary, view: View, folders: PipelineFolders, logs: str, prints: bool
-) -> Iterator[None]:
-    """Leaves the summary of a run in its folder of logs, however the run ends."""
-    path = os.path.join(logs, FILE)
+def _collect(results: Summary, folders: PipelineFolders) -> None:
+    from tfx_estimator.pipeline.run.results import collect
 
-    def keep() -> None:
-        results.heard(view.runs, view.warnings)
-        so_far.keep(results, path, view.current, prints)
-
-    results.name, results.notes, view.changed = folders.name, loaded.notes, keep
-    keep()
-    try:
-        yield
-    except BaseException as error:
-        with _undisturbed():
-            results.heard(view.runs, view.warnings)
-            results.end(error)
-            _collect_what_there_is(results, folders)
-            # What went wrong matters more than that it cannot be written.
-            with contextlib.suppress(OSError):
-                results.write(path)
-        raise
-    results.write(path)
-
-
-def _collect_what_there_is(results: Summary, folders: PipelineFolders) -> None:
-    if any(run.execution_id for run in results.components):
-        from tfx_estimator.pipeline.run.results import collect
-
-        try:
-            collect(results, folders)
-        except Exception:
-            logging.getLogger(__name__).exception("what the components came to cannot be read")
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Lets no signal but SIGKILL end what is done in a moment."""
-    before = [signal.signal(number, signal.SIG_IGN) for number in signals.NUMBERS]
-    try:
-        yield
-    finally:
-        for number, handler in zip(signals.NUMBERS, before):
-            signal.signal(number, handler)
+    collect(results, folders)

@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 
 from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run import so_far
 from tfx_estimator.pipeline.run.made import take_made
 from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.summary import FILE, Summary
+from tfx_estimator.pipeline.run.recording import recorded
+from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
@@ -56,24 +55,22 @@ def execute_file(
         logs = folders.make_logs()
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
-            log, prints = os.path.join(logs, "pipeline.log"), terminal_fd != 1
-            with _recorded(results, view, os.path.join(logs, FILE), prints), view.explaining(log):
-                title(console, folders, path)
-                with _alone(folders):
-                    parameters = rebased(job, folders, given)
-                    bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
-                    outputs = Execution(job, parameters, folders, logs, caches).run(view)
-                    view.current = "results"
-                    results.heard(view.runs, view.warnings)
-                    with view.waiting("reading the results"):
-                        take_made(results, outputs)
-            print_table(console, results, logs, asynchronous=False)
-            if require_blessing and not results.blessed:
-                raise NotBlessedError(
-                    f"the model is not blessed: {results.why_not_blessed()}",
-                    expected="a blessed model, as of --require-blessing",
-                    todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
-                )
+            log = os.path.join(logs, "pipeline.log")
+            with recorded(results, view, logs, terminal_fd != 1):
+                with view.explaining(log):
+                    title(console, folders, path)
+                    with _alone(folders):
+                        parameters = rebased(job, folders, given)
+                        bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
+                        outputs = Execution(job, parameters, folders, logs, caches).run(view)
+                        view.current = "results"
+                        results.heard(view.runs, view.warnings)
+                        with view.waiting("reading the results"):
+                            take_made(results, outputs)
+                results.end()
+                print_table(console, results, logs, asynchronous=False)
+                if require_blessing:
+                    results.check_blessed()
     return 0
 
 
@@ -89,26 +86,3 @@ def _alone(folders: PipelineFolders) -> Iterator[None]:
     check_buckets([folders.workdir])
     with only_machine(folders):
         yield
-
-
-@contextlib.contextmanager
-def _recorded(results: Summary, view: View, path: str, prints: bool) -> Iterator[None]:
-    """Leaves the summary, however the execution ends."""
-
-    def keep() -> None:
-        results.heard(view.runs, view.warnings)
-        so_far.keep(results, path, view.current, prints)
-
-    view.changed = keep
-    keep()
-    try:
-        yield
-    except BaseException as error:
-        results.heard(view.runs, view.warnings)
-        results.end(error)
-        # What went wrong matters more than that it cannot be written.
-        with contextlib.suppress(OSError):
-            results.write(path)
-        raise
-    results.end()
-    results.write(path)

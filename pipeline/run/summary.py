@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.ending.signals import SignalledError
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import NotBlessedError, StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.versions import read_versions
 from tfx_estimator.pipeline.runners.listener import NodeRun
@@ -157,6 +157,19 @@ class Summary:
     def why_not_blessed(self) -> str:
         """Returns the reasons in one line."""
         return "; ".join(self.reasons) or "no threshold was met"
+
+    def check_blessed(self) -> None:
+        """Refuses a model that is not blessed, where it has to be.
+
+        Raises:
+            NotBlessedError: It is not.
+        """
+        if not self.blessed:
+            raise NotBlessedError(
+                f"the model is not blessed: {self.why_not_blessed()}",
+                expected="a blessed model, as of --require-blessing",
+                todo="train a better one; or see evaluator.min_accuracy and evaluator.max_accuracy_drop",
+            )
 
     def warnings_beside_restarts(self) -> list[Warned]:
         """Returns the warnings that the field `restarts` does not tell."""

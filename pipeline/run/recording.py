@@ -1,0 +1,57 @@
+"""The summary of a run, or of an execution, in its folder of logs: however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.run import so_far
+from tfx_estimator.pipeline.run.summary import FILE, Summary
+from tfx_estimator.pipeline.run.view import View
+
+
+@contextlib.contextmanager
+def recorded(
+    results: Summary, view: View, logs: str, prints: bool, collect: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Leaves the summary when the context ends, which says itself when the run has ended well.
+
+    Args:
+        results: Of the run, with its name; what was shown and what failed is put into it.
+        view: Of the run.
+        logs: Folder of its logs.
+        prints: Whether the summary is printed as well.
+        collect: Reads what the components came to before the run failed.
+    """
+    path = os.path.join(logs, FILE)
+
+    def keep() -> None:
+        results.heard(view.runs, view.warnings)
+        so_far.keep(results, path, view.current, prints)
+
+    view.changed = keep
+    keep()
+    try:
+        yield
+    except BaseException as error:
+        # As by a second Ctrl-C: there would be no summary.
+        with signals.ignored():
+            results.heard(view.runs, view.warnings)
+            results.end(error)
+            if any(run.execution_id for run in results.components):
+                _try(collect)
+            # What went wrong matters more than that it cannot be written.
+            with contextlib.suppress(OSError):
+                results.write(path)
+        raise
+    results.write(path)
+
+
+def _try(collect: Callable[[], None]) -> None:
+    try:
+        collect()
+    except Exception:
+        logging.getLogger(__name__).exception("what the components came to cannot be read")
