@@ -23,7 +23,7 @@ RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Without which nothing loads the model, or goes on with the training, around them: they come last.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
 
-logger = get_logger("trainer")
+logger = get_logger("files")
 
 
 def write_whole(path: str, content: Union[str, bytes]) -> None:

@@ -20,6 +20,8 @@ from tfx_estimator.pipeline.errors import StoppedError, TrainingError
 
 _POLL_SECONDS = 0.2
 _THREAD = "trial "
+# Of the project, which log in a trial: a filter is of one logger, and not of those below it.
+_TRIAL_PARTS = ("trainer", "files")
 
 
 class Search:
@@ -180,9 +182,11 @@ def _told_apart() -> Iterator[None]:
             record.msg, record.args = f"{record.threadName}: {text}", ()
         return True
 
-    logger = log.get_logger("trainer")
-    logger.addFilter(told)
+    loggers = [log.get_logger(part) for part in _TRIAL_PARTS]
+    for logger in loggers:
+        logger.addFilter(told)
     try:
         yield
     finally:
-        logger.removeFilter(told)
+        for logger in loggers:
+            logger.removeFilter(told)

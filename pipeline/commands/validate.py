@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.targets import ALL_TARGETS
 from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
-    from tfx_estimator.pipeline.config import Loaded
+    from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.run.dry_run import Tried
 
 HELP = "check a declaration; shows all problems at once"
@@ -62,11 +62,11 @@ def _try(loaded: Loaded) -> Tried:
         return trial.wait()
 
 
-def summarise(declaration) -> str:  # type: ignore[no-untyped-def]  # the type's import would cost --help its speed
+def summarise(declaration: Declaration) -> str:
     """Returns a declaration in one line.
 
     Args:
-        declaration: A pipeline.config.Declaration.
+        declaration: Resolved.
     """
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
     count = train.devices.count
