@@ -27,6 +27,7 @@ from tfx_estimator.model_fn.keras_model import (
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.log import get_logger
 
 # The entry of a trainer_fn's specs that holds what the user should know.
 NOTICES_KEY = "notices"
@@ -37,9 +38,47 @@ _OVERRIDDEN = ("train_step", "test_step", "compute_loss", "compute_metrics")
 # What Keras's own conversion of an optimizer drops without a word.
 _DROPPED = ("weight_decay",)
 
+logger = get_logger("trainer")
 
-def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> Optional[tf.keras.Model]:
-    """Calls the function that `trainer.model` names, and returns its model if that is compiled.
+
+@dataclass(frozen=True)
+class FirstCall:
+    """What a function of the user's came to when it was called outside of the Estimator's graph.
+
+    Args:
+        model: The compiled model, built; None if it is a network, which the Estimator's own graph is to hold.
+        failure: What it raised.
+    """
+
+    model: Optional[tf.keras.Model] = None
+    failure: Optional[Exception] = None
+
+    def call_again(self, function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
+        """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
+
+        Args:
+            function: Of the user's.
+            num_classes: As of `call_network`, and likewise the next.
+            params: `trainer.params`.
+
+        Returns:
+            What it returned.
+        """
+        try:
+            return call_network(function, num_classes, params)
+        except Exception as error:
+            first = self.failure
+            if first is not None and error.__context__ is None and _told(error) != _told(first):
+                error.__context__ = first
+            raise
+
+
+def _told(error: Exception) -> tuple[type, str]:
+    return type(error), str(error)
+
+
+def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
+    """Calls the function that `trainer.model` names, and finds out whether its model is compiled.
 
     Args:
         function: Returns a tf.keras.Model.
@@ -47,25 +86,26 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
         spec: Of the transformed features.
 
     Returns:
-        The model, built; None if it is a network, which the Estimator's own graph is to hold.
+        What the call came to.
 
     Raises:
         UserCodeError: An input of a compiled model is named as no feature is.
     """
     # The networks that are built in are networks.
     if function.__module__.startswith(f"{_PROJECT}."):
-        return None
+        return FirstCall()
     seeds.begin(settings.trainer)
     try:
         model = call_network(function, len(settings.label_names), settings.trainer.params if settings.trainer else {})
-    except Exception:
+    except Exception as error:
         # A network may need the graph in which it will be called next; what is wrong with it is told there.
-        return None
+        logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
+        return FirstCall(failure=error)
     if not isinstance(model, tf.keras.Model) or not is_compiled(model):
-        return None
+        return FirstCall()
     if not is_subclassed(model):
         build(model, spec)
-    return model
+    return FirstCall(model)
 
 
 def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimator.RunConfig) -> tf.estimator.Estimator:

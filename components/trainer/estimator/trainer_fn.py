@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer.estimator import compiled_model, receivers
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
-from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.compiling import refuse_xla
@@ -71,7 +71,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         # An Estimator refuses params for a model_fn that does not take them.
         takes_params = "params" in inspect.signature(function).parameters
         estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
-    elif (compiled := compiled_model.find_compiled(function, settings, declared.transformed_spec)) is not None:
+    elif (
+        compiled := (first := compiled_model.find_compiled(function, settings, declared.transformed_spec)).model
+    ) is not None:
         refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
         refuse_division(section, section.model or "", "returns a compiled model")
         refuse_xla(section.xla, section.model or "", "returns a compiled model")
@@ -80,7 +82,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     else:
         params["gradient_compression"] = section.distribution.train.gradient_compression
         divided = section if section.is_divided else None
-        model_fn = make_model_fn(lambda classes: call_network(function, classes, section.params), divided)
+        model_fn = make_model_fn(lambda classes: first.call_again(function, classes, section.params), divided)
         params["gradient_accumulation"] = section.gradient_accumulation
         params["precision"] = section.precision
         params["xla"] = section.xla

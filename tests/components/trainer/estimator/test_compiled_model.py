@@ -132,3 +132,23 @@ def test_a_method_of_the_models_own_that_an_estimator_would_not_call_is_refused(
     kind = type("Own", (tf.keras.Model,), {method: lambda self, *values, **named: base(self, *values, **named)})
     with pytest.raises(UserCodeError, match=f"a {method} of its own, which an Estimator would never call"):
         _estimator(tf, _model(tf, "SGD", kind))
+
+
+@pytest.mark.parametrize(("again", "context"), [("another", ["ValueError: at first"]), ("at first", [])])
+def test_what_a_network_raised_outside_of_the_graph_is_not_lost(caplog, again, context):
+    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+
+    said = ["at first", again]
+
+    def network(num_classes: int) -> None:
+        raise ValueError(said.pop(0))
+
+    settings = Settings(declaration={"trainer": {"model": "own:network"}}, label_names=("a", "b"))
+    with caplog.at_level("DEBUG", "absl.tfx_estimator"):
+        first = find_compiled(network, settings, {})
+    assert first.model is None
+    assert "ValueError: at first" in caplog.text
+    with pytest.raises(ValueError, match=again) as caught:
+        first.call_again(network, 2, {})
+    told = caught.value.__context__
+    assert ([f"{type(told).__name__}: {told}"] if told else []) == context
