@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -89,11 +88,6 @@ class Browser:
         """Addresses that were asked for since the page was opened, without what is in the page itself."""
         asked = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
         return [each["request"]["url"] for each in asked if not each["request"]["url"].startswith("data:")]
-
-    def screenshot(self, path: Path) -> None:
-        """Saves all of the page as a PNG."""
-        got = self.do("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(got["data"]))
 
     def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + _SECONDS

@@ -18,13 +18,12 @@ _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
 
 
-def try_metrics(config: tfma.EvalConfig, num_classes: int, of_two: bool = False) -> None:
+def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
     """Measures made-up predictions.
 
     Args:
         config: The metrics; what it says of models and slices is passed over.
         num_classes: Of the data.
-        of_two: Is there one score an example, that of the second of two classes.
 
     Raises:
         DeclarationError: TFMA cannot make a metric, or not measure it; or a threshold is of what is no number.
@@ -40,7 +39,7 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int, of_two: bool = False)
                 continue
             one = tfma.EvalConfig(model_specs=[tfma.ModelSpec(label_key=LABEL)], metrics_specs=[alone])
             try:
-                measured = _measure(one, num_classes, of_two)
+                measured = _measure(one, num_classes)
                 thresholds = metric_specs.metric_thresholds_from_metrics_specs(one.metrics_specs, eval_config=one)
             except Exception as error:  # whatever TFMA and Keras raise
                 raise _refusal(metric, f"cannot be measured: {one_line(str(error))[:300]}") from error
@@ -59,7 +58,7 @@ def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     )
 
 
-def _measure(config: tfma.EvalConfig, num_classes: int, of_two: bool) -> dict[Any, Any]:
+def _measure(config: tfma.EvalConfig, num_classes: int) -> dict[Any, Any]:
     """What TFMA's pipeline computes of one slice, by MetricKey."""
     found: dict[Any, Any] = {}
     derived, seen = [], set()
@@ -71,7 +70,7 @@ def _measure(config: tfma.EvalConfig, num_classes: int, of_two: bool) -> dict[An
             combiner = computation.combiner
             combiner.setup()
             gathered = combiner.create_accumulator()
-            for each in _examples(num_classes, of_two):
+            for each in _examples(num_classes):
                 gathered = combiner.add_input(gathered, each)
             found.update(combiner.extract_output(combiner.compact(gathered)))
     for computation in derived:
@@ -79,7 +78,7 @@ def _measure(config: tfma.EvalConfig, num_classes: int, of_two: bool) -> dict[An
     return found
 
 
-def _examples(num_classes: int, of_two: bool) -> Iterator[Any]:
+def _examples(num_classes: int) -> Iterator[Any]:
     random = np.random.default_rng(0)
     classes = min(num_classes, _MOST_CLASSES)
     for number in range(max(_LEAST, _EACH * min(classes, 20))):
@@ -88,7 +87,7 @@ def _examples(num_classes: int, of_two: bool) -> Iterator[Any]:
         yield metric_types.StandardMetricInputs(
             {
                 "labels": np.array([label]),
-                "predictions": scores[1:] if of_two else scores,
+                "predictions": scores,
                 "example_weights": np.array([1.0]),
                 "features": {LABEL: np.array([label])},
             }

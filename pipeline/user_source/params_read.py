@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_function
 
+_NAME = "params"
 _TAKES = ("get", "pop", "setdefault")
 Keys = tuple[str, ...]
 
 
-def params_read(target: str, search_paths: Sequence[str] = (), name: str = "params") -> set[Keys] | None:
+def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | None:
     """Returns the entries that a function reads; those of a nested dict as `("optimizer", "name")`.
 
     Args:
         target: `package.module:function`.
         search_paths: Folders that are searched before `sys.path`.
-        name: Of the argument.
 
     Returns:
         The keys, none for a function without such an argument. None if the text cannot tell: what is handed on,
@@ -26,15 +26,15 @@ def params_read(target: str, search_paths: Sequence[str] = (), name: str = "para
     function = find_function(target, search_paths)
     if function is None:
         return None
-    if name not in argument_names(function.args):
+    if _NAME not in argument_names(function.args):
         return set()
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     read: set[Keys] = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.arg) and node.arg == name and parents[node] is not function.args:
+        if isinstance(node, ast.arg) and node.arg == _NAME and parents[node] is not function.args:
             # An inner function has another one.
             return None
-        if isinstance(node, ast.Name) and node.id == name:
+        if isinstance(node, ast.Name) and node.id == _NAME:
             keys = _path(node, parents) if isinstance(node.ctx, ast.Load) else ()
             if not keys:
                 return None

@@ -22,6 +22,8 @@ _IN_CLUSTER = (CHIEF, WORKER, PS)
 _TYPES = (*_IN_CLUSTER, EVALUATOR)
 # TensorFlow 1's name of the chief.
 _MASTER = "master"
+# The first task on each node of SLURM listens on this port, the second on the next.
+_SLURM_PORT = 8888
 _ADDRESS = re.compile(r"[^\s/]+:(\d{1,5})", re.ASCII)
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}, '
@@ -203,7 +205,7 @@ def read(text: str) -> Optional[TfConfig]:
     return config if len(config.cluster.tasks) + evaluators > 1 or task.type == EVALUATOR else None
 
 
-def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optional[TfConfig]:
+def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
     """Makes a cluster of the tasks of a SLURM step: rank 0 is the chief, the others are workers.
 
     TensorFlow's own `SlurmClusterResolver` reads the variables in the same way, but needs a GPU, and sorts the nodes by
@@ -212,7 +214,6 @@ def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optiona
     Args:
         environment: What `srun` sets: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and
             SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared if it is there.
-        port_base: The first task on each node listens on this port, the second on the next.
 
     Returns:
         The cluster, or None if `srun` started no more than one task.
@@ -238,7 +239,7 @@ def from_slurm(environment: Mapping[str, str], port_base: int = 8888) -> Optiona
             expected="what srun sets",
             todo="start the training with srun, or set TF_CONFIG; TF_CONFIG='{}' trains in a single process",
         ) from None
-    nodes_ports = [(node, port_base + local) for node, size in zip(nodes, sizes) for local in range(size)]
+    nodes_ports = [(node, _SLURM_PORT + local) for node, size in zip(nodes, sizes) for local in range(size)]
     if environment.get("SLURMD_NODENAME", nodes_ports[rank][0]) != nodes_ports[rank][0]:
         raise DeclarationError(
             f"SLURM runs rank {rank} on {environment['SLURMD_NODENAME']}, and not on {nodes_ports[rank][0]}",
