@@ -42,7 +42,12 @@ def taken(folder: str, claim: Optional[dict[str, Any]]) -> TrainingError:
 
 
 def lost(folder: str, claim: Optional[dict[str, Any]]) -> StoppedError:
-    """Returns the error of a job that gave no sign of life; likewise."""
+    """Returns the error of a job that gave no sign of life.
+
+    Args:
+        folder: The training folder.
+        claim: Of the other job, if it is known.
+    """
     return StoppedError(
         f"another job{_where(claim)} has taken over {folder}: this one gave no sign of life for a while",
         expected="one job of a pipeline at a time: they would write the same files",

@@ -103,6 +103,7 @@ def measure(
 
     Raises:
         StoppedError: A signal ended it.
+        UserCodeError: Training ended before the last step that is measured.
         TfxEstimatorError: A task failed or stalled, or what it raised: it cannot be trained so, or not be measured.
     """
     declared = run.contender.declare(declaration, plan.train_steps)

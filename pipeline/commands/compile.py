@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compiles, and writes the user's own modules beside the file."""
+    """Compiles, and writes the user's own modules beside the file.
+
+    Raises:
+        DeclarationError: The file to write is the declaration itself.
+    """
     from tfx_estimator.pipeline.commands.output import check_file, say
     from tfx_estimator.pipeline.config import load
 

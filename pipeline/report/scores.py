@@ -60,7 +60,13 @@ class Confused:
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Counts examples by true class (row) and predicted class (column); int64 [classes, classes]."""
+    """Counts examples by true class (row) and predicted class (column); int64 [classes, classes].
+
+    Args:
+        labels: The true class of each example.
+        predicted: The predicted one.
+        classes: How many there are.
+    """
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 

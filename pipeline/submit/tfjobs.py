@@ -55,7 +55,11 @@ class TfJobs:
         self._shown: dict[str, int] = {}
 
     def start(self, again: bool) -> Started:
-        """See `job.Service`. A TFJob has the pipeline's name, and there is one of it at a time."""
+        """See `job.Service`. A TFJob has the pipeline's name, and there is one of it at a time.
+
+        Raises:
+            PipelineError: An earlier one was deleted, and does not go.
+        """
         config_map, job = yaml.safe_load_all(self._text)
         name = job["metadata"]["name"]
         job["metadata"]["annotations"] = {SUBMISSION: self._digest}

@@ -51,18 +51,42 @@ def hash_sources(sources: Mapping[str, bytes]) -> str:
 
 
 def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
-    """Returns what `fingerprint_source` hashes, by module name. Arguments and errors are the same."""
+    """Returns what `fingerprint_source` hashes, by module name.
+
+    Args:
+        target: As of `fingerprint_source`, and likewise the next.
+        search_paths: Folders to look for modules in.
+
+    Raises:
+        DeclarationError: There is no such module or file.
+    """
     found = follow_imports(target, search_paths)
     return {module.name: _meaning(data) if is_project(module) else data for module, data in found}
 
 
 def find_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> list[Module]:
-    """Returns the modules that `fingerprint_source` hashes. Arguments and errors are the same."""
+    """Returns the modules that `fingerprint_source` hashes.
+
+    Args:
+        target: As of `fingerprint_source`, and likewise the next.
+        search_paths: Folders to look for modules in.
+
+    Raises:
+        DeclarationError: There is no such module or file.
+    """
     return [module for module, _ in follow_imports(target, search_paths)]
 
 
 def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
-    """Yields the modules that `fingerprint_source` hashes, with their bytes. Arguments and errors are the same."""
+    """Yields the modules that `fingerprint_source` hashes, with their bytes.
+
+    Args:
+        target: As of `fingerprint_source`, and likewise the next.
+        search_paths: Folders to look for modules in.
+
+    Raises:
+        DeclarationError: There is no such module or file.
+    """
     seen: set[str] = set()
     for each in [target] if isinstance(target, str) else target:
         yield from _follow(each, search_paths, seen)
@@ -106,10 +130,17 @@ def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
 
 
 def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:
-    """Finds the module to start from, and where it finds others; takes and raises what `fingerprint_source` does.
+    """Finds the module to start from, and where it finds others.
+
+    Args:
+        target: One of `fingerprint_source`'s.
+        search_paths: Folders to look for modules in before `sys.path`.
 
     Returns:
         The module, by its full name where it lies in a package; and the folders to look in.
+
+    Raises:
+        DeclarationError: There is no such module or file.
     """
     if target.endswith(".py"):
         file = Path(target).expanduser().resolve()

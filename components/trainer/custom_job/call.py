@@ -24,7 +24,14 @@ _REPLICAS = "replicas"
 
 
 def write_call(folder: str, inputs: Artifacts, outputs: Artifacts, exec_properties: Mapping[str, Any]) -> None:
-    """Writes what the Trainer is to be executed with; what an earlier try measured, or failed by, is removed."""
+    """Writes what the Trainer is to be executed with; what an earlier try measured, or failed by, is removed.
+
+    Args:
+        folder: Of the call, in the pipeline's bucket.
+        inputs: Of the Trainer.
+        outputs: Likewise.
+        exec_properties: Likewise.
+    """
     fileio.makedirs(folder)
     if fileio.exists(measured := os.path.join(folder, _MEASURED)):
         fileio.remove(measured)
@@ -43,13 +50,23 @@ def read_call(folder: str) -> tuple[Artifacts, Artifacts, dict[str, Any]]:
 
 
 def write_measured(folder: str, outputs: Artifacts) -> None:
-    """Writes the properties of what was made: they come to no artifact of the step's by themselves."""
+    """Writes the properties of what was made: they come to no artifact of the step's by themselves.
+
+    Args:
+        folder: Of the call.
+        outputs: Of the Trainer, when it has trained.
+    """
     text = json.dumps({"outputs": artifact_utils.jsonify_artifact_dict(dict(outputs))})
     write_whole(os.path.join(folder, _MEASURED), text)
 
 
 def take_measured(folder: str, outputs: Artifacts) -> bool:
-    """Gives the step's artifacts the properties that the chief wrote; returns False if it wrote none."""
+    """Gives the step's artifacts the properties that the chief wrote; returns False if it wrote none.
+
+    Args:
+        folder: Of the call.
+        outputs: Of the step.
+    """
     if (measured := _read(folder, _MEASURED)) is None:
         return False
     for key, artifacts in artifact_utils.parse_artifact_dict(measured["outputs"]).items():
@@ -59,7 +76,12 @@ def take_measured(folder: str, outputs: Artifacts) -> bool:
 
 
 def write_job(folder: str, name: str) -> None:
-    """Notes the job that was created, for a step that is tried again."""
+    """Notes the job that was created, for a step that is tried again.
+
+    Args:
+        folder: Of the call.
+        name: Of the job, as the service has it.
+    """
     write_whole(os.path.join(folder, _JOB), json.dumps({"name": name}))
 
 

@@ -68,7 +68,14 @@ class Profiler:
 
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
-        """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps."""
+        """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps.
+
+        Args:
+            section: The declared trainer.
+            folder: Of the training.
+            task: Which task this is.
+            progress: Where it reports.
+        """
         pipeline, keeps = section.pipeline_parallel, section.profile is not None
         # Not where the time of steps is measured.
         declared = section.profile or (_OF_A_PIPELINE if pipeline and not Window.of_environment() else None)

@@ -47,6 +47,11 @@ class Change(NamedTuple):
 def compare(one: Training, many: Training, replicas: int) -> list[Change]:
     """Compares two trainings from the same weights: on one device, and under several replicas.
 
+    Args:
+        one: That on one device.
+        many: That under replicas.
+        replicas: How many.
+
     Returns:
         A change for each variable that changed. Only the slots count of one that has them: Adam's weights change alike
         whatever the scale of the gradients.
