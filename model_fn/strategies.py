@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.config.distribution import Devices, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.text import first_line
 
 # For the look-up of a TPU's name, and then for its first answer.
 _TPU_SECONDS = 5.0
@@ -133,9 +134,8 @@ def _connect_tpu(section: TrainStrategy, kind: Callable[..., tf.distribute.Strat
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return kind(resolver)
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DeclarationError(
-            f"trainer.distribution.train.tpu: {section.tpu!r} cannot be used: {reason}",
+            f"trainer.distribution.train.tpu: {section.tpu!r} cannot be used: {first_line(error)}",
             expected="the grpc:// address of a TPU that answers; or on Google Cloud its name, or `local`",
             todo="check the address or name, and that this machine reaches the TPU",
         ) from error

@@ -31,6 +31,15 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of what an error says; its name if it says nothing.
+
+    Args:
+        error: Of anybody.
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def duration(seconds: float) -> str:
     """Writes a duration as a person says it: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`.
 

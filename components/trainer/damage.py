@@ -9,6 +9,7 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.text import first_line
 
 # A checkpoint that cannot be reached is not damaged.
 _OUT_OF_REACH = (
@@ -23,6 +24,8 @@ _OUT_OF_REACH = (
     tf.errors.UnavailableError,
 )
 _CHUNK_BYTES = 16 << 20
+# Of what an error says.
+_TEXT = 200
 
 
 def damage(path: str) -> Optional[str]:
@@ -42,7 +45,7 @@ def damage(path: str) -> Optional[str]:
     except TrainingError as error:
         if (cause := _read_error(error)) is None:
             raise
-        return _text(cause)
+        return first_line(cause)[:_TEXT]
 
 
 def _damage(path: str) -> Optional[str]:
@@ -53,7 +56,7 @@ def _damage(path: str) -> Optional[str]:
     # What they could not be for a moment is not seen a second time.
     if not _lacks_files(path) and (error := _read(path)) is None:
         return None
-    return _text(error)
+    return first_line(error)[:_TEXT]
 
 
 def _read(path: str) -> Optional[Exception]:
@@ -119,13 +122,9 @@ def _another_is_whole(path: str) -> bool:
 
 def _out_of_reach(path: str, error: Exception) -> TrainingError:
     found = TrainingError(
-        f"checkpoint {path} cannot be read: {_text(error)}",
+        f"checkpoint {path} cannot be read: {first_line(error)[:_TEXT]}",
         expected="a folder that this process can read",
         todo="give it access, or run the same again once the folder can be reached",
     )
     found.retryable = True
     return found
-
-
-def _text(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint, constr
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 
 # What an evaluation of a network that is not compiled reports, a built-in one's say.
 METRICS = ("accuracy", "average_loss", "loss")
@@ -69,6 +69,6 @@ class EarlyStopping(_Watched):
     min_delta: confloat(ge=0, le=1e12) = Field(  # type: ignore[valid-type]
         default=0.0, description="a smaller change is no improvement"
     )
-    min_steps: conint(ge=0, le=1_000_000_000) = Field(  # type: ignore[valid-type]
+    min_steps: conint(ge=0, le=MAX_STEPS) = Field(  # type: ignore[valid-type]
         default=0, description="evaluations of earlier steps do not count"
     )

@@ -14,10 +14,9 @@ from tfx_estimator.pipeline.config.optimizer_options import (
     OptimizerName,
     ScheduleName,
 )
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 
 _MAX_RATE = 1000
-_MAX_STEPS = 1_000_000_000
 _rate = confloat(gt=0, le=_MAX_RATE)
 _part = confloat(ge=0, lt=1)
 _epsilon = confloat(gt=0, le=1)
@@ -47,13 +46,13 @@ class Optimizer(Section):
     )
     learning_rate: _rate = Field(default=0.05, description="peak learning rate")  # type: ignore[valid-type]
     schedule: ScheduleName = Field(default="cosine", description="of the learning rate; cosine ends at 0")
-    warmup_steps: conint(ge=0, le=_MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
+    warmup_steps: conint(ge=0, le=MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
     scaling: Literal["none", "linear", "sqrt"] = Field(
         default="none",
         description="multiplies every learning rate by the number of replicas in sync, or by its square root; the "
         "warm-up then begins at the rate of one replica",
     )
-    decay_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    decay_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description=f"{_of('decay_steps')}; null is all after the warm-up, where it may be null"
     )
     decay_rate: Optional[_rate] = Field(default=None, description=_of("decay_rate"))  # type: ignore[valid-type]
@@ -62,7 +61,7 @@ class Optimizer(Section):
         default=None, description=_of("end_learning_rate")
     )
     power: Optional[confloat(gt=0, le=100)] = Field(default=None, description=_of("power"))  # type: ignore[valid-type]
-    boundaries: Optional[tuple[conint(ge=1, le=_MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
+    boundaries: Optional[tuple[conint(ge=1, le=MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
         default=None, description="of piecewise: the last step of each rate but the last"
     )
     values: Optional[tuple[confloat(ge=0, le=_MAX_RATE), ...]] = Field(  # type: ignore[valid-type]

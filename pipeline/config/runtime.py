@@ -9,7 +9,7 @@ from pydantic.v1 import Field, conint
 
 from tfx_estimator.pipeline.config.section import Section
 
-# Of NVIDIA's driver.
+# Of NVIDIA's driver: an entry for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 
 _threads = conint(ge=1, le=1024)
@@ -53,3 +53,8 @@ class Gpu(Section):
 def has_gpu() -> bool:
     """Returns whether this machine has a GPU of NVIDIA's; asks no TensorFlow."""
     return os.path.isdir(_GPUS)
+
+
+def count_gpus() -> int:
+    """Returns how many there are."""
+    return len(os.listdir(_GPUS)) if has_gpu() else 0

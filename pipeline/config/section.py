@@ -9,6 +9,9 @@ from pydantic.v1.fields import ModelField
 
 from tfx_estimator.pipeline.config.kinds import reject
 
+# More is a slip of the finger, and past 2**63 an overflow.
+MAX_STEPS = 1_000_000_000
+
 
 class Section(BaseModel):
     """A closed, immutable part of the declaration: unknown keys and values of another kind are refused."""

@@ -16,12 +16,10 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads, has_gpu
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
-# More is a slip of the finger, and past 2**63 an overflow.
-MAX_STEPS = 1_000_000_000
 _MAX_EPOCHS = 1_000_000
 _MAX_BATCH = 1_000_000
 _MAX_SECONDS = 30 * 24 * 3600

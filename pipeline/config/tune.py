@@ -9,12 +9,11 @@ from typing import Any, Literal, Optional, Union
 from pydantic.v1 import Field, StrictFloat, StrictInt, conint, validator
 
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, KeepBest, long_metric
-from tfx_estimator.pipeline.config.section import Section, allow_short
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, allow_short
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 RANGES = "tune.ranges"
 RANDOM, BAYESIAN, HYPERBAND = "random", "bayesian", "hyperband"
-_MAX_STEPS = 1_000_000_000
 _TRIALS = 10
 # As of keras-tuner.
 _LEAST_AT_RANDOM, _AT_RANDOM = 3, 3
@@ -79,10 +78,10 @@ class Hyperband(Section):
     https://arxiv.org/abs/1603.06560.
     """
 
-    max_steps: Optional[conint(ge=2, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    max_steps: Optional[conint(ge=2, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="steps of the longest trials; null is those of the Trainer"
     )
-    min_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    min_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="steps of the shortest, about; null is max_steps / factor^2"
     )
     factor: conint(ge=2, le=100) = Field(  # type: ignore[valid-type]
@@ -139,7 +138,7 @@ class TuneSection(Section):
     parallel_trials: conint(ge=1, le=64) = Field(  # type: ignore[valid-type]
         default=1, description="at a time, on this machine"
     )
-    train_steps: Optional[conint(ge=1, le=_MAX_STEPS)] = Field(  # type: ignore[valid-type]
+    train_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description="steps of a trial; null is those of the Trainer"
     )
     hyperband: Hyperband = Field(default=Hyperband(), description="of the strategy hyperband")

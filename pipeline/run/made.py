@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.pipeline.text import first_line
 
 if TYPE_CHECKING:
     from tfx.types import Artifact
@@ -43,8 +44,7 @@ def take_readable(results: Summary, made: Made) -> list[str]:
             try:
                 take_made(results, {task: {key: artifact}})
             except Exception as error:  # file systems, and what parses their files, have errors of their own
-                told = (str(error).splitlines() or [type(error).__name__])[0]
-                wrong.append(f"{task}: {artifact.get('uri') or key} cannot be read from here: {told}")
+                wrong.append(f"{task}: {artifact.get('uri') or key} cannot be read from here: {first_line(error)}")
     return wrong
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.errors import RETRYABLE, TfxEstimatorError
+from tfx_estimator.pipeline.errors import RETRYABLE, SIGNALLED, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
@@ -21,8 +21,6 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 # It failed, and asks by its exit code to be started again.
 AGAIN = "again"
 _BEAT_SECONDS = 2.0
-# Exit codes above it are those of signals.
-_SIGNALLED = 128
 _FOLDER = "clusters"
 
 
@@ -54,7 +52,7 @@ class Rendezvous:
             state = ENDED
         except TfxEstimatorError as error:
             # Who starts tasks again after some exit codes does so after a signal's as well.
-            if RETRYABLE in os.environ and (error.retryable or error.exit_code > _SIGNALLED):
+            if RETRYABLE in os.environ and (error.retryable or error.exit_code > SIGNALLED):
                 state = AGAIN
             raise
         finally:

@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 from tfx_estimator.pipeline.targets import KUBEFLOW
+from tfx_estimator.pipeline.text import first_line
 
 NAMESPACE = "kubeflow"
 # As kfp's own client finds the service.
@@ -222,7 +223,7 @@ class Kubeflow:
                 raise LostError(f"{error.status} {api.message(error)}") from error
             raise self._refused(error) from error
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise LostError(api.first_line(error)) from error
+            raise LostError(first_line(error)) from error
 
     @property
     def _place(self) -> str:

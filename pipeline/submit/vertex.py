@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from tfx_estimator.components.trainer.custom_job.service import is_permanent
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.text import first_line
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import PipelineServiceClient
@@ -145,7 +146,7 @@ class Vertex:
                     todo="see deploy.project, deploy.region and deploy.service_account, and whether the project has "
                     "Vertex AI enabled",
                 ) from error
-            raise LostError(_first_line(error)) from error
+            raise LostError(first_line(error)) from error
 
 
 def connect(region: str) -> PipelineServiceClient:
@@ -173,13 +174,13 @@ def connect(region: str) -> PipelineServiceClient:
         credentials.refresh(Request())
     except TransportError as error:
         raise PipelineError(
-            f"Google's accounts cannot be asked: {_first_line(error)}",
+            f"Google's accounts cannot be asked: {first_line(error)}",
             expected="a network that reaches them",
             todo="see whether this machine has one; then run the same again",
         ) from error
     except GoogleAuthError as error:
         raise PipelineError(
-            f"there are no credentials of Google Cloud: {_first_line(error)}",
+            f"there are no credentials of Google Cloud: {first_line(error)}",
             expected="an account that this machine knows, and that is valid",
             todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS",
         ) from error
@@ -224,7 +225,3 @@ def _short(job: str) -> str:
 def _number(job: PipelineJob) -> int:
     last = _short(job.name).rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

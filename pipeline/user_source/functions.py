@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 
+from tfx_estimator.pipeline.user_source.imports import parse
 from tfx_estimator.pipeline.user_source.modules import Module, defined_names, find_module, is_source, top_level
 
 _MODEL_FN = {"features", "labels"}
@@ -60,14 +61,13 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
     return found[0]
 
 
-def may_compile(target: str, search_paths: Sequence[str] = ()) -> bool:
+def may_compile(target: str) -> bool:
     """Tells whether the module of `package.module:function` calls some object's `compile`, as that of a Keras model.
 
     Args:
         target: The function.
-        search_paths: Folders that are searched before `sys.path`.
     """
-    module = find_module(target.partition(":")[0], search_paths)
+    module = find_module(target.partition(":")[0])
     tree = _parse(module) if module is not None else None
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
     return any(
@@ -82,6 +82,6 @@ def _parse(module: Module) -> ast.Module | None:
     if module.file is None or not is_source(module):
         return None
     try:
-        return ast.parse(module.file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse(module.file.read_bytes())
+    except OSError:
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import follow_imports
+from tfx_estimator.pipeline.user_source.imports import parse
 from tfx_estimator.pipeline.user_source.modules import defined_names, is_project
 
 RUN_FN, TRAINER_FN = "run_fn", "trainer_fn"
@@ -70,7 +71,7 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         sources = list(follow_imports(target, search_paths))
     except DeclarationError:
         return RunFn()
-    trees = {module: tree for module, data in sources if not is_project(module) and (tree := _parse(data))}
+    trees = {module: tree for module, data in sources if not is_project(module) and (tree := parse(data))}
     defined: dict[str, list[tuple[str, _Definition]]] = {}
     for module, tree in trees.items():
         for node in ast.walk(tree):
@@ -90,13 +91,6 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
     )
     return RunFn(estimator, min(candidates, default=(False, ""))[1])
-
-
-def _parse(data: bytes) -> ast.Module | None:
-    try:
-        return ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:

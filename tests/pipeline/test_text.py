@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.text import duration, one_line, printable
+from tfx_estimator.pipeline.text import duration, first_line, one_line, printable
 
 pytestmark = pytest.mark.unit
 
@@ -27,3 +27,8 @@ def test_lines_stay_lines_but_where_one_is_meant():
 )
 def test_a_duration_is_told_as_a_person_says_it(seconds, words):
     assert duration(seconds) == words
+
+
+def test_of_an_error_there_is_always_a_line():
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError"

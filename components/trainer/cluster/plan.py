@@ -20,11 +20,10 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     TaskSpec,
 )
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.config.runtime import count_gpus
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.log import get_logger
 
-# Of NVIDIA's driver: an entry for each GPU.
-_GPUS = "/proc/driver/nvidia/gpus"
 _Gpus = Optional[tuple[int, ...]]
 
 logger = get_logger("trainer")
@@ -206,9 +205,7 @@ def _declared_gpus(devices: Devices) -> _Gpus:
 def gpu_count() -> int:
     """GPUs that there are to share out, without a library that would set them up."""
     allotted = allotted_gpus(os.environ)
-    if allotted is not None:
-        return len(allotted)
-    return len(os.listdir(_GPUS)) if os.path.isdir(_GPUS) else 0
+    return count_gpus() if allotted is None else len(allotted)
 
 
 def _shares(cores: Sequence[int], tasks: int) -> list[tuple[int, ...]]:

@@ -13,6 +13,7 @@ from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
+from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
 from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
 from tfx_estimator.components.trainer.estimator.deciding import (
@@ -61,7 +62,6 @@ from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
-_TF_CONFIG = "TF_CONFIG"
 # What is reported by those that wait for others.
 _QUIET = {PS: Event.SERVING, EVALUATOR: Event.WAITING}
 
@@ -85,7 +85,7 @@ class EstimatorPath:
         strategies = make_strategy(train), make_strategy(evaluate)
         progress.write(Event.STARTED)
         # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
-        tf_config = os.environ.pop(_TF_CONFIG, None)
+        tf_config = os.environ.pop(TF_CONFIG, None)
         make_spec = _spec_maker(context)
         if task.type == REPLICA_CHECK:
             progress.write(Event.RUNNING)
@@ -93,7 +93,7 @@ class EstimatorPath:
             return
         spec = make_spec()
         if tf_config is not None:
-            os.environ[_TF_CONFIG] = tf_config
+            os.environ[TF_CONFIG] = tf_config
         synchronous = task.in_cluster and distribution.train.is_collective
         spec["estimator"] = distribute(
             spec["estimator"],

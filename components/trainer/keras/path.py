@@ -15,6 +15,7 @@ from tfx.utils import path_utils
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
 from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
@@ -45,7 +46,6 @@ from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import ExportError, PipelineError
 
-_TF_CONFIG = "TF_CONFIG"
 _LOOK_SECONDS = 0.5
 
 
@@ -143,7 +143,7 @@ class _Task:
         configure_devices(train, evaluate, cpus=self._section.logical_cpus)
         made = make_keras_strategy(train), make_keras_strategy(evaluate)
         # What has been read must not make another cluster of anything else.
-        os.environ.pop(_TF_CONFIG, None)
+        os.environ.pop(TF_CONFIG, None)
         return made
 
     def _declared(self) -> DeclaredInput:

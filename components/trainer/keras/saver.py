@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
 from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.text import first_line
 
 _PREFIX = "model.ckpt"
 
@@ -52,9 +53,8 @@ class Saver:
             try:
                 self._checkpoint.restore(latest).assert_existing_objects_matched()
             except (AssertionError, ValueError) as error:
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise TrainingError(
-                    f"checkpoint {latest} does not fit the model: {reason}",
+                    f"checkpoint {latest} does not fit the model: {first_line(error)}",
                     expected="a checkpoint of the same network and optimizer",
                     todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
                 ) from error

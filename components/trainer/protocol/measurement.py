@@ -54,6 +54,14 @@ class Window:
         """
         return os.path.join(self.folder, name)
 
+    def tell_edge(self, name: str) -> None:
+        """Says that the chief begins, or ends, its measurement.
+
+        Args:
+            name: `begin` or `end`.
+        """
+        pathlib.Path(self.edge(name)).touch()
+
     def tell_started(self, task: str) -> None:
         """Says that a task has done a step.
 

@@ -22,7 +22,8 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.data.sharding import ELEMENT
 from tfx_estimator.model_fn.strategies import configure_devices
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.trainer import MAX_STEPS, TrainerSection
+from tfx_estimator.pipeline.config.section import MAX_STEPS
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 _ROUNDS, _SLICE_SECONDS, _MOST_STEPS, _MOST_SECONDS = 7, 0.25, 500, 30.0

@@ -9,9 +9,6 @@ from tfx_estimator.components.trainer.protocol.stop import STOPPED
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline import errors
 
-# Shells and schedulers add the signal's number to it.
-_SIGNALLED = 128
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -52,8 +49,8 @@ def ended(process: TaskProcess, code: int) -> Failure:
         return Failure(process.name, "was asked to stop", retryable=False, from_peer=False, error=asked)
     if code == 0:
         return _left(process)
-    killed = code < 0 or code >= _SIGNALLED
-    number = -code if code < 0 else code - _SIGNALLED
+    killed = code < 0 or code >= errors.SIGNALLED
+    number = -code if code < 0 else code - errors.SIGNALLED
     cause = f"was killed by {_signal_name(number)}" if killed else f"ended with exit code {code}"
     return Failure(
         process.name,

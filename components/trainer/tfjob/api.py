@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, GROUP, PLURAL, VERSION
 from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.text import first_line
 
 # To connect, and to read an answer.
 _TIMEOUT = (5.0, 30.0)
@@ -383,11 +384,6 @@ def message(error: Any) -> str:
         return json.loads(body)["message"]
     except (ValueError, KeyError, TypeError):
         return str(body).strip()
-
-
-def first_line(error: BaseException) -> str:
-    """Returns an error in one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _read(path: str) -> str:

@@ -22,7 +22,6 @@ _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/rep
 _LOG_LINES = 15
 # Before a log whose connection has ended is asked for anew; doubled while nothing comes.
 _LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
-_SIGNALLED = 128
 # Of the codes that `tfx-estimator run` ends with, those that say more than that a task has failed.
 _KINDS = (
     errors.DeclarationError,
@@ -58,7 +57,7 @@ class PodFailure:
     def from_peer(self) -> bool:
         """Is it but the consequence of another pod's end."""
         # A task that is asked to stop asks the others as well.
-        return self.code in (RETRYABLE_CODE, _SIGNALLED + signal.SIGTERM)
+        return self.code in (RETRYABLE_CODE, errors.SIGNALLED + signal.SIGTERM)
 
     @property
     def cause(self) -> str:
@@ -67,9 +66,9 @@ class PodFailure:
             return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
         if self.from_peer and (said := self._said()):
             return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
-        if self.code is None or self.code <= _SIGNALLED or self.code == RETRYABLE_CODE:
+        if self.code is None or self.code <= errors.SIGNALLED or self.code == RETRYABLE_CODE:
             return f"ended with exit code {self.code}"
-        number = self.code - _SIGNALLED
+        number = self.code - errors.SIGNALLED
         known = number in {each.value for each in signal.Signals}
         return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
 

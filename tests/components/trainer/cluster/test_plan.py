@@ -9,6 +9,7 @@ import pytest
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -39,7 +40,7 @@ def machine(monkeypatch, tmp_path):
         folder = tmp_path / "gpus"
         for index in range(gpus):
             (folder / f"0000:0{index}:00.0").mkdir(parents=True)
-        monkeypatch.setattr(plan, "_GPUS", str(folder))
+        monkeypatch.setattr(runtime, "_GPUS", str(folder))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if allotted is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allotted)
