@@ -33,7 +33,10 @@ def run(*command: str | Path, seconds: float = 600) -> str:
     Returns:
         What it printed.
     """
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+    # Not where the tests' temporary files are: that is not there inside of a chroot, and may be too small for an image.
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": seconds}
+    done = subprocess.run([*map(str, command)], check=False, **options)
     assert done.returncode == 0, (command, done.stdout[-4000:], done.stderr[-4000:])
     return done.stdout
 
