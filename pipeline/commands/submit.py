@@ -60,7 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--endpoint", metavar="URL", help="of Kubeflow Pipelines (default: by way of the Kubernetes API server)"
     )
     parser.add_argument("--context", help="of the kubeconfig (default: its current one)")
-    parser.add_argument("--namespace", help="of Kubeflow Pipelines (default: kubeflow), or of the TFJob")
+    parser.add_argument(
+        "--namespace",
+        help="of Kubeflow Pipelines (default: kubeflow), or of the TFJob; with --endpoint that of the experiment",
+    )
+    parser.add_argument(
+        "--experiment",
+        metavar="NAME",
+        help="of Kubeflow Pipelines, made where there is none; a service for several users wants it, and --namespace",
+    )
     parser.epilog = EPILOG
 
 
@@ -69,10 +77,11 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.errors import DeclarationError
 
     if args.attach or args.cancel:
-        if args.source or args.target or args.dry_run or args.endpoint or args.context or args.namespace:
+        places = (args.endpoint, args.context, args.namespace, args.experiment)
+        if args.source or args.target or args.dry_run or any(places):
             raise DeclarationError(
                 "--attach and --cancel are of a job that was submitted, which knows where it is",
-                expected="no SOURCE, --target, --dry-run, --endpoint, --context or --namespace beside them",
+                expected="no SOURCE, --target, --dry-run, nor what says of a service where it is, beside them",
                 todo="see tfx-estimator submit --help",
             )
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
@@ -82,14 +91,23 @@ def run(args: argparse.Namespace) -> int:
             expected=f"SOURCE and --target {' | '.join(ALL_TARGETS)}",
             todo="see tfx-estimator submit --help",
         )
-    if args.endpoint and args.target not in (KUBEFLOW, KUBEFLOW_V2):
+    for option, value in (("--endpoint", args.endpoint), ("--experiment", args.experiment)):
+        if value is not None and args.target not in (KUBEFLOW, KUBEFLOW_V2):
+            raise DeclarationError(
+                f"the target {args.target} has no {option}",
+                expected="it with kubeflow and kubeflow_v2",
+                todo="remove it",
+            )
+    if args.experiment is not None and not args.experiment.strip():
         raise DeclarationError(
-            f"the target {args.target} has no --endpoint", expected="it with kubeflow and kubeflow_v2", todo="remove it"
+            "--experiment is empty", expected="the name of one", todo="name it, or remove the option"
         )
-    if (args.context or args.namespace) and (args.target == VERTEX or args.endpoint):
+    # Of an experiment there may be a namespace as well.
+    cluster = args.context or (args.namespace and not (args.endpoint and args.experiment))
+    if cluster and (args.target == VERTEX or args.endpoint):
         raise DeclarationError(
             f"the target {args.target}{', with --endpoint,' if args.endpoint else ''} has no --context or --namespace",
-            expected="them where a Kubernetes cluster is asked",
+            expected="them where a Kubernetes cluster is asked; --namespace also beside --experiment",
             todo="remove them",
         )
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
@@ -116,7 +134,7 @@ def _submit(args: argparse.Namespace) -> int:
 
         compiled = compile_declaration(loaded, args.target)
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint)
+    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint, args.experiment)
     for line in _plan(loaded, compiled, note, args.runs):
         say(one_line(line))
     for remark in loaded.remarks:
@@ -194,9 +212,10 @@ def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str
 def _where(note: Note) -> str:
     if note.target == VERTEX:
         return f"project {note.project}, region {note.region}"
+    experiment = f", experiment {note.experiment}" if note.experiment else ""
     if note.endpoint:
-        return note.endpoint
-    return f"context {note.context or '(none)'}, namespace {note.namespace or '(of the context)'}"
+        return note.endpoint + experiment + (f" in {note.namespace}" if note.namespace else "")
+    return f"context {note.context or '(none)'}, namespace {note.namespace or '(of the context)'}{experiment}"
 
 
 def _write(folder: str, compiled: Compiled, target: str) -> str:

@@ -22,6 +22,7 @@ def place_of(
     context: Optional[str] = None,
     namespace: Optional[str] = None,
     endpoint: Optional[str] = None,
+    experiment: Optional[str] = None,
 ) -> Note:
     """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked.
 
@@ -29,13 +30,14 @@ def place_of(
         deploy: Its section.
         target: One of `targets.ALL_TARGETS`.
         context: Of the kubeconfig, for Kubeflow Pipelines; None is its current one.
-        namespace: Likewise; None is that of Kubeflow Pipelines.
+        namespace: Likewise; None is that of Kubeflow Pipelines. With an endpoint, that of the experiment.
         endpoint: Likewise; None is by way of the Kubernetes API server.
+        experiment: Likewise; None is its default one.
     """
     if target == VERTEX:
         return Note(target, "", project=deploy.project, region=deploy.region)
     if endpoint:
-        return Note(target, "", endpoint=endpoint)
+        return Note(target, "", namespace=namespace, endpoint=endpoint, experiment=experiment)
     from tfx_estimator.components.trainer.tfjob import api
     from tfx_estimator.pipeline.submit import kubeflow
 
@@ -47,7 +49,7 @@ def place_of(
         context, found = api.find_context(context)
         found = found or api.NAMESPACE
     namespace = namespace or (found if target == TFJOB else kubeflow.NAMESPACE) or None
-    return Note(target, "", context=context, namespace=namespace)
+    return Note(target, "", context=context, namespace=namespace, experiment=experiment)
 
 
 def connect(
@@ -86,7 +88,7 @@ def connect(
     from tfx_estimator.pipeline.submit.kubeflow import Kubeflow
 
     run = f"{name}-{digest}"
-    service = Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account)
+    service = Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
     _check_host(note, service.host)
     return service
 

@@ -31,8 +31,8 @@ _SUCCEEDED = ("succeeded", "skipped")
 # Those that end, and are not gone on with.
 _ENDING = ("canceling", "terminating")
 _FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
-_UNAUTHORIZED, _REDIRECTION = 401, 3
-_PERMANENT = (400, 403, 404, 405, 422, 501)
+_BAD_REQUEST, _UNAUTHORIZED, _REDIRECTION = 400, 401, 3
+_PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
 
 
@@ -47,10 +47,11 @@ class Kubeflow:
         target: KUBEFLOW or KUBEFLOW_V2.
         endpoint: Address of the service; None is by way of the Kubernetes API server.
         context: Of the kubeconfig, where there is no endpoint; None is its current one.
-        namespace: Of Kubeflow Pipelines.
+        namespace: Of Kubeflow Pipelines; with an endpoint the experiment's: of several users one's own.
         text: What was compiled; empty where a run is only followed.
         name: Of the run, but for its number.
         account: That the steps run as; None is the cluster's default.
+        experiment: That the runs belong to, made where there is none; None is the service's default.
 
     Raises:
         PipelineError: No cluster is known here, or there is no token.
@@ -65,25 +66,29 @@ class Kubeflow:
         text: str = "",
         name: str = "",
         account: Optional[str] = None,
+        experiment: Optional[str] = None,
     ) -> None:
         self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
+        self._experiment, self._profile = experiment, namespace if endpoint else None
         # By its name: which one is current may change.
         self._context = None if endpoint else api.find_context(context)[0]
         self._client, self._has_answered = self._connect(), False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
-        self._runs = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}/runs"
+        self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
+        self._runs = f"{self._api}/runs"
         self.host = self._client.configuration.host
 
     def start(self, again: bool) -> Started:
         """See `job.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
-        runs = self._list()
+        experiment = self._find_experiment(self._experiment) if self._experiment else ""
+        runs = self._list(experiment)
         for number in sorted(runs, reverse=True):
             state = self._state(runs[number]).lower()
             if state not in _FAILED and not (again and state in _SUCCEEDED):
                 return Started(self._id(runs[number]), False, state)
         name = f"{self._name}-{1 + max(runs, default=0)}"
-        return Started(self._id(self._ask("POST", self._runs, body=self._body(name))), True)
+        return Started(self._id(self._ask("POST", self._runs, body=self._body(name, experiment))), True)
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
@@ -125,32 +130,70 @@ class Kubeflow:
         manager.urlopen = partial(manager.urlopen, redirect=False)
         return client
 
-    def _list(self) -> dict[int, dict[str, Any]]:
+    def _find_experiment(self, name: str) -> str:
+        """Returns the ID of the experiment of a name; makes it where there is none."""
+        path, wanted = f"{self._api}/experiments", self._filter("EQUALS", name)
+        owner = self._reference("NAMESPACE", "namespace", self._profile)
+        for experiment in self._ask("GET", path, [*wanted, *owner]).get("experiments") or ():
+            return experiment[self._id_key("experiment")]
+        body = {self._name_key: name, **self._owned("NAMESPACE", "namespace", self._profile)}
+        return self._ask("POST", path, body=body)[self._id_key("experiment")]
+
+    def _list(self, experiment: str) -> dict[int, dict[str, Any]]:
         """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
-        operation = {"op" if self._is_first else "operation": "IS_SUBSTRING"}
-        key, value = ("name", "string_value") if self._is_first else ("display_name", "stringValue")
-        wanted = json.dumps({"predicates": [{**operation, "key": key, value: f"{self._name}-"}]})
+        wanted = self._filter("IS_SUBSTRING", f"{self._name}-")
+        owner = self._reference("EXPERIMENT", "experiment_id", experiment)
         name = re.compile(rf"{re.escape(self._name)}-(\d+)")
         found, page = {}, ""
         while True:
-            query = [("filter", wanted), ("page_size", _PAGE), *([("page_token", page)] if page else [])]
+            query = [*wanted, *owner, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
             told = self._ask("GET", self._runs, query)
             for run in told.get("runs") or ():
-                if match := name.fullmatch(run.get(key) or ""):
+                if match := name.fullmatch(run.get(self._name_key) or ""):
                     found[int(match[1])] = run
             if not (page := told.get("next_page_token") or ""):
                 return found
 
-    def _body(self, name: str) -> dict[str, Any]:
-        first, *rest = yaml.safe_load_all(self._text)
-        account = {"service_account": self._account} if self._account else {}
+    @property
+    def _name_key(self) -> str:
+        return "name" if self._is_first else "display_name"
+
+    def _id_key(self, kind: str) -> str:
+        return "id" if self._is_first else f"{kind}_id"
+
+    def _filter(self, operation: str, value: str) -> list[tuple[str, str]]:
+        operator, text = ("op", "string_value") if self._is_first else ("operation", "stringValue")
+        predicate = {operator: operation, "key": self._name_key, text: value}
+        return [("filter", json.dumps({"predicates": [predicate]}))]
+
+    def _reference(self, kind: str, name: str, value: Optional[str]) -> list[tuple[str, str]]:
+        """Returns how a list is asked for of what something owns."""
+        if not value:
+            return []
         if self._is_first:
-            return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **account}
+            return [("resource_reference_key.type", kind), ("resource_reference_key.id", value)]
+        return [(name, value)]
+
+    def _owned(self, kind: str, name: str, value: Optional[str]) -> dict[str, Any]:
+        """Returns how it is said, of what is made, whose it is."""
+        if not value:
+            return {}
+        if self._is_first:
+            return {"resource_references": [{"key": {"type": kind, "id": value}, "relationship": "OWNER"}]}
+        return {name: value}
+
+    def _body(self, name: str, experiment: str) -> dict[str, Any]:
+        first, *rest = yaml.safe_load_all(self._text)
+        more = self._owned("EXPERIMENT", "experiment_id", experiment)
+        if self._account:
+            more["service_account"] = self._account
+        if self._is_first:
+            return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **more}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
         # The service does not look at the specification's `defaultPipelineRoot`.
         # Source: https://github.com/kubeflow/pipelines/blob/2.5.0/backend/src/apiserver/template/template.go.
         root = {"pipeline_root": first["defaultPipelineRoot"]}
-        return {"display_name": name, "pipeline_spec": spec, "runtime_config": root, **account}
+        return {"display_name": name, "pipeline_spec": spec, "runtime_config": root, **more}
 
     def _task_names(self, run: Mapping[str, Any]) -> set[str]:
         """Returns the steps of a run, or of what was compiled; nothing if neither is known."""
@@ -159,7 +202,7 @@ class Kubeflow:
         return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
 
     def _id(self, run: Mapping[str, Any]) -> str:
-        return run.get("run", run)["id"] if self._is_first else run["run_id"]
+        return run.get("run", run)[self._id_key("run")]
 
     def _state(self, run: Mapping[str, Any]) -> str:
         return run.get("status" if self._is_first else "state") or ""
@@ -246,10 +289,13 @@ class Kubeflow:
 
     def _refused(self, error: Any) -> PipelineError:
         version = 1 if self._is_first else 2
+        todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
+        if error.status == _BAD_REQUEST and not (self._experiment and self._profile):
+            todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
         return PipelineError(
             f"Kubeflow Pipelines in {self._place} refuses: {error.status} {api.message(error)}",
             expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
-            todo="see --endpoint, or --context and --namespace; or upload the compiled file in its pages",
+            todo=todo,
         )
 
 

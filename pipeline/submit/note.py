@@ -31,8 +31,9 @@ class Note:
         project: Of Google Cloud.
         region: Of Vertex AI.
         context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
-        namespace: Of the TFJob, or of Kubeflow Pipelines.
+        namespace: Of the TFJob, or of Kubeflow Pipelines; with an endpoint that of the experiment.
         endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
+        experiment: Of Kubeflow Pipelines; None is its default one.
         host: Of that; a context may be of another cluster later.
         uid: Of the TFJob, whose name another one may have later.
     """
@@ -45,6 +46,7 @@ class Note:
     context: Optional[str] = None
     namespace: Optional[str] = None
     endpoint: Optional[str] = None
+    experiment: Optional[str] = None
     host: Optional[str] = None
     uid: Optional[str] = None
 

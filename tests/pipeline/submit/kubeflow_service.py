@@ -10,7 +10,9 @@ import urllib.parse
 from typing import Any, Optional
 
 TOKEN = "a-token-of-the-tests"
-_PATH = re.compile(r"(?P<prefix>.*)/apis/(?P<version>v\dbeta1)/runs(?:/(?P<id>[^/:]+)(?P<verb>[:/]terminate)?)?")
+_PATH = re.compile(
+    r"(?P<prefix>.*)/apis/(?P<version>v\dbeta1)/(?P<kind>runs|experiments)(?:/(?P<id>[^/:]+)(?P<verb>[:/]terminate)?)?"
+)
 
 
 class KubeflowService:
@@ -21,9 +23,17 @@ class KubeflowService:
         prefix: Of every path.
         explains: Whether a step that failed says why, as version 2's API allows, and no version yet does.
         failing: The step that fails.
+        profile: The namespace of whoever has the token, where the service has several users; empty where it has none.
     """
 
-    def __init__(self, states: list[Any], prefix: str = "", explains: bool = False, failing: str = "Trainer") -> None:
+    def __init__(
+        self,
+        states: list[Any],
+        prefix: str = "",
+        explains: bool = False,
+        failing: str = "Trainer",
+        profile: str = "",
+    ) -> None:
         self.states, self.prefix, self.explains, self.failing = list(states), prefix, explains, failing
         # Of a Workflow of version 1, in place of its own; how many runs are told at once.
         self.nodes: dict[str, Any] = {}
@@ -32,7 +42,9 @@ class KubeflowService:
         self.login: Optional[int] = None
         # He answers so to everybody; and where he says that the service is.
         self.is_away, self.moved_to = False, ""
+        self.profile = profile
         self.runs: dict[str, dict[str, Any]] = {}
+        self.experiments: dict[str, dict[str, Any]] = {}
         self.terminated: list[str] = []
 
     def __enter__(self) -> KubeflowService:
@@ -82,7 +94,11 @@ class KubeflowService:
             return 404, {"message": f"there is no {path}"}
         if headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"message": "who are you"}
-        first, name = match["version"] == "v1beta1", match["id"]
+        first, name, asked = match["version"] == "v1beta1", match["id"], urllib.parse.parse_qs(query)
+        if name is None and (refused := self._refuse(match["kind"], _owners(asked if body is None else body, first))):
+            return refused
+        if match["kind"] == "experiments":
+            return self._experiments(first, asked, body)
         if method == "POST" and name is None:
             number = f"run-{len(self.runs) + 1}"
             self.runs[number] = {**body, "id" if first else "run_id": number}
@@ -93,11 +109,13 @@ class KubeflowService:
             self.states = ["Failed" if first else "CANCELED"]
             return 200, {}
         if name is None:
-            asked = urllib.parse.parse_qs(query)
-            (predicate,) = json.loads(asked["filter"][0])["predicates"]
-            key, value = ("name", "string_value") if first else ("display_name", "stringValue")
-            assert predicate == {"op" if first else "operation": "IS_SUBSTRING", "key": key, value: predicate[value]}
-            found = [run for run in self.runs.values() if predicate[value] in run[key]]
+            key, value = _wanted(asked, first, "IS_SUBSTRING")
+            experiment = _owners(asked, first).get("EXPERIMENT")
+            found = [
+                run
+                for run in self.runs.values()
+                if value in run[key] and experiment in (None, _owners(run, first).get("EXPERIMENT"))
+            ]
             begin = int(asked.get("page_token", ["0"])[0])
             more = {"next_page_token": str(begin + self.page)} if len(found) > begin + self.page else {}
             told = [{**run, "status" if first else "state": self.states[0]} for run in found[begin:][: self.page]]
@@ -110,6 +128,55 @@ class KubeflowService:
         if first:
             return 200, _first(self.runs[name], state, self.nodes)
         return 200, _second(self.runs[name], state, self.failing, self.explains)
+
+    def _refuse(self, kind: str, owners: dict[str, str]) -> Optional[tuple[int, Any]]:
+        """Returns what a service says to whom it cannot tell a namespace of; None if it can.
+
+        Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/apiserver/server/, run_server.go and
+        experiment_server.go.
+        """
+        experiment = owners.get("EXPERIMENT")
+        if experiment is not None and experiment not in self.experiments:
+            return 404, {"message": f"Experiment {experiment} not found"}
+        if not self.profile:
+            return None
+        namespace = self.experiments[experiment]["namespace"] if experiment else owners.get("NAMESPACE")
+        if not namespace:
+            return 400, {"message": f"Invalid input error: {kind} cannot have an empty namespace in multi-user mode"}
+        if namespace != self.profile:
+            return 403, {"message": f"User is not authorized with reason: {kind} in namespace {namespace}"}
+        return None
+
+    def _experiments(self, first: bool, asked: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+        if body is None:
+            key, value = _wanted(asked, first, "EQUALS")
+            namespace = _owners(asked, first).get("NAMESPACE", "")
+            told = [each for each in self.experiments.values() if (each[key], each["namespace"]) == (value, namespace)]
+            return 200, {"experiments": told} if told else {}
+        number, namespace = f"experiment-{len(self.experiments) + 1}", _owners(body, first).get("NAMESPACE", "")
+        self.experiments[number] = {**body, "id" if first else "experiment_id": number, "namespace": namespace}
+        return 200, self.experiments[number]
+
+
+def _owners(told: dict[str, Any], first: bool) -> dict[str, str]:
+    """Returns the experiment, or the namespace, that a query or a body names."""
+    if not first:
+        keys = {"EXPERIMENT": "experiment_id", "NAMESPACE": "namespace"}
+        found = {kind: told[key] for kind, key in keys.items() if told.get(key)}
+        return {kind: value if isinstance(value, str) else value[0] for kind, value in found.items()}
+    if "resource_reference_key.type" in told:
+        return {told["resource_reference_key.type"][0]: told["resource_reference_key.id"][0]}
+    references = told.get("resource_references", ())
+    assert all(each["relationship"] == "OWNER" for each in references)
+    return {each["key"]["type"]: each["key"]["id"] for each in references}
+
+
+def _wanted(asked: dict[str, list[str]], first: bool, operation: str) -> tuple[str, str]:
+    """Returns what a list's filter asks for: the key, and its value."""
+    (predicate,) = json.loads(asked["filter"][0])["predicates"]
+    key, value = ("name", "string_value") if first else ("display_name", "stringValue")
+    assert predicate == {"op" if first else "operation": operation, "key": key, value: predicate[value]}
+    return key, predicate[value]
 
 
 def _first(run: dict[str, Any], state: str, others: dict[str, Any]) -> dict[str, Any]:

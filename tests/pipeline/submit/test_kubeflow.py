@@ -166,6 +166,47 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
             connect(note, "")
 
 
+@both
+def test_a_service_with_several_users_takes_runs_of_an_experiment_alone(target):
+    with KubeflowService([RUNNING[target]], profile="vision") as server:
+        for told in ({}, {"namespace": "vision"}, {"experiment": "mine"}):
+            service = Kubeflow(target, server.address, text=compiled(target), name="digits", **told)
+            with pytest.raises(PipelineError, match=r"refuses: 400 .* empty namespace") as caught:
+                service.start(False)
+            assert "--experiment NAME and --namespace" in caught.value.todo
+        other = Kubeflow(target, server.address, namespace="others", text=compiled(target), experiment="mine")
+        with pytest.raises(PipelineError, match=r"refuses: 403 .* in namespace others"):
+            other.start(False)
+        assert (server.runs, server.experiments) == ({}, {})
+
+        def of(experiment: str) -> Kubeflow:
+            whole = {"text": compiled(target), "name": "digits", "experiment": experiment}
+            return Kubeflow(target, server.address, namespace="vision", **whole)
+
+        assert of("mine").start(False) == ("run-1", True, "")
+        # Found, and not made once more; so is the run.
+        assert of("mine").start(False)[:2] == ("run-1", False)
+        assert of("another").start(False) == ("run-2", True, "")
+        names = [each["name" if target == KUBEFLOW else "display_name"] for each in server.experiments.values()]
+        assert names == ["mine", "another"]
+        if target == KUBEFLOW:
+            key = {"type": "EXPERIMENT", "id": "experiment-1"}
+            assert server.runs["run-1"]["resource_references"] == [{"key": key, "relationship": "OWNER"}]
+        else:
+            assert server.runs["run-1"]["experiment_id"] == "experiment-1"
+        assert {each["namespace"] for each in server.experiments.values()} == {"vision"}
+
+
+@both
+def test_an_experiment_of_a_service_without_users_has_no_namespace(target):
+    with KubeflowService([RUNNING[target]]) as server:
+        service = Kubeflow(target, server.address, text=compiled(target), name="digits", experiment="mine")
+        assert service.start(False).is_new
+        (made,) = server.experiments.values()
+        assert made["namespace"] == ""
+        assert not service.start(False).is_new
+
+
 def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server, KUBEFLOW_V2)
@@ -241,4 +282,11 @@ def test_the_command_line_leaves_the_address(capsys, monkeypatch):
         out = capsys.readouterr().out
         assert "Trainer           8 CPUs, 30 GB    2 nvidia.com/gpu" in out
         assert json.loads(Path("submitted/digits/submission.json").read_text())["address"] in out
+        assert main(["submit", "--attach", "submitted/digits"]) == 0
+    with KubeflowService(["RUNNING"], profile="vision") as server:
+        where = ["--endpoint", server.address, "--namespace", "vision", "--experiment", "mine"]
+        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *where, "--yes"]) == 0
+        assert f"{server.address}, experiment mine in vision" in capsys.readouterr().out
+        assert server.runs["run-1"]["experiment_id"] == "experiment-1"
+        server.states = ["SUCCEEDED"]
         assert main(["submit", "--attach", "submitted/digits"]) == 0

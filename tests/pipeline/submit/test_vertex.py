@@ -275,7 +275,10 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
         (["digits", "--target", "vertex", "--context", "a"], "has no --context or --namespace"),
         (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--namespace", "b"], "has no --context or"),
+        (["digits", "--target", "vertex", "--yes", "--experiment", "b"], "has no --experiment"),
+        (["digits", "--target", "kubeflow", "--yes", "--experiment", " "], "--experiment is empty"),
         (["--cancel", "a", "--namespace", "b"], "which knows where it is"),
+        (["--cancel", "a", "--experiment", "b"], "which knows where it is"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
