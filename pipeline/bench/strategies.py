@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.vary import Variation, parse_variations, reworded
+from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -277,8 +278,8 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
 
 
 def available_cores() -> tuple[int, ...]:
-    """The logical CPUs that this process may use."""
-    return tuple(sorted(os.sched_getaffinity(0)))
+    """The logical CPUs that this process may use: of a container with a quota, as many as that allows."""
+    return tuple(sorted(os.sched_getaffinity(0))[: available_cpus()])
 
 
 def _training(contender: Contender, declaration: Declaration) -> str:

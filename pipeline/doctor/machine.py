@@ -9,6 +9,7 @@ import sys
 import tempfile
 from typing import Optional
 
+from tfx_estimator.pipeline.cpus import cpu_quota
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 
 _MIB = 1 << 20
@@ -51,8 +52,7 @@ def check_platform() -> Finding:
 def check_cores() -> Finding:
     """Logical CPUs that this process may use."""
     count = len(os.sched_getaffinity(0))
-    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
-    share = int(quota) / int(period) if quota.isdigit() and period.isdigit() else count
+    share = quota if (quota := cpu_quota()) is not None else count
     text = f"{count} logical CPUs" + (f", of which the container may use {share:.1f}" if share < count else "")
     if min(count, share) >= 2:
         return ok("cores", text)

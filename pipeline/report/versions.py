@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 
+from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.installed import version_of
 
 _PACKAGES = (
@@ -28,5 +29,7 @@ def read_versions() -> dict[str, str]:
     for name in _PACKAGES:
         if version := version_of(name):
             found[name] = version
-    found["machine"] = f"{platform.platform(aliased=True)}, {os.cpu_count()} CPUs"
+    there, available = os.cpu_count() or 1, available_cpus()
+    used = f", {available} of which may be used" if available < there else ""
+    found["machine"] = f"{platform.platform(aliased=True)}, {there} CPUs{used}"
     return found

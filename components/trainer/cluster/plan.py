@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
@@ -21,6 +20,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
 )
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.runtime import count_gpus
+from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -54,9 +54,9 @@ def speed_trial_task(distribution: Distribution, attempt: int, shares: bool) -> 
     """
     if not shares:
         return [TaskSpec(SPEED_TRIAL, 0, attempt)]
-    cpus = _shares(sorted(os.sched_getaffinity(0)), distribution.train.worker_count)[0]
+    cpus, threads = _shares(distribution.train.worker_count)[0]
     gpus = _local_gpus(distribution)[0][0]
-    return [TaskSpec(SPEED_TRIAL, 0, attempt, cpus=cpus, threads=None if cpus else 1, gpus=gpus)]
+    return [TaskSpec(SPEED_TRIAL, 0, attempt, cpus=cpus, threads=threads, gpus=gpus)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
@@ -76,7 +76,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
     ports = iter(free_ports(sum(counts.values())))
     cluster = Cluster({kind: tuple(f"localhost:{next(ports)}" for _ in range(n)) for kind, n in counts.items() if n})
-    shares = _shares(sorted(os.sched_getaffinity(0)), train.worker_count)
+    shares = _shares(train.worker_count)
     gpus, of_evaluator = _local_gpus(distribution)
     specs = []
     for task, text in tf_configs(cluster, evaluator=distribution.evaluator).items():
@@ -88,9 +88,9 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
                 task.index,
                 attempt,
                 tf_config=text,
-                cpus=shares[position] if trains else (),
-                # More tasks than cores, or a task beside those that train: one thread, so that they do not fight.
-                threads=None if trains and shares[position] else 1,
+                cpus=shares[position][0] if trains else (),
+                # A task beside those that train has one thread, so that it does not fight with them.
+                threads=shares[position][1] if trains else 1,
                 gpus=gpus[position] if trains else of_evaluator if task.type == EVALUATOR else (),
                 local=True,
             )
@@ -208,9 +208,19 @@ def gpu_count() -> int:
     return count_gpus() if allotted is None else len(allotted)
 
 
-def _shares(cores: Sequence[int], tasks: int) -> list[tuple[int, ...]]:
-    """Shares cores out evenly; nobody gets cores of his own if there are fewer than tasks."""
-    each: Optional[int] = len(cores) // tasks
+def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
+    """Shares cores out evenly; nobody gets cores of his own if there are fewer than tasks.
+
+    Nor where a container may use the time of a few among many: on which cores is for the kernel to say, whose other
+    containers are there as well.
+
+    Returns:
+        For each task its cores, none for all; and its threads, None for TensorFlow's own choice.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    each = (available := available_cpus()) // tasks
     if not each or tasks == 1:
-        return [()] * tasks
-    return [tuple(cores[index * each : (index + 1) * each]) for index in range(tasks)]
+        return [((), 1)] * tasks
+    if available < len(cores):
+        return [((), each)] * tasks
+    return [(tuple(cores[index * each : (index + 1) * each]), None) for index in range(tasks)]

@@ -30,7 +30,7 @@ class TaskSpec:
         tf_config: Value of TF_CONFIG; empty if the task is alone.
         cpus: Cores that the task runs on; none are all.
         gpus: Which of the supervisor's GPUs the task sees, from 0; None leaves the environment as it is.
-        threads: Of one TensorFlow op; None is TensorFlow's own choice.
+        threads: Of one TensorFlow op; None is one for each CPU that the task may use.
         supervisor_pid: Process whose death ends the task.
         stop_file: Appears when training shall stop; holds the global step to stop at.
         network: Descriptors of the namespaces that the task enters.

@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.protocol.events import Event, ProgressWrit
 from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_TRIAL, TaskSpec
+from tfx_estimator.components.trainer.task.threads import keep_to_quota
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.ending.leaving import leave_within
 from tfx_estimator.pipeline.errors import TfxEstimatorError
@@ -69,6 +70,7 @@ def main(argv: list[str]) -> int:
         os.environ[VISIBLE_GPUS] = visible_gpus(task.gpus, os.environ)
     if task.tf_config:
         os.environ["TF_CONFIG"] = task.tf_config
+    keep_to_quota(task.threads)
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
         with uncollected():

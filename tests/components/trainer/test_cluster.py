@@ -22,6 +22,7 @@ from tfx_estimator.components.trainer.best.record import Record
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline import cpus
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -330,11 +331,25 @@ def _join(training, settings, digits, tmp_path, executions=0, stall_timeout=600.
 @pytest.mark.unit
 def test_each_process_that_trains_gets_cores_of_its_own(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(cpus, "cpu_quota", lambda: None)
     distribution = Distribution.parse_obj({"train": MWMS, "evaluator": True})
     chief, worker, evaluator = plan.local_cluster(distribution, 1)
     assert (chief.cpus, worker.cpus, evaluator.cpus) == ((0, 1), (2, 3), ())
     assert (chief.threads, evaluator.threads) == (None, 1)
     many = plan.local_cluster(Distribution.parse_obj({"train": {**MWMS, "workers": 5}}), 1)
+    assert {(task_spec.cpus, task_spec.threads) for task_spec in many} == {((), 1)}
+
+
+@pytest.mark.unit
+def test_the_processes_of_a_container_share_its_quota_and_no_cores_of_others(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr(cpus, "cpu_quota", lambda: 7.5)
+    distribution = Distribution.parse_obj({"train": MWMS, "evaluator": True})
+    tasks = {each.name: (each.cpus, each.threads) for each in plan.local_cluster(distribution, 1)}
+    assert tasks == {"chief-0": ((), 4), "worker-0": ((), 4), "evaluator-0": ((), 1)}
+    (trial,) = plan.speed_trial_task(distribution, 1, shares=True)
+    assert (trial.cpus, trial.threads) == ((), 4)
+    many = plan.local_cluster(Distribution.parse_obj({"train": {**MWMS, "workers": 9}}), 1)
     assert {(task_spec.cpus, task_spec.threads) for task_spec in many} == {((), 1)}
 
 

@@ -68,7 +68,8 @@ OPERATIONAL_ROOMS = tuple(
     for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "speed_trial", "supervisor")
 )
 OPERATIONAL_TASK = {
-    f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")
+    f"{TRAINER}.task.{name}"
+    for name in ("context", "light_imports", "paths", "runtime", "start", "threads", "user_code")
 }
 
 

@@ -147,14 +147,15 @@ def test_folders_without_room_or_leave(tmp_path, monkeypatch):
 def test_little_memory_and_one_core(monkeypatch):
     texts = {
         "/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB",
-        "/sys/fs/cgroup/cpu.max": "max 100000",
     }
+    quota = {"cpus": None}
+    monkeypatch.setattr(machine, "cpu_quota", lambda: quota["cpus"])
     monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: {0, 1})
     assert (machine.check_memory().state, machine.check_cores().state) == (OK, OK)
     # What the container may have counts.
     texts |= {"/sys/fs/cgroup/memory.max": str(2 << 30), "/sys/fs/cgroup/memory.current": str(400 << 20)}
-    texts["/sys/fs/cgroup/cpu.max"] = "50000 100000"
+    quota["cpus"] = 0.5
     assert (machine.check_memory().state, machine.check_cores().state) == (WARNING, WARNING)
     assert "the container may use 0.5" in machine.check_cores().what
     texts["/sys/fs/cgroup/memory.current"] = str(1900 << 20)

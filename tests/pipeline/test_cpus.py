@@ -1,0 +1,120 @@
+"""How many CPUs a process may use, by files as cgroups of version 1 and 2 have them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.components.trainer.task.threads import keep_to_quota
+from tfx_estimator.pipeline import cpus
+from tfx_estimator.pipeline.doctor import machine
+
+pytestmark = pytest.mark.unit
+
+NAMES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+V1 = "11:memory:/a\n4:cpu,cpuacct:{}\n1:name=systemd:/\n0::/\n"
+
+
+@pytest.fixture
+def cgroups(tmp_path, monkeypatch):
+    """Writes what there is of cgroups; eight CPUs are this process's."""
+    monkeypatch.setattr(cpus, "_CGROUPS", str(tmp_path / "cgroup"))
+    monkeypatch.setattr(cpus, "_OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+
+    def write(own: str, files: dict[str, str]) -> None:
+        (tmp_path / "own").write_text(own)
+        for name, text in files.items():
+            (file := tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{text}\n")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quota", "available"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000"}, None, 8),
+        ("0::/\n", {"cpu.max": "200000 100000"}, 2.0, 2),
+        # A part of a CPU is worth a thread.
+        ("0::/\n", {"cpu.max": "250000 100000"}, 2.5, 3),
+        ("0::/\n", {"cpu.max": "10000 100000"}, 0.1, 1),
+        ("0::/\n", {"cpu.max": "1600000 100000"}, 16.0, 8),
+        # The smallest of those around it, by its path outside or, in a container, at the root.
+        ("0::/pod/task\n", {"pod/cpu.max": "300000 100000", "pod/task/cpu.max": "max 100000"}, 3.0, 3),
+        ("0::/pod/task\n", {"pod/cpu.max": "300000 100000", "pod/task/cpu.max": "100000 50000"}, 2.0, 2),
+        ("0::/elsewhere/pod\n", {"cpu.max": "400000 100000"}, 4.0, 4),
+        ("0::/../outside\n", {"cpu.max": "400000 100000"}, 4.0, 4),
+        # The root of a machine has none.
+        ("0::/\n", {}, None, 8),
+        ("", {"cpu.max": "100000 100000"}, None, 8),
+        ("0::/\n", {"cpu.max": "many"}, None, 8),
+        (
+            V1.format("/"),
+            {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+            None,
+            8,
+        ),
+        (
+            V1.format("/docker/1"),
+            {"cpu,cpuacct/cpu.cfs_quota_us": "150000", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+            1.5,
+            2,
+        ),
+        (
+            V1.format("/docker/1"),
+            {"cpu/docker/1/cpu.cfs_quota_us": "300000", "cpu/docker/1/cpu.cfs_period_us": "50000"},
+            6.0,
+            6,
+        ),
+        # Of both, with the controller in the old one.
+        (
+            "1:cpu:/\n0::/\n",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000", "cpu.max": "500000 100000"},
+            3.0,
+            3,
+        ),
+    ],
+)
+def test_the_quota_of_a_container(cgroups, own, files, quota, available):
+    cgroups(own, files)
+    assert (cpus.cpu_quota(), cpus.available_cpus()) == (quota, available)
+
+
+def test_a_machine_without_cgroups(tmp_path, cgroups):
+    assert not Path(cpus._OWN).exists()
+    assert (cpus.cpu_quota(), cpus.available_cpus()) == (None, 8)
+
+
+def test_doctor_tells_of_it(cgroups):
+    cgroups("0::/\n", {"cpu.max": "150000 100000"})
+    assert machine.check_cores().what == "8 logical CPUs, of which the container may use 1.5"
+
+
+@pytest.mark.parametrize(
+    ("exported", "share", "threads"),
+    [
+        ({}, None, ("3", "3")),
+        # Beside others of its container.
+        ({"TF_NUM_INTRAOP_THREADS": "1"}, 1, ("1", "1")),
+        # What is declared, or exported.
+        ({"TF_NUM_INTRAOP_THREADS": "6"}, None, ("6", "3")),
+        ({"TF_NUM_INTRAOP_THREADS": "6", "TF_NUM_INTEROP_THREADS": "5"}, None, ("6", "5")),
+    ],
+)
+def test_a_task_has_no_more_threads_than_its_container_may_use(monkeypatch, capsys, cgroups, exported, share, threads):
+    monkeypatch.setattr(os, "environ", dict(exported))
+    cgroups("0::/\n", {"cpu.max": "250000 100000"})
+    keep_to_quota(share)
+    assert tuple(os.environ[name] for name in NAMES) == threads
+    said = "runtime: threads inside one op: {}, ops at the same time: {}; this container may use 2.5 of 8 CPUs\n"
+    assert capsys.readouterr().out == said.format(*threads)
+
+
+def test_a_task_of_a_machine_without_a_quota_is_told_nothing(monkeypatch, capsys, cgroups):
+    monkeypatch.setattr(os, "environ", {})
+    cgroups("0::/\n", {"cpu.max": "max 100000"})
+    keep_to_quota(None)
+    assert (os.environ, capsys.readouterr().out) == ({}, "")
