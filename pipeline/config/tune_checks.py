@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, get_origin
 
-from pydantic.v1 import BaseModel, ValidationError
+from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
 from tfx_estimator.pipeline.config.best_checks import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
-from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import all_keys, explain, find_field
+from tfx_estimator.pipeline.config.explain import all_keys, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations, item_type
-from tfx_estimator.pipeline.config.tuned import SECTION, put
+from tfx_estimator.pipeline.config.tune_values import (
+    check_together,
+    check_values,
+    new_problems,
+    note_together,
+    of_a_trial,
+)
+from tfx_estimator.pipeline.config.tuned import SECTION
 from tfx_estimator.pipeline.config.unread import find_unread, keys_of
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
@@ -49,7 +55,7 @@ _NOT_VARIED: dict[str, tuple[str, str]] = {
 
 
 def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    """Checks the section: each value of a list, and both ends of a range, by the declaration's own checks.
+    """Checks the section: values of each range, and some of all ranges together, by the declaration's own checks.
 
     Args:
         declaration: Typed values.
@@ -69,8 +75,8 @@ def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Pr
         if problem := _name(declaration, name, each, search_paths) or _overlap(name, tune.ranges):
             found.append(problem)
         elif name.startswith(f"{SECTION}.") and not list(check_range(name, each)):
-            found += _values(alone, name, each, search_paths)
-    return found
+            found += check_values(alone, name, each, search_paths)
+    return found or list(check_together(alone, tune.ranges, search_paths))
 
 
 def _name(declaration: Declaration, name: str, each: Range, search_paths: Sequence[str]) -> Optional[Problem]:
@@ -196,54 +202,6 @@ def _is_operational(name: str) -> bool:
     return any(field is not None and field.field_info.extra.get("operational") for field in fields)
 
 
-def _values(declaration: Declaration, name: str, each: Range, search_paths: Sequence[str]) -> Iterator[Problem]:
-    """What is wrong with a declaration that has one of the values."""
-    told: set[tuple[str, str]] = set()
-    for value in each.extremes:
-        for problem in problems_with(declaration, {name: value}, search_paths):
-            if _told(problem) in told:
-                continue
-            told.add(_told(problem))
-            what = problem.what if problem.path == name else f"with it, {problem.path}: {problem.what}"
-            yield Problem(
-                f"{RANGES}.{name}",
-                f"{inline(value)}: {what}",
-                problem.expected,
-                problem.todo if problem.path == name else f"choose other values; or {problem.todo}",
-                value=str(each),
-                depends=(name, problem.path, *problem.depends),
-            )
-
-
-def problems_with(
-    declaration: Declaration, tuned: Mapping[str, Any], search_paths: Sequence[str] = ()
-) -> list[Problem]:
-    """Returns what is wrong with a declaration that has other values.
-
-    Args:
-        declaration: Typed values.
-        tuned: By dotted path.
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-    """
-    values, problems = put(declaration.dict(), tuned)
-    if problems:
-        return problems
-    try:
-        varied = Declaration.parse_obj(values)
-    except ValidationError as error:
-        return [explain(item, values, lambda path: "") for item in error.errors()]
-    return _new_problems(declaration, varied, search_paths)
-
-
-def _new_problems(before: Declaration, after: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    known = {_told(problem) for problem in check(before, search_paths)}
-    return [problem for problem in check(after, search_paths) if _told(problem) not in known]
-
-
-def _told(problem: Problem) -> tuple[str, str]:
-    return problem.path, problem.what
-
-
 def _objective(declaration: Declaration) -> Iterator[Problem]:
     trainer, tune = declaration.trainer, declaration.tune
     assert tune is not None
@@ -298,20 +256,6 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
         )
 
 
-def of_a_trial(declaration: Declaration) -> Declaration:
-    """Returns what the shortest of the trials trains, but for its values.
-
-    Args:
-        declaration: Typed values, with `tune`.
-    """
-    trainer, tune = declaration.trainer, declaration.tune
-    assert tune is not None
-    steps = tune.train_steps
-    if tune.strategy == HYPERBAND and (longest := tune.hyperband.max_steps or trainer.train_steps):
-        steps = tune.hyperband.shortest(longest)
-    return declaration.copy(update={"tune": None, "trainer": trainer.in_trial(steps)})
-
-
 def _too_short(declaration: Declaration, trial: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
     """What is wrong with the steps of the shortest trial."""
     steps, tune = trial.trainer.train_steps, declaration.tune
@@ -319,7 +263,7 @@ def _too_short(declaration: Declaration, trial: Declaration, search_paths: Seque
     if steps is None or steps == declaration.trainer.train_steps:
         return
     is_band = tune.strategy == HYPERBAND
-    for problem in _new_problems(declaration.copy(update={"tune": None}), trial, search_paths):
+    for problem in new_problems(declaration.copy(update={"tune": None}), trial, search_paths):
         said = f"the shortest trials have {steps:,} steps" if is_band else "a trial has no more steps"
         yield Problem(
             "tune.hyperband.min_steps" if is_band else "tune.train_steps",
@@ -348,6 +292,7 @@ def note_tune(declaration: Declaration) -> Iterator[str]:
             f"tune.strategy bayesian begins with {tune.at_random} trials at random, 3 for each range: with "
             f"max_trials {tune.trials} there are no others"
         )
+    yield from note_together(of_a_trial(declaration), tune.ranges)
     if undecided := declaration.trainer.undecided:
         yield (
             f"tune: each trial decides by itself on {' and '.join(f'trainer.{name}' for name in undecided)}; "

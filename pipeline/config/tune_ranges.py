@@ -18,6 +18,9 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 # What may be varied of a declaration.
 EXPECTED = "a value of `trainer` that decides the model, as trainer.optimizer.learning_rate"
 
+# A check of a declaration takes a hundredth of a second.
+_FEW, _PARTS = 16, 4
+
 
 def check_section(tune: TuneSection) -> Iterator[Problem]:
     """Checks what needs nothing but the section.
@@ -204,6 +207,38 @@ def stepped_values(each: Range) -> list[float]:
     """
     low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step))
     return [float(low + index * step) for index in range(count_steps(each) + 1)]
+
+
+def checked_values(name: str, each: Range) -> tuple[Any, ...]:
+    """Returns what is tried of a range before a tuning: all of a list, or of a few values; else both ends and others.
+
+    Args:
+        name: Of what is varied.
+        each: Its values, about which `check_range` has nothing to say.
+    """
+    whole = is_whole(name, each)
+    if each.values or (each.step is None and not whole):
+        return each.extremes
+    if each.sampling == "log" and each.step is not None:
+        assert each.min is not None
+        last = count_steps(each)
+
+        def value(index: int) -> Any:
+            return each.min * each.step**index
+
+    else:
+        low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step or 1))
+        last = count_steps(each.copy(update={"sampling": "linear"}), whole)
+
+        def value(index: int) -> Any:
+            return (int if whole else float)(low + index * step)
+
+    few: Sequence[int] = range(last + 1)
+    if last >= _FEW:
+        # Neighbours are odd and even; those between are as far apart as the ends allow.
+        between = [last * part // _PARTS for part in range(1, _PARTS)]
+        few = sorted({0, 1, *between, last - 1, last})
+    return tuple(map(value, few))
 
 
 def _count(each: Range, whole: bool) -> Optional[int]:

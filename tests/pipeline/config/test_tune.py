@@ -7,7 +7,7 @@ import pytest
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
-from tfx_estimator.pipeline.config.tune_ranges import combinations, is_whole
+from tfx_estimator.pipeline.config.tune_ranges import checked_values, combinations, is_whole
 
 pytestmark = pytest.mark.unit
 
@@ -159,6 +159,55 @@ def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
     [problem] = problems(distributed + ranges("trainer.global_batch_size: [31, 64]"))
     assert problem.startswith("mine.yaml:11  tune.ranges.trainer.global_batch_size: 31, 64")
     assert "31 examples do not divide evenly among 2 devices" in problem
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{min: 32, max: 128}", "33: 33 examples do not divide evenly among 2 devices"),
+        ("{min: 32, max: 128, sampling: log}", "33: 33 examples do not divide evenly among 2 devices"),
+        # 32, 65 and 98 are drawn, and no end at 128 or 129.
+        ("{min: 32, max: 128, step: 33}", "65: 65 examples do not divide evenly among 2 devices"),
+        ("{min: 32, max: 129, step: 33}", "65: 65 examples do not divide evenly among 2 devices"),
+        ("{min: 32, max: 2000, step: 11}", "43: 43 examples do not divide evenly among 2 devices"),
+    ],
+)
+def test_what_lies_between_the_ends_is_held_against_the_declaration(write, problems, good, line, said):
+    distributed = good + '  distribution: {train: "mirrored:2"}\n'
+    [problem] = problems(distributed + ranges(f"trainer.global_batch_size: {line}"))
+    assert said in problem
+    assert "choose a step that leaves such values out" in problem
+    for even in ("{min: 32, max: 128, step: 2}", "{min: 32, max: 129, step: 32}", "{min: 32, max: 128, step: 96}"):
+        write(distributed + ranges(f"trainer.global_batch_size: {even}"))
+        assert load("mine.yaml").declaration.tune is not None
+
+
+def test_what_is_tried_of_a_range():
+    def tried(**values):
+        return checked_values("trainer.seed", Range(**values))
+
+    assert tried(values=(3, 1)) == (3, 1)
+    assert tried(min=1, max=16) == tuple(range(1, 17))
+    assert tried(min=1, max=9, step=3) == (1, 4, 7)
+    assert tried(min=1, max=9, step=2, sampling="log") == (1, 2, 4, 8)
+    assert tried(min=0, max=1000) == (0, 1, 250, 500, 750, 999, 1000)
+    assert checked_values(RATE, Range(min=0.1, max=0.3, step=0.1)) == (0.1, 0.2, 0.3)
+    assert checked_values(RATE, Range(min=1, max=9)) == (1, 9)
+
+
+def test_values_that_never_go_together_are_refused_and_some_are_noted(write, problems, good):
+    norm, value = "trainer.optimizer.clip_norm: ", "trainer.optimizer.clip_value: "
+    ends = "{min: 0.1, max: 1.0}"
+    [problem] = problems(good + ranges(norm + ends, value + ends))
+    assert problem.startswith("mine.yaml:9  tune.ranges\n")
+    assert "with optimizer.clip_norm 0.1, optimizer.clip_value 0.1, " in problem
+    assert "4 combinations were checked, and none can be trained" in problem
+    write(good + ranges(norm + "[1.0, null]", value + "[1.0, null]", "trainer.seed: {min: 1, max: 9}"))
+    [note] = [each for each in load("mine.yaml").notes if "cannot be trained" in each]
+    assert note.startswith("tune: of 12 combinations that were checked, ")
+    assert "with optimizer.clip_norm 1.0, optimizer.clip_value 1.0, seed 1, " in note
+    write(good + ranges(norm + ends, "trainer.optimizer.name: [adam, sgd]"))
+    assert not any("cannot be trained" in each for each in load("mine.yaml").notes)
 
 
 def test_what_is_wrong_without_a_range_is_told_once(problems, good):
