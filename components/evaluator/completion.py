@@ -13,6 +13,8 @@ from tfx_estimator.pipeline.errors import UserCodeError
 
 # It is all the same to them.
 _OF_ORDER = ("SparseTopKCategoricalAccuracy", "WeightedExampleCount")
+# The class that one score for two classes is of.
+_SECOND = 1
 _ACCURACY, _LOSS = "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"
 # Metrics of one score for two classes; they keep the names, by which the results, and an earlier model's, know them.
 _OF_TWO = {_ACCURACY: ("BinaryAccuracy", "sparse_categorical_accuracy")}
@@ -28,13 +30,15 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
         baseline: The scores of the one that it is compared with, if there is one.
 
     Raises:
-        UserCodeError: One of the two has one score for both classes, the other one for each.
+        UserCodeError: One of the two has one score for both classes, the other one for each; or a metric is of
+            another class than the one that there is a score of.
     """
     spec = config.model_specs[0]
     spec.prediction_key = candidate.key
     if candidate.of_two:
         # There is one score, which is of the second class, and nothing to part or to sum up.
         for each in config.metrics_specs:
+            _require_second(each, candidate.key)
             each.ClearField("binarize")
             each.ClearField("aggregate")
     metrics = [metric for each in config.metrics_specs for metric in each.metrics]
@@ -56,6 +60,19 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
     other.prediction_key, other.is_baseline = baseline.key, True
     if baseline.from_logits != candidate.from_logits:
         _only_for_the_candidate(config)
+
+
+def _require_second(spec: tfma.MetricsSpec, key: str) -> None:
+    """Refuses metrics of the first of two classes, whose thresholds would be held against those of the second."""
+    others = [label for label in spec.binarize.class_ids.values if label != _SECOND]
+    if others:
+        raise UserCodeError(
+            f"evaluator.metrics: {', '.join(metric.class_name for metric in spec.metrics)} binarize the class "
+            f"{others[0]}, and the model has one score for its two classes, `{key}`, which is that of class {_SECOND}",
+            expected=f"binarize: [{_SECOND}], or no binarize, which is the same here; or a score for each class",
+            todo="remove the other class from binarize; or set evaluator.prediction_key to an output with a score for "
+            "each class",
+        )
 
 
 def reads_probabilities(config: tfma.EvalConfig) -> bool:

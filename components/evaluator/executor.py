@@ -16,7 +16,7 @@ from tfx.utils import io_utils, path_utils, proto_utils
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_baseline
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
-from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features, find_averaged, find_features
+from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
 from tfx_estimator.components.evaluator.extras import Extras, extracting
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.log import get_logger
@@ -125,10 +125,8 @@ def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
     if not inputs.get(TRANSFORM_GRAPH) or not inputs.get(_SCHEMA):
         return ()
     raw = [feature.name for feature in _schema(inputs).feature]
-    wanted = find_features(config, raw)
     output = tft.TFTransformOutput(artifact_utils.get_single_uri(inputs[TRANSFORM_GRAPH]))
-    check_features(wanted, raw, output.transformed_feature_spec(), find_averaged(config))
-    return wanted
+    return check_features(config, raw, output.transformed_feature_spec())
 
 
 def _num_classes(inputs: Artifacts, label: str) -> Optional[int]:

@@ -122,8 +122,13 @@ def _as_extracted(value: Any) -> Any:
 
 def find_features(config: tfma.EvalConfig, raw: Sequence[str]) -> tuple[str, ...]:
     """Returns the features that slices are made by, or means taken of, and that the examples do not have."""
+    return tuple(sorted({*find_sliced(config), *find_averaged(config)} - {*raw}))
+
+
+def find_sliced(config: tfma.EvalConfig) -> tuple[str, ...]:
+    """Returns the features that slices are made by."""
     names = [name for spec in config.slicing_specs for name in (*spec.feature_keys, *spec.feature_values)]
-    return tuple(sorted({*names, *find_averaged(config)} - {*raw}))
+    return tuple(dict.fromkeys(names))
 
 
 def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
@@ -133,20 +138,21 @@ def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path[1] for path in paths if path and len(path) == 2 and path[0] == FEATURES))
 
 
-def check_features(
-    wanted: Sequence[str], raw: Sequence[str], returned: Mapping[str, Any], averaged: Sequence[str] = ()
-) -> None:
+def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mapping[str, Any]) -> tuple[str, ...]:
     """Checks that slices are by features that there are, of one value or of any number of them, and means of numbers.
 
     Args:
-        wanted: Those that the examples do not have.
-        raw: Those that they have.
+        config: The slices and metrics.
+        raw: The features that the examples have.
         returned: Those of the preprocessing_fn, as TensorFlow parses them.
-        averaged: Those that means are taken of.
+
+    Returns:
+        Those of the preprocessing_fn that are wanted: see `find_features`.
 
     Raises:
-        UserCodeError: One is not there, is a vector, or is no number.
+        UserCodeError: One is not there, is a vector, or is no number; or slices are by fractions.
     """
+    wanted, averaged, sliced = find_features(config, raw), find_averaged(config), find_sliced(config)
     there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
     for name in wanted:
         if name not in returned:
@@ -157,6 +163,14 @@ def check_features(
                 expected=f"some of {', '.join(there)}",
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
             )
+        if name in sliced and returned[name].dtype.is_floating:
+            raise UserCodeError(
+                f"evaluator.slices: the feature `{name}` is {returned[name].dtype.name}: each of its values would be a "
+                "slice, one for about every example",
+                expected="a feature that is a text or a whole number, of few values",
+                todo="return what it falls into from the preprocessing_fn, by another name, as "
+                f'`tf.where({name} > 0.5, "high", "low")` or tft.bucketize; or remove `{name}`',
+            )
         _check_shape(name, returned[name], name in averaged)
     for name in averaged:
         found = returned.get(name) if name in wanted else None
@@ -166,6 +180,7 @@ def check_features(
                 expected="a feature that is a number",
                 todo=f"return a number from the preprocessing_fn, or remove {MEAN}",
             )
+    return wanted
 
 
 def _check_shape(name: str, spec: Any, averaged: bool) -> None:

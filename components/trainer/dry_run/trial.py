@@ -85,7 +85,7 @@ def run(context: TaskContext) -> None:
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
         paths.path_of(job).run(dataclasses.replace(context, job=job))
-        begin(_choose_output(job, declaration, info.num_classes))
+        begin(_choose_output(job, declaration, info))
     context.progress.write(Event.TRIED)
 
 
@@ -171,24 +171,27 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
     import tensorflow_transform as tft
 
     from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.components.evaluator.extractors import check_features, find_averaged, find_features
+    from tfx_estimator.components.evaluator.extractors import check_features, find_features
     from tfx_estimator.components.evaluator.trial import try_metrics
     from tfx_estimator.data.features import IMAGE, LABEL
 
     config = eval_config(declaration.evaluator, info.label_names)
-    if wanted := find_features(config, (IMAGE, LABEL)):
+    if find_features(config, (IMAGE, LABEL)):
         returned = tft.TFTransformOutput(inputs["transform_graph"][0].uri).transformed_feature_spec()
-        check_features(wanted, (IMAGE, LABEL), returned, find_averaged(config))
+        check_features(config, (IMAGE, LABEL), returned)
     if declaration.evaluator.metrics:
         try_metrics(config, info.num_classes)
 
 
-def _choose_output(job: Job, declaration: Declaration, num_classes: int) -> str:
-    """Finds the scores as the Evaluator will; says where they are."""
+def _choose_output(job: Job, declaration: Declaration, info: Any) -> str:
+    """Finds the scores as the Evaluator will, and whether its metrics fit them; says where they are."""
     from tfx.utils import path_utils
 
+    from tfx_estimator.components.evaluator.completion import complete
+    from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.components.served_outputs import choose_scores, read_outputs
 
     outputs = read_outputs(path_utils.serving_model_dir(job.exports_dir))
-    scores = choose_scores(outputs, declaration.evaluator.prediction_key, num_classes)
+    scores = choose_scores(outputs, declaration.evaluator.prediction_key, info.num_classes)
+    complete(eval_config(declaration.evaluator, info.label_names), scores, None)
     return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"

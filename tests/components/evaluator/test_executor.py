@@ -273,6 +273,21 @@ def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digit
     assert blessed
 
 
+@pytest.mark.parametrize("binarize", [(0,), (1, 0), "all"])
+def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_second(binarize):
+    from tfx_estimator.components.evaluator.completion import complete
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.served_outputs import Scores
+    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+
+    metrics = [Metric(name="Recall", binarize=binarize, threshold={"lower": 0.9})]
+    section = EvaluatorSection(metrics=metrics)
+    with pytest.raises(UserCodeError, match="Recall binarize the class 0, and the model has one score") as caught:
+        complete(eval_config(section, ("no", "yes")), Scores("logistic", of_two=True), None)
+    assert "binarize: [1], or no binarize" in str(caught.value)
+    complete(eval_config(section, ("no", "yes")), Scores("probabilities"), None)
+
+
 def scores_and_labels(model, output, examples, classes: int = CLASSES):
     import tensorflow as tf
 

@@ -308,11 +308,14 @@ MEAN_OF_NUMBERS = {"name": "Mean", "options": {"feature_key_path": ["features", 
         (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values an example, of shape \[2\]"),
         ([["label", "pair"]], [], "evaluator.slices: the feature `pair`"),
         (["places"], [], "evaluator.slices: the feature `places`, which has tensors of any size"),
+        (["shade"], [], "evaluator.slices: the feature `shade` is float32: each of its values would be a slice"),
+        ([["label", "shade"]], [], "evaluator.slices: the feature `shade` is float32"),
+        ([], [{"name": "AUC", "threshold": {"lower": 0.5}, "slices": ["shade"]}], "the feature `shade` is float32"),
         ([], [MEAN_OF_PAIR], "evaluator.metrics: Mean of the feature `pair`, which has 2 values"),
         ([], [MEAN_OF_NUMBERS], "evaluator.metrics: Mean of the feature `numbers`, which has any number of values"),
     ],
 )
-def test_a_feature_of_many_values_is_refused_before_the_evaluation(measured, tmp_path, slices, metrics, said):
+def test_a_feature_of_many_values_or_of_fractions_is_refused_before_the_evaluation(measured, tmp_path, slices, metrics, said):
     with pytest.raises(UserCodeError, match=said):
         _evaluate(measured["inputs"], tmp_path, slices, metrics)
     assert not (tmp_path / "evaluation").exists()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.e2e.conftest import Workdir
 from tfx_estimator.__main__ import main
@@ -242,6 +243,7 @@ def scaled(inputs):
     [
         # Each of its 784 numbers would be a slice.
         ("tf.reshape(pixels, [-1, 784])", 4, "the feature `further`, which has 784 values an example, of shape [784]"),
+        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32: each of its values would be a slice"),
         ("tf.strings.split(tf.where(inputs['label'] > 4, 'high', 'low small'))", 0, ""),
     ],
 )
@@ -264,6 +266,35 @@ def scaled(inputs):
 def test_an_output_that_is_not_served_is_told(declare, capsys):
     assert main(["validate", "--deep", declare(), "--set", "evaluator.prediction_key=probabilities"]) == 4
     assert "the served outputs are classes, scores: there is no `probabilities`" in capsys.readouterr().err
+
+
+BINARY = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode):
+    logit = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), 1)
+    step = tf.compat.v1.train.get_global_step()
+    minimize = lambda loss: tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    return tf.estimator.BinaryClassHead().create_estimator_spec(features, mode, logit, labels, train_op_fn=minimize)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("binarize", "code"), [("[dog]", 0), ("[cat]", 4), ("all", 4)])
+def test_a_metric_of_the_class_that_there_is_no_score_of_is_told(declare, capsys, tmp_path, binarize, code):
+    for shade, name in enumerate(("cat", "dog")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.new("L", (8, 8), 100 * shade + number).save(tmp_path / "pictures" / name / f"{number}.png")
+    text = DECLARATION.replace("dataset: digits", f"dataset: {tmp_path / 'pictures'}").replace("mine:", "binary:")
+    metric = f"evaluator.metrics=[{{name: Recall, binarize: {binarize}, threshold: {{lower: 0.5}}}}]"
+    assert main(["validate", "--deep", declare(text=text, binary=BINARY), "--set", metric]) == code
+    said = capsys.readouterr()
+    if code:
+        assert "Recall binarize the class 0, and the model has one score for its two classes, `logistic`" in said.err
+    else:
+        assert "evaluated is `logistic` (" in said.out
 
 
 @pytest.mark.long
