@@ -163,6 +163,7 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
                 expected=f"some of {', '.join(there)}",
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
             )
+        _check_shape(name, returned[name], name in averaged)
         if name in sliced and returned[name].dtype.is_floating:
             raise UserCodeError(
                 f"evaluator.slices: the feature `{name}` is {returned[name].dtype.name}: each of its values would be a "
@@ -171,7 +172,6 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
                 todo="return what it falls into from the preprocessing_fn, by another name, as "
                 f'`tf.where({name} > 0.5, "high", "low")` or tft.bucketize; or remove `{name}`',
             )
-        _check_shape(name, returned[name], name in averaged)
     for name in averaged:
         found = returned.get(name) if name in wanted else None
         if found is not None and found.dtype == tf.string:

@@ -221,10 +221,10 @@ def checked_values(name: str, each: Range) -> tuple[Any, ...]:
         return each.extremes
     if each.sampling == "log" and each.step is not None:
         assert each.min is not None
-        last = count_steps(each)
+        first, factor, last = each.min, each.step, count_steps(each)
 
         def value(index: int) -> Any:
-            return each.min * each.step**index
+            return first * factor**index
 
     else:
         low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step or 1))

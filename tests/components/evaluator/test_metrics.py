@@ -315,7 +315,9 @@ MEAN_OF_NUMBERS = {"name": "Mean", "options": {"feature_key_path": ["features", 
         ([], [MEAN_OF_NUMBERS], "evaluator.metrics: Mean of the feature `numbers`, which has any number of values"),
     ],
 )
-def test_a_feature_of_many_values_or_of_fractions_is_refused_before_the_evaluation(measured, tmp_path, slices, metrics, said):
+def test_a_feature_of_many_values_or_of_fractions_is_refused_before_it_is_evaluated(
+    measured, tmp_path, slices, metrics, said
+):
     with pytest.raises(UserCodeError, match=said):
         _evaluate(measured["inputs"], tmp_path, slices, metrics)
     assert not (tmp_path / "evaluation").exists()

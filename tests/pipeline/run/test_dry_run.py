@@ -243,7 +243,7 @@ def scaled(inputs):
     [
         # Each of its 784 numbers would be a slice.
         ("tf.reshape(pixels, [-1, 784])", 4, "the feature `further`, which has 784 values an example, of shape [784]"),
-        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32: each of its values would be a slice"),
+        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32: each of its values"),
         ("tf.strings.split(tf.where(inputs['label'] > 4, 'high', 'low small'))", 0, ""),
     ],
 )
@@ -276,7 +276,10 @@ def model_fn(features, labels, mode):
     logit = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), 1)
     step = tf.compat.v1.train.get_global_step()
     minimize = lambda loss: tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
-    return tf.estimator.BinaryClassHead().create_estimator_spec(features, mode, logit, labels, train_op_fn=minimize)
+    spec = tf.estimator.BinaryClassHead().create_estimator_spec(features, mode, logit, labels, train_op_fn=minimize)
+    # Of what it would serve beside it, scores of both classes would be taken.
+    one = tf.estimator.export.PredictOutput({"logistic": tf.sigmoid(logit)})
+    return spec._replace(export_outputs={"serving_default": one}) if mode == "infer" else spec
 """
 
 
