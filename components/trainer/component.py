@@ -17,6 +17,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.trainer import published, training_folder
 from tfx_estimator.components.trainer.arguments import read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.unkeyed import UnkeyedDriver
@@ -83,6 +84,8 @@ class Trainer(tfx_trainer.Trainer):
         onednn: As `trainer.onednn`: oneDNN's kernels on CPU.
         profile: The section `trainer.profile`, for a trainer_fn: `{"start_step": 100, "steps": 20}`.
         settings: Deadlines, and the declaration; None takes the defaults.
+        **declared: Other entries of a declaration's section `trainer`, `gradient_accumulation` among them. The function
+            decides on them by itself: they are refused, with the reason and what to do instead.
 
     Raises:
         DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
@@ -117,9 +120,11 @@ class Trainer(tfx_trainer.Trainer):
         onednn: Optional[bool] = None,
         profile: Optional[Mapping[str, Any]] = None,
         settings: Optional[Settings] = None,
+        **declared: Any,
     ) -> None:
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
+        refuse_entries(declared, settings or Settings())
         settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start)
         super().__init__(
             examples=examples,

@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.errors import DeclarationError
 _IN_PYTHON = (
     (r"\btrainer\.distribution\.?", ""),
     (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start)\b)", ""),
+    (r"\btrainer\.(?=(precision|xla|gradient_accumulation|sync_every|model_parallel|pipeline_parallel)\b)", ""),
+    (r"\b(?<=or )trainer\.model with a function\b", "a declaration, whose trainer.model is a function"),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),
     (r"put its keys in lines of their own, indented", "give a dict"),

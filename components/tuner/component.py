@@ -14,6 +14,7 @@ from tfx.utils import json_utils
 
 from tfx_estimator.components.trainer.arguments import read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.in_python import TUNER
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
@@ -76,6 +77,7 @@ class Tuner(base_component.BaseComponent):
         gpu: The section `trainer.gpu`.
         onednn: As `trainer.onednn`.
         settings: Deadlines, and the declaration; None takes the defaults.
+        **declared: As of the Trainer: refused.
 
     Raises:
         DeclarationError: Something of it is wrong; or it is a run_fn, whose evaluation nobody hears of.
@@ -107,6 +109,7 @@ class Tuner(base_component.BaseComponent):
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
         settings: Optional[Settings] = None,
+        **declared: Any,
     ) -> None:
         if [bool(module_file), bool(run_fn), bool(trainer_fn)].count(True) != 1:
             raise DeclarationError(
@@ -115,6 +118,7 @@ class Tuner(base_component.BaseComponent):
                 todo="give the one that the Trainer has",
             )
         contract = find_contract(module_file, run_fn, trainer_fn, None, Executor)
+        refuse_entries(declared, settings or Settings(), TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
         settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start, TUNER)
         section = read_tune(tune)

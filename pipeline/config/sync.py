@@ -56,6 +56,15 @@ def check_sync(declaration: Declaration) -> Iterator[Problem]:
     section, train = trainer.sync_every, trainer.distribution.train
     if section is None:
         return
+    if trainer.module_file is not None:
+        yield Problem(
+            _PATH,
+            "a module file's trainer_fn or run_fn trains by itself: nobody averages its weights between two steps",
+            "no sync_every; or trainer.model with a function that returns the network, and trainer.path keras",
+            "remove it, and average the weights in your own loop",
+            depends=("trainer.module_file",),
+        )
+        return
     if not train.is_collective:
         yield Problem(
             _PATH,
@@ -64,14 +73,14 @@ def check_sync(declaration: Declaration) -> Iterator[Problem]:
             f"remove it, or set {_TRAIN}.strategy to multi_worker_mirrored",
             depends=(f"{_TRAIN}.strategy",),
         )
-    if trainer.module_file is not None or trainer.path == "estimator":
+    if trainer.path == "estimator":
         yield Problem(
             _PATH,
             "weights are averaged between two calls of TensorFlow, before a checkpoint among others, and an "
             "Estimator's session saves by itself, what one process has",
             "sync_every only with trainer.path keras or keras_custom_loop",
             "remove it, or set trainer.path to keras",
-            depends=("trainer.path", "trainer.module_file"),
+            depends=("trainer.path",),
         )
     if train.gradient_compression != "none":
         yield Problem(
