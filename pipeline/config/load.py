@@ -31,6 +31,7 @@ from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
 from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.technique_notes import note_techniques
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
@@ -157,7 +158,14 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *note_travel(declaration, draft.search_paths, target),
         *note_data(declaration, target),
     )
-    notes = (*names, *note_runtime(declaration, target), *note_profile(declaration), *note_tune(declaration), *deployed)
+    notes = (
+        *names,
+        *note_runtime(declaration, target),
+        *note_techniques(declaration, target),
+        *note_profile(declaration),
+        *note_tune(declaration),
+        *deployed,
+    )
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 
