@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from tfx_estimator.__main__ import main
 
 pytestmark = pytest.mark.unit
 
+# `# or: KEY: VALUE` beside the line of that key; another may have to go for it.
+ALTERNATIVE = re.compile(
+    r"^(?P<indent> +)# or(?:, in place of (?P<other>\w+))?: (?P<entry>(?P<key>\w+): .+)$", re.MULTILINE
+)
 DECLARATIONS = sorted(path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*/*.yaml"))
 
 
@@ -32,3 +37,33 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     assert main(["validate", path.name]) == 0
     assert capsys.readouterr().out.startswith("ok: ")
     assert any(path.name in command for command in commands()[path.parts[0]])
+
+
+ALTERNATIVES = {
+    f"{path.stem}: {found['entry']}": (path, found)
+    for path in sorted((EXAMPLES / "by_feature").glob("*.yaml"))
+    for found in ALTERNATIVE.finditer(path.read_text())
+}
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+def test_what_an_example_names_as_an_alternative_is_valid_in_place_of_what_it_has(name, tmp_path, monkeypatch, capsys):
+    path, found = ALTERNATIVES[name]
+    monkeypatch.chdir(copy_example("by_feature", tmp_path))
+    # Of the section alone that it is in.
+    before, _, after = path.read_text().partition(found[0])
+    start = re.search(r".*^(?=\w)", before, re.MULTILINE | re.DOTALL).end()
+    text = before[start:] + found[0] + after
+    for key in filter(None, (found["key"], found["other"])):
+        text, count = re.subn(rf"^{found['indent']}{key}: .+\n", "", text, flags=re.MULTILINE)
+        assert count == 1
+    text = text.replace(found[0], f"{found['indent']}{found['entry']}")
+    Path("other.yaml").write_text(before[:start] + text)
+    assert main(["validate", "other.yaml"]) == 0
+    assert capsys.readouterr().out.startswith("ok: ")
+
+
+def test_techniques_without_an_example_of_their_own_are_alternatives():
+    told = " ".join(ALTERNATIVES)
+    for each in ("outer_momentum", "num_packs", "bayesian", "hyperband", "scaling: sqrt", "mixed_float16", "fp16"):
+        assert each in told
