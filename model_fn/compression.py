@@ -24,7 +24,9 @@ def compress(gradient: Any, kind: str) -> Any:
     """Casts a replica's gradient, in a replica's context.
 
     Args:
-        gradient: float tensor. `tf.IndexedSlices` are left as they are, and so is what has two bytes an entry already.
+        gradient: float tensor. `tf.IndexedSlices` are left as they are: the workers gather their rows by an operation
+            that has no bfloat16, or add up those of a table, several of one row among them, before they are sent. So is
+            what has two bytes an entry already.
         kind: `none`, `fp16` or `bf16`.
 
     Returns:

@@ -25,7 +25,6 @@ from tfx_estimator.pipeline.config.tune_values import (
 )
 from tfx_estimator.pipeline.config.tuned import SECTION
 from tfx_estimator.pipeline.config.unread import find_unread, keys_of
-from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 

@@ -34,6 +34,7 @@ class Memory:
         replicas: In one process.
         held_by_servers: Are slots, and the weights, on parameter servers.
         repeated: What the devices of a mesh hold beyond that, since each has its own of what is not split.
+        one_copy: Do the replicas of the process share one copy of the weights and of the slots.
     """
 
     weights: int
@@ -46,6 +47,7 @@ class Memory:
     replicas: int
     held_by_servers: bool
     repeated: int = 0
+    one_copy: bool = False
 
     @property
     def replica(self) -> int:
@@ -56,7 +58,8 @@ class Memory:
     @property
     def process(self) -> int:
         """Of one process that trains."""
-        return self.runtime + (self.data or 0) + self.replicas * self.replica + self.repeated
+        shared = (self.replicas - 1) * (self.weights + self.slots) if self.one_copy else 0
+        return self.runtime + (self.data or 0) + self.replicas * self.replica + self.repeated - shared
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,7 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         runtime=found["runtime_bytes"] + _RUNNING_BYTES,
         replicas=train.devices.count,
         held_by_servers=train.asynchronous,
+        one_copy=train.nature.one_copy,
     )
     if split:
         once = memory.weights + memory.gradients + memory.slots + memory.activations
@@ -239,12 +243,13 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
             trainer.path == "estimator",
             trainer.is_divided,
             found["sent_bytes"],
+            found["table_bytes"],
         ),
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
         split=split,
         devices=devices,
-        counted_as=tuple(_counted_as(trainer)),
+        counted_as=tuple(_counted_as(trainer, found["table_bytes"])),
     )
 
 
@@ -260,8 +265,14 @@ def _devices(trainer: TrainerSection, found: Mapping[str, Any]) -> Iterator[Devi
         yield Device(name, held["weight_bytes"], gradients, held["slot_bytes"], activations)
 
 
-def _counted_as(trainer: TrainerSection) -> Iterator[str]:
-    """What is counted as something else than was declared."""
+def _counted_as(trainer: TrainerSection, tables: int) -> Iterator[str]:
+    """What is counted as something else than was declared, or than is done."""
+    if tables and trainer.distribution.train.replicas > 1 and trainer.sync_every is None:
+        compressed = ", which nobody compresses" if trainer.distribution.train.gradient_compression != "none" else ""
+        yield (
+            f"Gradients of embeddings are counted as whole tables{compressed}; on the Keras paths the rows of a batch "
+            "are sent."
+        )
     if trainer.precision == "auto":
         yield (
             "trainer.precision: auto is counted as float32; where a trial before training takes mixed_bfloat16, "

@@ -24,6 +24,7 @@ def lines(found: Estimate) -> list[str]:
     slots = size(memory.slots) + (", on the parameter servers" if memory.held_by_servers else "")
     # What is not counted comes on top.
     least = "≥ " if found.unseen else ""
+    shared = ", which share weights and slots" if memory.one_copy and memory.replicas > 1 else ""
     rows = [
         ("model", f"{found.model}, {found.strategy}, {spread} with batches of {found.batch:,}"),
         ("parameters", f"{found.parameters:,}"),
@@ -39,7 +40,7 @@ def lines(found: Estimate) -> list[str]:
         ("  activations", least + size(memory.activations)),
         ("  input", size(memory.input)),
         *_fullest(found),
-        ("memory of a process", f"{least}{size(memory.process)}, with {memory.replicas} of them"),
+        ("memory of a process", f"{least}{size(memory.process)}, with {memory.replicas} of them{shared}"),
         ("  Python, TensorFlow, TFX", size(memory.runtime)),
         ("  data kept in memory", kept),
         ("", ""),

@@ -35,6 +35,7 @@ def wire_of(
     chief_trains: bool = True,
     divided: bool = False,
     cuts: Optional[int] = None,
+    tables: int = 0,
 ) -> Wire:
     """Counts the bytes of one step.
 
@@ -48,13 +49,14 @@ def wire_of(
             it hands them out.
         divided: Are parts of the network on several devices of the process.
         cuts: Bytes that go between these; None where that is not known.
+        tables: Bytes of the gradients of embeddings, among the others, which are not compressed.
 
     Returns:
         What is sent. A ring of n sends 2 (n - 1) / n of the gradients from each of its members.
     """
     devices, what = train.devices.count, "the gradients"
     if train.gradient_compression != "none":
-        gradients //= 2
+        gradients -= (gradients - tables) // 2
     if sync is not None:
         # As many bytes as the weights that are trained have.
         gradients = (gradients + slots) // sync.steps

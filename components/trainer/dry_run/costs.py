@@ -56,6 +56,7 @@ class Costs:
         resident_bytes: Of the training files that are kept in memory; None if the data set is not there yet.
         runtime_bytes: Of the process before it trains: interpreter, TensorFlow, TFX.
         unseen: Kinds of operations whose costs are not seen.
+        table_bytes: Of tables of embeddings among those: their gradients are rows, which nobody compresses.
         devices: What each of the devices holds that the network is divided among, in the order of the declaration.
         sent_bytes: Between these in a step; None where that is not known.
     """
@@ -72,6 +73,7 @@ class Costs:
     resident_bytes: Optional[int]
     runtime_bytes: int
     unseen: tuple[str, ...] = ()
+    table_bytes: int = 0
     devices: tuple[Held, ...] = ()
     sent_bytes: Optional[int] = None
 
@@ -152,7 +154,6 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     from tfx_estimator.components.trainer.dry_run import graph_costs
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
     from tfx_estimator.data.features import LABEL
-    from tfx_estimator.model_fn.flops import flops
 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
@@ -179,12 +180,13 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
         slot_bytes=_bytes(slots),
         batch=batch,
         peak_bytes=graph_costs.peak_bytes(step),
-        forward_flops=flops(forward),
-        step_flops=flops(step),
+        forward_flops=graph_costs.dearest_flops(forward),
+        step_flops=graph_costs.dearest_flops(step),
         example_bytes=sum((each.shape.num_elements() or 0) * each.dtype.size // batch for each in features.values()),
         resident_bytes=None,
         runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),
         unseen=tuple(graph_costs.opaque(step)),
+        table_bytes=_bytes(_tables(section, trained, loss.graph)),
         devices=devices,
         sent_bytes=sent,
     )
@@ -243,6 +245,16 @@ def _part_bytes(declared: ModelParallel, variables: Any, parts: int) -> int:
         size = _bytes([each])
         total += size // parts if best and any(layout[best]) else size
     return total
+
+
+def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
+    """The variables whose gradients are rows when the replicas add them up."""
+    # Parts of a batch touch other rows each, and of a scaled loss each entry is looked at.
+    if section.gradient_accumulation > 1 or section.precision == "mixed_float16" or not graph.building_function:
+        return []
+    gathered = [op.inputs[0] for op in graph.get_operations() if op.type == "ResourceGather"]
+    handles = [outer for outer, inner in graph.captures if any(inner is each for each in gathered)]
+    return [each for each in trained if any(each.handle is handle for handle in handles)]
 
 
 def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import cond_v2
+
+from tfx_estimator.model_fn.flops import flops
 
 # Their output is their input's memory.
 _ALIASES = ("Reshape", "Identity", "IdentityN", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient")
@@ -20,8 +23,12 @@ _IN_PLACE = (
 _COPIES = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPoolGrad", "AvgPoolGrad")
 # Their output is the variable itself.
 _READS = ("ReadVariableOp", "VariableV2", "VarHandleOp")
+# One of their branches runs; each is seen.
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 # What is inside is not seen.
-_OPAQUE = ("While", "StatelessWhile", "If", "StatelessIf", "PartitionedCall", "StatefulPartitionedCall", "PyFunc")
+_OPAQUE = ("While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall", "PyFunc")
+# What a function is given is alive outside of it.
+_GIVEN = ("Placeholder",)
 
 
 def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
@@ -50,12 +57,30 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
 
 
 def opaque(ops: Sequence[tf.Operation]) -> list[str]:
-    """Returns the kinds of operations whose costs are not seen: loops, branches and functions.
+    """Returns the kinds of operations whose costs are not seen: loops and functions.
 
     Args:
         ops: Of one graph.
     """
-    return sorted({op.type for op in ops} & set(_OPAQUE))
+    inside = [op for branches in map(_branches, ops) for branch in branches for op in branch]
+    found = {op.type for op in ops} & set(_OPAQUE)
+    return sorted(found.union(opaque(inside)) if inside else found)
+
+
+def dearest_flops(ops: Sequence[tf.Operation]) -> int:
+    """Adds up floating-point operations, of branches those of the dearest one.
+
+    Args:
+        ops: Of one graph, whose shapes are known.
+    """
+    return flops(ops) + sum(max(map(dearest_flops, branches)) for op in ops if (branches := _branches(op)))
+
+
+def _branches(op: tf.Operation) -> list[list[tf.Operation]]:
+    """The operations of each branch; none of another operation."""
+    if op.type not in _BRANCHES:
+        return []
+    return [graph.get_operations() for graph in cond_v2.get_func_graphs(op)]
 
 
 def devices_of(ops: Sequence[tf.Operation], variables: Mapping[Any, str]) -> dict[tf.Operation, int]:
@@ -94,7 +119,11 @@ def sent_bytes(ops: Sequence[tf.Operation], devices: Mapping[tf.Operation, int])
     return sum(_bytes(tensor) for (_, device), tensor in sent.items() if devices[tensor.op] != device)
 
 
-def peak_bytes(ops: Sequence[tf.Operation], here: Callable[[tf.Operation], bool] = lambda op: True) -> int:
+def peak_bytes(
+    ops: Sequence[tf.Operation],
+    here: Callable[[tf.Operation], bool] = lambda op: True,
+    uncounted: Sequence[str] = _READS,
+) -> int:
     """Returns the most bytes that are alive at once, when one operation runs after another.
 
     Variables are not counted. A tensor lives from the operation that makes it to the last one that reads it; on a
@@ -103,6 +132,7 @@ def peak_bytes(ops: Sequence[tf.Operation], here: Callable[[tf.Operation], bool]
     Args:
         ops: All that run, in their order; their shapes are known.
         here: Tells of an operation whether it runs on the device that is meant.
+        uncounted: Kinds of operations whose outputs are there anyway.
     """
     last: dict[Any, int] = {}
     for place, op in enumerate(ops):
@@ -125,7 +155,7 @@ def peak_bytes(ops: Sequence[tf.Operation], here: Callable[[tf.Operation], bool]
                 alive += sizes[tensor.ref()]
         inputs = [buffer_of[tensor.ref()] for tensor in op.inputs if tensor.ref() in buffer_of]
         for number, tensor in enumerate(op.outputs if here(op) else ()):
-            size = 0 if op.type in _READS else _bytes(tensor)
+            size = 0 if op.type in uncounted else _bytes(tensor)
             shared = None
             if op.type in _ALIASES and inputs:
                 shared = inputs[min(number, len(inputs) - 1)]
@@ -139,7 +169,11 @@ def peak_bytes(ops: Sequence[tf.Operation], here: Callable[[tf.Operation], bool]
             holders[shared].add(tensor.ref())
         touched = {*inputs, *(buffer_of[tensor.ref()] for tensor in op.outputs if here(op))}
         copies = here(op) and any(op.type.startswith(name) for name in _COPIES)
-        most = max(most, alive + (max((sizes[each] for each in touched), default=0) if copies else 0))
+        inside = [peak_bytes(each, uncounted=(*uncounted, *_GIVEN)) for each in _branches(op)] if here(op) else []
+        # What a branch returns is counted inside as well as outside.
+        own = max(inside, default=0) - (sum(map(_bytes, op.outputs)) if inside else 0)
+        copied = max((sizes[each] for each in touched), default=0) if copies else 0
+        most = max(most, alive + max(own, copied))
         for buffer in touched:
             if is_free(buffer):
                 alive -= sizes[buffer]

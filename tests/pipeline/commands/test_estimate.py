@@ -30,6 +30,12 @@ def network(num_classes):
     return tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
 
 
+def embedded(num_classes):
+    layers = tf.keras.layers
+    flat = [layers.Flatten(), layers.Lambda(lambda values: tf.cast(values * 10.0, tf.int32) % 50)]
+    return tf.keras.Sequential([*flat, layers.Embedding(50, 8), layers.Flatten(), layers.Dense(num_classes)])
+
+
 def compiled(num_classes):
     model = network(num_classes)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -111,6 +117,7 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
     measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
     print(f"{option}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
     assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+    assert not found["lower_bound"]
     told = found["bytes_per_step"]
     if "pipeline_parallel" in option or "layers" in option.get("model_parallel", {}):
         assert "one device" not in told["how"]
@@ -186,6 +193,30 @@ def test_the_parts_of_a_batch_take_the_memory_of_one(put_together):
     assert parts["flops_per_example"]["forward"] == pytest.approx(whole["flops_per_example"]["forward"], rel=0.05)
     # The batch itself is there as a whole.
     assert parts["memory"]["activations"] < 0.4 * whole["memory"]["activations"]
+
+
+def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_before(put_together):
+    two = ("trainer.path=keras", "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
+    half = "trainer.distribution.train.gradient_compression=bf16"
+    plain, sent, parts = (
+        put_together("embedded", *two, *more) for more in ((), (half,), (half, "trainer.gradient_accumulation=2"))
+    )
+    table, dense = 50 * 8, 28 * 28 * 8 * 10 + 10
+    assert plain["bytes_per_step"]["sent_by_worker"] == 4 * (table + dense)
+    assert sent["bytes_per_step"]["sent_by_worker"] == 4 * table + 2 * dense
+    assert any("are counted as whole tables, which nobody compresses" in note for note in sent["notes"])
+    assert parts["bytes_per_step"]["sent_by_worker"] == 2 * (table + dense)
+
+
+def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_not(put_together):
+    options = ("trainer.model=mnist_cnn", "trainer.global_batch_size=512", "trainer.optimizer={name: lion}")
+    whole, half = (
+        put_together("network", *options, f"trainer.precision={each}") for each in ("float32", "mixed_float16")
+    )
+    assert not half["lower_bound"]
+    assert not any("What is inside of" in note for note in half["notes"])
+    assert half["flops_per_example"]["training"] == pytest.approx(whole["flops_per_example"]["training"], rel=0.05)
+    assert half["memory"]["activations"] < 0.8 * whole["memory"]["activations"]
 
 
 @pytest.mark.unit

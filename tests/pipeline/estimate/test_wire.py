@@ -9,6 +9,7 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.sync import SyncEvery
 from tfx_estimator.pipeline.estimate.estimate import put_together
+from tfx_estimator.pipeline.estimate.table import lines
 from tfx_estimator.pipeline.estimate.wire import wire_of
 
 pytestmark = pytest.mark.unit
@@ -37,6 +38,12 @@ def test_bytes_of_a_step(train, sent, total, between):
     assert (found.sent, found.total, found.between_devices) == (sent, total, between)
 
 
+def test_the_gradients_of_embeddings_are_not_compressed():
+    train = TrainStrategy(strategy="multi_worker_mirrored", gradient_compression="bf16")
+    assert wire_of(train, WEIGHTS, GRADIENTS).sent == 500
+    assert wire_of(train, WEIGHTS, GRADIENTS, tables=400).sent == 300 + 400
+
+
 def test_the_chief_of_a_keras_path_pulls_and_pushes_nothing():
     train = TrainStrategy(strategy="parameter_server", workers=3, ps=2)
     assert wire_of(train, WEIGHTS, GRADIENTS, chief_trains=False).total == 2 * 2200
@@ -58,6 +65,22 @@ def test_an_outer_momentum_keeps_two_copies_of_the_weights_and_sends_none():
     )
     assert (without.memory.slots, beside.memory.slots) == (10, 10 + 2 * GRADIENTS)
     assert without.wire == beside.wire
+
+
+def test_the_devices_of_central_storage_share_one_copy_of_the_weights_and_slots():
+    found = dict.fromkeys(Costs.__dataclass_fields__, 0) | {"weight_bytes": WEIGHTS, "trained_bytes": GRADIENTS}
+    found |= {"batch": 64, "unseen": (), "slot_bytes": 2000, "peak_bytes": GRADIENTS + 300, "example_bytes": 0}
+    central, mirrored = (
+        put_together(
+            load("digits", [f"trainer.distribution.train={each}:3", "trainer.global_batch_size=66"]).declaration, found
+        )
+        for each in ("central_storage", "mirrored")
+    )
+    assert central.memory.replica == mirrored.memory.replica == WEIGHTS + GRADIENTS + 2000 + 300
+    assert mirrored.memory.process - mirrored.memory.runtime == 3 * (WEIGHTS + GRADIENTS + 2000 + 300)
+    assert central.memory.process - central.memory.runtime == WEIGHTS + 2000 + 3 * (GRADIENTS + 300)
+    assert any("with 3 of them, which share weights and slots" in line for line in lines(central))
+    assert not any("share" in line for line in lines(mirrored))
 
 
 HELD = [

@@ -59,3 +59,24 @@ def test_an_operation_without_a_device_is_where_its_variable_is():
         tf.sin(value)
     places = graph_costs.devices_of(graph.get_operations(), {handle.ref(): "/job:localhost/device:CPU:1"})
     assert [places[op] for op in graph.get_operations()] == [1, 1, 0]
+
+
+def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    def build(branch):
+        with tf.Graph().as_default():
+            batch = tf.compat.v1.placeholder(tf.float32, [16, 16])
+            flag = tf.compat.v1.placeholder(tf.bool, [])
+            return graph_costs.needed([tf.cond(flag, lambda: branch(batch), lambda: batch)])
+
+    product = build(lambda batch: tf.matmul(tf.sin(batch), batch))
+    assert "StatelessIf" in {op.type for op in product}
+    assert graph_costs.opaque(product) == []
+    assert graph_costs.dearest_flops(product) == 2 * 16**3
+    # The batch, its sine and their product; beside the flag.
+    assert graph_costs.peak_bytes(product) == pytest.approx(3 * KB, abs=16)
+    loop = build(lambda batch: tf.while_loop(lambda each: True, lambda each: [each * 2], [batch])[0])
+    assert graph_costs.opaque(loop) == ["StatelessWhile"]
