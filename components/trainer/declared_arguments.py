@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.sync import check_sync
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.xla_checks import check_xla
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # What TFX's Trainer calls it.
 _CALLED = {
