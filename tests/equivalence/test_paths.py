@@ -114,6 +114,26 @@ def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, t
     assert_equal(estimator, keras, LOSS, FLOAT64)
 
 
+@pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
+def test_arguments_of_a_network_that_are_named_as_options_change_none_of_these(trainings, path):
+    params = {
+        "seed": 7,
+        "train_steps": 9,
+        "global_batch_size": 1,
+        "label_smoothing": 0.9,
+        "class_weights": [5.0] * 10,
+        "optimizer": {"name": "adam"},
+        "precision": "mixed_float16",
+        "gradient_accumulation": 4,
+        "label_names": ["none"],
+    }
+    declared = {**in_float64("mnist_cnn", "one_device"), "model": "own_networks:named_like_options", "params": params}
+    estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
+    assert_equal(estimator, keras, LOSS, FLOAT64)
+    # What the network was called with.
+    assert estimator.weights["net/dense/bias"].shape == (7,)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["fit", "loop"])
 def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large_executions(trainings, tmp_path, path):

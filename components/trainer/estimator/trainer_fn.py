@@ -52,7 +52,6 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
-    params = params_of(section, settings)
     # Params of a model_fn of the user's, to tell him what it does not take; and whatever else is to be told.
     recorded: dict[str, Any] = {}
     if is_model_fn(function):
@@ -67,10 +66,11 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
                 expected="float32, beside a model_fn",
                 todo="remove it, and have the model_fn compute in that precision",
             )
-        recorded = {SPEC_KEY: (params := RecordedParams(params))}
+        given = RecordedParams(params_of(section, settings))
+        recorded = {SPEC_KEY: given}
         # An Estimator refuses params for a model_fn that does not take them.
         takes_params = "params" in inspect.signature(function).parameters
-        estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
+        estimator = tf.estimator.Estimator(function, config=config, params=given if takes_params else None)
     elif (
         compiled := (first := compiled_model.find_compiled(function, settings, declared.transformed_spec)).model
     ) is not None:
@@ -80,6 +80,8 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         estimator = compiled_model.make_estimator(compiled, settings, config)
         recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
     else:
+        # trainer.params are the network's own arguments, whatever their names.
+        params = _built_in_params(section, settings)
         params["gradient_compression"] = section.distribution.train.gradient_compression
         divided = section if section.is_divided else None
         model_fn = make_model_fn(lambda classes: first.call_again(function, classes, section.params), divided)
@@ -103,12 +105,17 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
-    """Returns the params of a model_fn.
+    """Returns the params of a model_fn of the user's: what is declared, and `trainer.params`, which come first.
 
     Args:
         section: The declared trainer.
         settings: Of the Trainer.
     """
+    return {**_built_in_params(section, settings), **section.params}
+
+
+def _built_in_params(section: TrainerSection, settings: Settings) -> dict[str, Any]:
+    """The same of the built-in model_fn."""
     return {
         "num_classes": len(settings.label_names),
         "label_names": list(settings.label_names),
@@ -118,7 +125,6 @@ def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
         "optimizer": section.optimizer.resolved(),
         **section.loss_options,
         "seed": section.seed,
-        **section.params,
     }
 
 

@@ -67,6 +67,24 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
     return tf.keras.Sequential([*stack, layers.Dense(num_classes, name="logits")], name="net")
 
 
+def named_like_options(num_classes: int, seed: int, **others: Any) -> tf.keras.Model:
+    """A network in float64 whose own arguments have the names of declared options, and say nothing of the training.
+
+    Args:
+        num_classes: Number of logits.
+        seed: Units of the hidden layer.
+        **others: Nothing is made of them.
+
+    Returns:
+        An unbuilt model.
+    """
+    tf.keras.backend.set_floatx("float64")
+    layers = tf.keras.layers
+    stack = [layers.Flatten(name="flatten"), layers.Dense(seed, activation="relu", name="dense")]
+    stack += [StatelessDropout(0.5, name="dropout"), layers.Dense(num_classes, name="logits")]
+    return tf.keras.Sequential(stack, name="net")
+
+
 def branched(num_classes: int) -> tf.keras.Model:
     """A functional network, built at once, whose two branches meet again; in one of them is a model of its own.
 
