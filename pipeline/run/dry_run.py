@@ -274,8 +274,9 @@ class Memory:
     def knows(self) -> bool:
         """Tells whether a dry run could say nothing new: of the built-in code, or of what passed."""
         trainer, transform = self._loaded.declaration.trainer, self._loaded.declaration.transform
-        # A layer's name may be wrong in any.
-        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not trainer.params and not trainer.is_divided
+        # A layer's name may be wrong in any, and so may the weights to begin with.
+        asks_more = trainer.params or trainer.is_divided or trainer.warm_start
+        built_in = trainer.model in SHORT_NAMES["trainer.model"] and not asks_more
         if built_in and transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
             return True
         return self._key() in self._passed()

@@ -127,6 +127,27 @@ def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tm
     assert f"mend the code above, or see {log}" in said
 
 
+@pytest.mark.parametrize(
+    ("exclude", "told"),
+    [
+        ("[]", "trainer.warm_start: none of the weights in "),
+        pytest.param("[logit/*]", "trainer.warm_start.exclude: no variable of the model fits", marks=pytest.mark.long),
+    ],
+)
+def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anything_is_ingested(
+    declare, tmp_path, exclude, told
+):
+    """Those of another network."""
+    import tensorflow as tf
+
+    checkpoint = tf.train.Checkpoint(model=tf.Variable([1.0], name="other")).write(str(tmp_path / "weights"))
+    warm = f"mnist_cnn, warm_start: {{checkpoint: {checkpoint}, exclude: {exclude}}}"
+    file = declare(text=DECLARATION.replace('"mine:model_fn"', warm))
+    workdir = Workdir(tmp_path / "runs")
+    assert told in workdir.run(file, code=4, dry_run=True)
+    assert not (workdir.path / "tried" / "artifacts").exists()
+
+
 def test_it_has_a_deadline(declare, capsys, monkeypatch):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
     assert main(["validate", "--deep", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
