@@ -177,7 +177,7 @@ def _train(
         return whole.loss, whole.hits, train_op
 
     parts = params.get("gradient_accumulation", 1)
-    in_one, compiler = xla and takes_step(parts), Compiler()
+    in_one, compiler = xla and takes_step(parts), Compiler(model)
     if in_one:
         # A function does its updates by itself.
         loss, hits = compiler.step(lambda *batch: train(*batch)[:2])(features, labels)

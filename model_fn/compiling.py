@@ -8,18 +8,40 @@ Source: https://www.tensorflow.org/xla, and https://www.tensorflow.org/api_docs/
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part
+from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of TensorFlow's error, where a layer adds up over the replicas.
 _TALKS = "merge_call"
+# Replicas of the trainings that are being tried.
+_tried_for: list[int] = []
+
+
+@contextlib.contextmanager
+def tried_for(replicas: int) -> Iterator[None]:
+    """Compiles nothing inside that could not be compiled for the training which is tried with fewer replicas.
+
+    Args:
+        replicas: Of that training.
+
+    Yields:
+        Nothing.
+    """
+    # Of the process, since an Estimator trains in threads of its own.
+    _tried_for.append(replicas)
+    try:
+        yield
+    finally:
+        _tried_for.pop()
 
 
 def takes_step(parts: int) -> bool:
@@ -34,9 +56,14 @@ def takes_step(parts: int) -> bool:
 
 
 class Compiler:
-    """Compiles the functions of one training, each of them once, however often the code around it is traced."""
+    """Compiles the functions of one training, each of them once, however often the code around it is traced.
 
-    def __init__(self) -> None:
+    Args:
+        network: That they compute.
+    """
+
+    def __init__(self, network: tf.keras.Model) -> None:
+        self._network = network
         self._functions: dict[Hashable, Callable[..., Any]] = {}
 
     def step(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +73,8 @@ class Compiler:
             function: Takes and returns nests of tensors; what variables it needs are there already.
 
         Returns:
-            The same function, compiled where it runs, once for each shape of its arguments.
+            The same function, compiled where it runs, once for each shape of its arguments; it raises a UserCodeError
+            where a layer would add up over the replicas of the training that is tried.
         """
         return self._compiled("step", function)
 
@@ -76,6 +104,7 @@ class Compiler:
 
     def _compiled(self, key: Hashable, function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in self._functions:
+            _refuse_talking(self._network)
             self._functions[key] = tf.function(function, jit_compile=True, autograph=False)
         return functools.partial(_call, self._functions[key])
 
@@ -86,12 +115,27 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
     except RuntimeError as error:
         if _TALKS not in str(error):
             raise
-        raise UserCodeError(
-            "trainer.xla: the network has a layer that adds up over all replicas, such as "
-            "SynchronizedBatchNormalization, and XLA compiles what one replica computes by itself",
-            expected="one replica; or a network whose replicas talk through their gradients alone",
-            todo="set trainer.xla: false, or trainer.distribution.train.strategy: one_device",
-        ) from error
+        raise _talking("such as SynchronizedBatchNormalization") from error
+
+
+def _refuse_talking(network: tf.keras.Model) -> None:
+    """Looks for the layers that are known to add up over replicas, where there are several, or will be."""
+    if max(tf.distribute.get_strategy().num_replicas_in_sync, *_tried_for, 1) == 1:
+        return
+    for each in network.submodules:
+        # Keras's has no class of its own for it.
+        adds_up = isinstance(each, SynchronizedBatchNormalization) or getattr(each, "synchronized", None) is True
+        if adds_up and each.trainable:
+            raise _talking(f"{each.name!r} ({type(each).__name__})")
+
+
+def _talking(which: str) -> UserCodeError:
+    return UserCodeError(
+        f"trainer.xla: the network has a layer that adds up over all replicas, {which}, and XLA compiles what one "
+        "replica computes by itself",
+        expected="one replica; or a network whose replicas talk through their gradients alone",
+        todo="set trainer.xla: false, or trainer.distribution.train.strategy: one_device",
+    )
 
 
 def refuse_xla(xla: Any, target: str, brings: str) -> None:

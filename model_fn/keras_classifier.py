@@ -52,7 +52,7 @@ class KerasClassifier(tf.keras.Model):
         self.network = network
         self._section = section
         self._division = division
-        self._compiler = Compiler()
+        self._compiler = Compiler(network)
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
 

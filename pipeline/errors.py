@@ -44,6 +44,8 @@ class TfxEstimatorError(Exception):
 
     exit_code = 1
     retryable = False
+    # TensorFlow's AutoGraph makes a StagingError of any other, wherever it converts what raises it.
+    ag_pass_through = True
     _indent = " " * 4
 
     def __init__(self, what: str, *, expected: str = "", todo: str = "") -> None:

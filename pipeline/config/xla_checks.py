@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.config.whole_model_fn import find_own
 _STRATEGY = "trainer.distribution.train.strategy"
 # Networks of ours.
 _MAX_POOLING = ("mnist_cnn", "cifar_cnn", "cifar_resnet9")
+_SYNCHRONIZED, _NORM = ("cifar_resnet", "cifar_resnet9"), "synchronized"
 
 
 def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -56,6 +57,17 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             "remove one of them: trainer.xla or trainer.deterministic",
             value=value,
             depends=("trainer.deterministic", "trainer.model"),
+        )
+    if trainer.xla is True and train.replicas > 1 and trainer.model in _SYNCHRONIZED and trainer.params.get(_NORM):
+        # Of a network of the user's the dry run tells.
+        yield Problem(
+            "trainer.xla",
+            f"with trainer.params.{_NORM} {trainer.model} normalises by the batch of all replicas, and XLA compiles "
+            "what one replica computes by itself",
+            "false; or one replica; or a network whose replicas talk through their gradients alone",
+            f"remove one of them: trainer.xla or trainer.params.{_NORM}",
+            value=value,
+            depends=("trainer.params", _STRATEGY),
         )
     why = ""
     if train.asynchronous:

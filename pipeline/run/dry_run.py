@@ -297,20 +297,23 @@ class Memory:
 
     def _key(self) -> str:
         declaration = self._loaded.declaration
-        targets = [declaration.trainer.target, declaration.transform.target]
-        trainer = {name: value for name, value in declaration.trainer.dict().items() if name in _TRAINER_KEYS}
+        trainer = declaration.trainer
+        targets = [trainer.target, declaration.transform.target]
+        of_trainer = {name: value for name, value in trainer.dict().items() if name in _TRAINER_KEYS}
         evaluator = declaration.evaluator
         declares_evaluation = bool(evaluator.metrics) or evaluator.slices != ("label",)
         parts = [
             fingerprint_source(targets, self._loaded.search_paths),
-            trainer,
+            of_trainer,
             declaration.transform.dict(),
             declaration.data.dict(),
             declaration.evaluator.prediction_key,
-            declaration.trainer.distribution.train.gradient_compression,
-            *([declaration.trainer.warm_start.fingerprint()] if declaration.trainer.warm_start else []),
+            trainer.distribution.train.gradient_compression,
+            *([trainer.warm_start.fingerprint()] if trainer.warm_start else []),
             *([declaration.evaluator.dict()] if declares_evaluation else []),
             *([declaration.tune.dict()] if declaration.tune else []),
+            # XLA cannot compile every network for several replicas.
+            *(["replicas"] if trainer.xla is True and trainer.distribution.train.replicas > 1 else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.compiling import tried_for
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-from tfx_estimator.model_fn.layers import StatelessDropout
+from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -20,13 +22,13 @@ COMPILES = "_XlaMustCompile"
 STEPS = 3
 
 
-def _network(num_classes=10):
+def _network(num_classes=10, norm=None):
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
             layers.Flatten(),
             layers.Dense(16, activation="relu", kernel_regularizer="l2"),
-            layers.BatchNormalization(momentum=0.5),
+            norm or layers.BatchNormalization(momentum=0.5),
             StatelessDropout(0.3),
             layers.Dense(num_classes),
         ]
@@ -38,13 +40,13 @@ def _batch():
     return {"image": draw.standard_normal((8, 6, 6, 1)).astype("float32")}, draw.integers(0, 10, 8)
 
 
-def _keras(xla, parts):
+def _keras(xla, parts, norm=None):
     """The losses of some steps, the weights after them, and whether there is anything for XLA."""
     section = TrainerSection.parse_obj(
         {"model": "own:net", "train_steps": 9, "global_batch_size": 8, "xla": xla, "gradient_accumulation": parts}
     )
     tf.keras.utils.set_random_seed(1)
-    model = KerasClassifier(_network(), section)
+    model = KerasClassifier(_network(norm=norm), section)
     data = tf.nest.map_structure(tf.constant, _batch())
     model(data[0])
     optimizer = make_keras_optimizer(Optimizer.parse_obj(SGD), 9)
@@ -56,7 +58,7 @@ def _keras(xla, parts):
     return losses, model.get_weights(), COMPILES in str(step.graph.as_graph_def())
 
 
-def _estimator(xla, parts, folder):
+def _estimator(xla, parts, folder, make=_network):
     params = {
         "num_classes": 10,
         "train_steps": 9,
@@ -66,7 +68,7 @@ def _estimator(xla, parts, folder):
         "xla": xla,
         "gradient_accumulation": parts,
     }
-    estimator = tf.estimator.Estimator(make_model_fn(_network), str(folder), params=params)
+    estimator = tf.estimator.Estimator(make_model_fn(make), str(folder), params=params)
     losses, compiles = [], []
 
     class Losses(tf.estimator.SessionRunHook):
@@ -105,3 +107,49 @@ def test_weights_and_losses_are_those_of_the_plain_step(path, parts, tmp_path):
     np.testing.assert_allclose(losses, other_losses, atol=1e-5)
     for one, other in zip(weights, other_weights, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+class _Within(tf.keras.layers.Layer):
+    """Has another one in a list, as blocks of networks have."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = [inner]
+
+    def call(self, inputs, training=False):
+        return self.inner[0](inputs, training=training)
+
+
+NORMS = {
+    "own": lambda: SynchronizedBatchNormalization(name="norm"),
+    "within": lambda: _Within(SynchronizedBatchNormalization(name="norm")),
+    "keras": lambda: tf.keras.layers.BatchNormalization(synchronized=True, name="norm"),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_layer_that_would_add_up_over_replicas_is_found_by_a_trial_that_has_one(norm, parts):
+    with tried_for(2), pytest.raises(UserCodeError, match=r"adds up over all replicas, 'norm' \(\w*Normalization\)"):
+        _keras(True, parts, NORMS[norm]())
+    # One replica is to train, or nothing is compiled.
+    with tried_for(1):
+        assert _keras(True, parts, NORMS[norm]())[2]
+    with tried_for(2):
+        assert not _keras(False, parts, NORMS[norm]())[2]
+
+
+def test_it_is_found_in_an_estimator_too(tmp_path):
+    def make(num_classes):
+        return _network(num_classes, SynchronizedBatchNormalization(name="norm"))
+
+    with tried_for(2), pytest.raises(UserCodeError, match="adds up over all replicas, 'norm'"):
+        _estimator(True, 1, tmp_path, make)
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_layer_that_adds_nothing_up_is_compiled(trainable):
+    """Keras's own, of each replica by itself; and one that is frozen."""
+    norm = tf.keras.layers.BatchNormalization() if trainable else SynchronizedBatchNormalization(trainable=False)
+    with tried_for(2):
+        assert _keras(True, 1, norm)[2]

@@ -57,6 +57,7 @@ def run(context: TaskContext) -> None:
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+    from tfx_estimator.model_fn.compiling import tried_for
     from tfx_estimator.model_fn.strategies import configure_devices
 
     # Now: the preprocessing_fn has TensorFlow begin.
@@ -66,7 +67,7 @@ def run(context: TaskContext) -> None:
     if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
         _check_labels(inputs)
     _check_evaluation(declaration, inputs, info)
-    # One process; what a model may refuse of the declared distribution stays.
+    # One replica; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
     settings = context.settings.with_distribution(Distribution.parse_obj({"train": kept}))
     settings = dataclasses.replace(
@@ -84,7 +85,8 @@ def run(context: TaskContext) -> None:
         _check_run_fn(job)
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
-        paths.path_of(job).run(dataclasses.replace(context, job=job))
+        with tried_for(trainer.distribution.train.replicas):
+            paths.path_of(job).run(dataclasses.replace(context, job=job))
         begin(_choose_output(job, declaration, info))
     context.progress.write(Event.TRIED)
 

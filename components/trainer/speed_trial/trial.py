@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.speed_trial.verdict import Slice, Verdict,
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.data.sharding import ELEMENT
+from tfx_estimator.model_fn.compiling import tried_for
 from tfx_estimator.model_fn.strategies import configure_devices
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.section import MAX_STEPS
@@ -62,7 +63,8 @@ def run(context: TaskContext) -> None:
     # Arrays: an Estimator takes them into a graph of its own.
     batch = next(reader.input_fn(tf.estimator.ModeKeys.TRAIN).as_numpy_iterator())
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    # One process of a cluster may have one replica, where training has several.
+    with tempfile.TemporaryDirectory() as folder, tried_for(declared.distribution.train.replicas):
         left_out: dict[Way, str] = {}
         made: dict[Way, Candidate] = {}
         once: dict[Way, float] = {}

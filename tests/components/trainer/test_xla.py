@@ -142,15 +142,14 @@ def test_precision_is_decided_with_parameter_servers(training, settings, path):
     assert "mixed_bfloat16" in run.get_string_custom_property("decided")
 
 
-def test_what_xla_cannot_compile_is_left_out(training, settings):
-    """Its batch normalisation adds up over the replicas."""
-    trainer = {"model": "cifar_resnet9", "train_steps": 2, "global_batch_size": 4}
-    run = _train_few(training, settings, **trainer, xla="auto", distribution={"train": MIRRORED})
+@pytest.mark.parametrize("strategy", [MIRRORED, WORKERS], ids=["mirrored", "workers"])
+@pytest.mark.parametrize("path", PATHS)
+def test_what_xla_cannot_compile_is_left_out(training, settings, path, strategy):
+    """Its batch normalisation adds up over the replicas, also where the trial, of one worker, has a single one."""
+    values = {"path": path, "model": "cifar_resnet9", "params": {"synchronized": True}, "xla": "auto"}
+    values |= {"train_steps": 2, "global_batch_size": 4, "distribution": {"train": strategy}}
+    _, run = training.run(settings(values, path=path), steps=2)
     decided = run.get_string_custom_property("decided")
     assert decided.startswith("xla false, after a trial: float32 ")
     assert "float32 with XLA left out: trainer.xla: the network has a layer that adds up over all replicas" in decided
-
-
-def _train_few(training, settings, **trainer):
-    _, run = training.run(settings({"path": "keras", **trainer}, path="keras"), steps=2)
-    return run
+    assert run.get_float_custom_property("last_step") == 2

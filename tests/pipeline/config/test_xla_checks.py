@@ -66,6 +66,17 @@ def test_a_built_in_network_that_pools_is_not_deterministic_with_it(write, good,
     assert "XLA has no deterministic gradient of max-pooling, and mnist_cnn pools so" in said
 
 
+@pytest.mark.parametrize("train", ["mirrored:2", "multi_worker_mirrored"])
+def test_a_built_in_network_that_normalises_over_replicas_is_refused(write, good, refuse, train):
+    resnet = good.replace("mnist_cnn", "cifar_resnet9") + "  params: {synchronized: true}\n"
+    several = f"  distribution: {{train: '{train}'}}\n"
+    assert "normalises by the batch of all replicas" in refuse(f"{resnet}{several}  xla: true\n")
+    # One replica; a trial leaves it out; each replica by itself.
+    load(write(f"{resnet}  xla: true\n"))
+    load(write(f"{resnet}{several}  xla: auto\n"))
+    load(write(f"{resnet.replace('true', 'false')}{several}  xla: true\n"))
+
+
 def test_a_tpu_is_refused(good, refuse):
     tpu = "  distribution: {train: {strategy: tpu, tpu: local}}\n"
     assert "compiled with XLA anyway" in refuse(f"{good}{tpu}  xla: true\n")

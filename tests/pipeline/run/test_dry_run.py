@@ -102,6 +102,18 @@ def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(declare, 
     assert "evaluated is `probabilities` (" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", ["keras", pytest.param("estimator", marks=pytest.mark.long)])
+def test_a_layer_that_xla_cannot_compile_for_the_declared_replicas_is_told(declare, capsys, path):
+    """The trial itself has one replica."""
+    replicas = "xla: true, distribution: {train: 'mirrored:2'}"
+    text = DECLARATION.replace('"mine:model_fn"', f'"nets:network", path: {path}, {replicas}')
+    norm = "tfx_estimator.model_fn.layers.SynchronizedBatchNormalization()"
+    nets = NETWORK.replace("Flatten(), dense", f"Flatten(), {norm}, dense")
+    nets = nets.replace("tensorflow as tf", "tensorflow as tf\nimport tfx_estimator.model_fn.layers")
+    assert main(["validate", "--deep", declare(text=text, nets=nets)]) == 4
+    assert "trainer.xla: the network has a layer that adds up over all replicas" in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("model", ['"mine:model_fn"', '"nets:network", path: keras'])
 def test_a_metric_of_early_stopping_that_the_model_does_not_report_is_told_with_those_that_it_does(
@@ -357,7 +369,24 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     # Nothing of these is the user's.
     built_in = ("trainer.model=mnist_cnn", "transform.preprocessing_fn=null")
     assert memory(*built_in).knows()
+    for part in ("index", "data-00000-of-00001"):
+        (tmp_path / f"weights.{part}").touch()
+    assert not memory(*built_in, "trainer.warm_start.checkpoint=weights").knows()
     assert not memory(*built_in, "trainer.params.num_classes=3").knows()
+
+
+@pytest.mark.unit
+def test_what_passed_for_one_replica_is_tried_again_for_several_where_xla_compiles(declare, tmp_path):
+    from tfx_estimator.pipeline.run.dry_run import Memory
+
+    def memory(*overrides: str) -> Memory:
+        return Memory(load(declare(text=text, nets=NETWORK), overrides), folders)
+
+    text, folders = DECLARATION.replace("mine:model_fn", "nets:network"), PipelineFolders(str(tmp_path / "runs"), "x")
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    memory("trainer.xla=true").remember()
+    assert memory("trainer.xla=true").knows()
+    assert not memory("trainer.xla=true", "trainer.distribution.train='mirrored:2'").knows()
 
 
 @pytest.mark.unit
