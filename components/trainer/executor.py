@@ -15,6 +15,7 @@ from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
+from tfx_estimator.components.trainer.profiling.kept import drop_others
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
@@ -104,6 +105,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     # The checkpoints of a run_fn are its own affair.
     takes_over = job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
+    drop_others(folder.uri, settings.runtime.profile)
     if earlier is None:
         return
     if earlier.steps == folder.steps:

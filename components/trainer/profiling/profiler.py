@@ -12,6 +12,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfx_estimator.components.trainer.profiling import trace
 from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
+from tfx_estimator.components.trainer.profiling.kept import DECLARED, is_of
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
@@ -102,7 +103,7 @@ class Profiler:
             if step:
                 # What a training that goes on does first builds and warms up as well.
                 self._first = max(self._first, step + _WARM_UP)
-            self._ended = self._keeps and tf.io.gfile.exists(os.path.join(self._folder, PROFILE_JSON))
+            self._ended = self._keeps and is_of(self._folder, self._declared)
         if self._ended:
             return
         try:
@@ -144,6 +145,7 @@ class Profiler:
         found = trace.summarise(space, steps, self._task.in_cluster)
         if self._coordinates:
             found.update(shares={}, advice=[_COORDINATES])
+        found[DECLARED] = self._declared.dict()
         text = trace.to_text(self._task.name, found)
         for name, content in ((PROFILE_JSON, json.dumps(found, indent=2)), (PROFILE_TEXT, text)):
             with tf.io.gfile.GFile(os.path.join(self._folder, name), "w") as file:

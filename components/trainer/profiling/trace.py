@@ -5,9 +5,10 @@ Source: https://www.tensorflow.org/guide/profiler; the file is an `XSpace` of `t
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _HOST = "/host:CPU"
@@ -18,6 +19,10 @@ _INPUT_THREAD = "tf_data"
 _INPUT_KINDS = re.compile(r"Iterator|Dataset|Parse|Decode")
 # What they call is told by itself.
 _CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$")
+# A call of a function, which tells what it calls; but of one that XLA has compiled nothing is told inside.
+_CALL, _CALLED = "ExecutorState::ProcessAsync::Start", ("PartitionedCallOp", "FunctionRun", "ExecutorState::Process")
+_FUNCTION = re.compile(r"PartitionedCall$")
+_XLA = "XLA"
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
 _COMMUNICATION = re.compile(r"Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv")
 _OUTER = re.compile(r"^(while/body/_\d+/)+")
@@ -40,7 +45,8 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
         `steps`, `seconds`; `shares` of that time, which add up to 1: `compute`, `input` (no operation ran, and the step
         waited for its batch), `communication` (the same for other devices and tasks) and `other` (the rest: Python, the
         runtime, and whatever else is waited for); `dearest`, operations with `name`, `kind`, `count`, `seconds` of all
-        threads, and `share` of all operations' seconds; `advice`, lines.
+        threads, and `share` of all operations' seconds, a function that XLA has compiled being one of the kind `XLA`;
+        `advice`, lines.
     """
     compute: _Spans = []
     waits: _Spans = []
@@ -51,9 +57,11 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
         if not plane.name.startswith("/host") and not plane.name.startswith("/device"):
             continue
         names = {number: each.name for number, each in plane.event_metadata.items()}
+        keys = {number: each.name for number, each in plane.stat_metadata.items()}
         for line in plane.lines:
             is_input = line.name.startswith(_INPUT_THREAD)
             base = line.timestamp_ns * 1000
+            ran: list[tuple[str, str, tuple[int, int]]] = []
             for event in line.events:
                 name = names[event.metadata_id]
                 span = (base + event.offset_ps, base + event.offset_ps + event.duration_ps)
@@ -63,10 +71,14 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
                 elif _COMMUNICATION.search(name):
                     sends.append(span)
                 elif not is_input and (found := _OPERATION.match(name)) and not _is_other(found["kind"]):
-                    compute.append(span)
-                    entry = cost[_OUTER.sub("", found["name"]), found["kind"]]
-                    entry[0] += 1
-                    entry[1] += event.duration_ps / _PICOS
+                    ran.append((found["name"], found["kind"], span))
+            if not is_input:
+                ran += [(name, _XLA, span) for name, span in _compiled_calls(line, names, keys)]
+            for name, kind, span in ran:
+                compute.append(span)
+                entry = cost[_OUTER.sub("", name), kind]
+                entry[0] += 1
+                entry[1] += (span[1] - span[0]) / _PICOS
     seconds = (max(end for _, end in whole) - min(start for start, _ in whole)) / _PICOS if whole else 0.0
     shares = _shares(seconds, compute, waits, sends)
     total = sum(each[1] for each in cost.values()) or 1.0
@@ -74,7 +86,7 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
         {"name": name, "kind": kind, "count": count, "seconds": spent, "share": spent / total}
         for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_DEAREST]
     ]
-    advice = _advice(shares, cluster)
+    advice = _advice(shares, cluster, any(kind == _XLA for _, kind in cost))
     return {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest, "advice": advice}
 
 
@@ -94,6 +106,22 @@ def to_text(task: str, summary: dict[str, Any]) -> str:
         spent = f"{each['share']:>5.0%} {1000 * each['seconds']:>10,.1f} ms {each['count']:>7,}x"
         lines.append(f"  {spent}  {each['kind']}  {each['name']}")
     return "\n".join([*lines, *(f"  {line}" for line in summary["advice"])])
+
+
+def _compiled_calls(
+    line: Any, names: Mapping[int, str], keys: Mapping[int, str]
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The calls of functions that XLA has compiled, in one thread: they are computed in the call itself."""
+    began = sorted(each.offset_ps for each in line.events if names[each.metadata_id] in _CALLED)
+    for event in line.events:
+        if names[event.metadata_id] != _CALL:
+            continue
+        told = {keys[each.metadata_id]: each.str_value or keys.get(each.ref_value, "") for each in event.stats}
+        begin, end = event.offset_ps, event.offset_ps + event.duration_ps
+        calls = bisect.bisect_right(began, end) > bisect.bisect_left(began, begin)
+        if _FUNCTION.search(told.get("kernel_type", "")) and not calls:
+            base = line.timestamp_ns * 1000
+            yield told.get("name", ""), (base + begin, base + end)
 
 
 def _is_other(kind: str) -> bool:
@@ -127,7 +155,7 @@ def length(spans: Iterable[tuple[int, int]]) -> float:
     return covered / _PICOS
 
 
-def _advice(shares: dict[str, float], cluster: bool) -> Sequence[str]:
+def _advice(shares: dict[str, float], cluster: bool, compiled: bool) -> Sequence[str]:
     advice = []
     if shares["input"] > _LEAST_TO_TELL:
         advice.append(
@@ -139,11 +167,21 @@ def _advice(shares: dict[str, float], cluster: bool) -> Sequence[str]:
             "Steps wait for other tasks: a larger trainer.global_batch_size sends the gradients less often; see "
             "docs/techniques.md, and try with `tfx-estimator bench strategies`."
         )
-    elif shares["other"] > _LEAST_TO_TELL:
+    elif shares["communication"] > _LEAST_TO_TELL:
+        advice.append(
+            "Steps wait for what the devices of this process send each other: a larger trainer.global_batch_size sends "
+            "it less often; try other cross_device_ops and num_packs of trainer.distribution.train, or fewer devices."
+        )
+    if not cluster and shares["other"] > _LEAST_TO_TELL:
         advice.append(
             "Much of the time no operation runs: steps are short. A larger trainer.global_batch_size, or on the Keras "
             "paths trainer.steps_per_execution, gives each more to do."
         )
+    # All other shares are small then.
     if not advice:
         advice.append("Most of the time is computed: what pays is a cheaper network, or more cores or devices.")
+    if compiled:
+        advice.append(
+            "What XLA compiled is told as one operation: see trainer.xla: false for those that it is made of."
+        )
     return advice

@@ -22,7 +22,14 @@ def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
 
     section = {"train_steps": 20, "profile": PROFILE, "log_every_steps": 20, "save_checkpoints_steps": 10}
     made = settings({**section, **trainer})
-    _, run = training.run(made, steps=made.trainer.train_steps, **built_in_function(made.trainer))
+    functions = built_in_function(made.trainer)
+    # By the same training, before it was stopped: there were other steps to profile, and other tasks.
+    for name in ("chief-0", "worker-9"):
+        old = Path(training.folder(made, made.trainer.train_steps, **functions), "profile", name)
+        old.mkdir(parents=True)
+        (old / "summary.json").write_text('{"declared": {"start_step": 2, "steps": 3}}')
+        (old / "summary.txt").write_text("profile of yesterday")
+    _, run = training.run(made, steps=made.trainer.train_steps, **functions)
     found = {}
     for folder in sorted(Path(run.uri, "profile").iterdir()):
         [profile] = folder.glob("plugins/profile/*/*.xplane.pb")
@@ -42,6 +49,7 @@ def _check(summary: dict) -> None:
     assert 0 < len(summary["dearest"]) <= 10
     # The convolution and the dense layers, forward and backward; on a busy machine others may come first.
     assert any("MatMul" in each["kind"] or "Conv2D" in each["kind"] for each in summary["dearest"])
+    assert "XLA" not in {each["kind"] for each in summary["dearest"]}
     assert summary["advice"]
 
 
@@ -55,6 +63,27 @@ def _check(summary: dict) -> None:
 )
 def test_the_declared_steps_are_profiled(training, settings, path):
     _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
+
+
+@pytest.mark.parametrize(
+    ("path", "strategy", "calls"),
+    [
+        ("keras", "one_device", 6),
+        pytest.param("estimator", "one_device", 6, marks=pytest.mark.long),
+        pytest.param("keras_custom_loop", "one_device", 6, marks=pytest.mark.long),
+        # One in each replica.
+        pytest.param("estimator", "mirrored:2", 12, marks=pytest.mark.long),
+        pytest.param("keras", "mirrored:2", 12, marks=pytest.mark.long),
+    ],
+)
+def test_a_step_that_xla_compiled_is_computed(training, settings, path, strategy, calls):
+    declared = {"path": path, "xla": True, "distribution": {"train": strategy}}
+    summary = _profiled(training, settings, ["chief-0"], **declared)["chief-0"]
+    compiled = [each for each in summary["dearest"] if each["kind"] == "XLA"]
+    assert sum(each["count"] for each in compiled) == calls
+    assert summary["dearest"][0] in compiled
+    assert summary["shares"]["compute"] > 0.5
+    assert sum(summary["shares"].values()) == pytest.approx(1.0)
 
 
 @pytest.mark.long

@@ -69,3 +69,47 @@ def test_what_is_not_computed_is_told_by_where_it_runs():
     busy = space(("tf_Compute/1", [("a/MatMul:MatMul", 0, 100)]))
     assert "Most of the time is computed" in summarise(busy, 1, cluster=True)["advice"][0]
     assert summarise(space(), 1, cluster=False)["shares"]["other"] == 1.0
+
+
+def test_devices_of_one_process_that_wait_for_each_other_are_told_and_nothing_of_compute():
+    from tfx_estimator.components.trainer.profiling.trace import summarise
+
+    ran = [("a/MatMul:MatMul", 0, 20), ("all/NcclAllReduce:NcclAllReduce", 20, 95)]
+    (advice,) = summarise(space(("tf_Compute/1", ran)), 1, cluster=False)["advice"]
+    assert "what the devices of this process send each other" in advice
+    (advice,) = summarise(space(("tf_Compute/1", ran)), 1, cluster=True)["advice"]
+    assert "wait for other tasks" in advice
+
+
+def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_operations(tmp_path):
+    """A real profile of a function that calls both."""
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    from tfx_estimator.components.trainer.profiling.trace import summarise, to_text
+
+    def product(values):
+        return tf.matmul(tf.matmul(values, values), values)
+
+    # TensorFlow would put its operations into those of the caller.
+    plain = tf.function(product, experimental_attributes={"_noinline": True})
+    compiled = tf.function(product, jit_compile=True)
+
+    @tf.function
+    def both(values):
+        return compiled(plain(values))
+
+    values = tf.random.uniform([700, 700])
+    both(values)
+    tf.profiler.experimental.start(str(tmp_path))
+    for _ in range(5):
+        both(values)
+    tf.profiler.experimental.stop()
+    (file,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    found = summarise(xplane_pb2.XSpace.FromString(file.read_bytes()), 5, cluster=False)
+    # With oneDNN's kernels it is a _MklMatMul.
+    ours = [(each["kind"].replace("_Mkl", ""), each["count"], each["seconds"]) for each in found["dearest"][:3]]
+    assert sorted(each[:2] for each in ours) == [("MatMul", 5), ("MatMul", 5), ("XLA", 5)]
+    assert min(seconds for _, _, seconds in ours) > 1e-3
+    assert found["shares"]["compute"] > 0.5
+    assert "What XLA compiled is told as one operation" in to_text("chief-0", found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
@@ -44,13 +46,45 @@ def test_a_training_that_goes_on_warms_up_first(make, start, first):
     assert did == ["start", "stop", 20]
 
 
+def _laid(folder, declared):
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"steps": 20, **declared}))
+
+
 def test_one_that_is_there_is_not_made_again(make, tmp_path):
-    (tmp_path / "profile" / "chief-0").mkdir(parents=True)
-    (tmp_path / "profile" / "chief-0" / "summary.json").write_text("{}")
+    _laid(tmp_path / "profile" / "chief-0", {"declared": Profile().dict()})
     profiler, (_, did, told) = make[0](), make
     for step in (200, 300, 400):
         profiler.at(step, is_last=step == 400)
     assert (did, told()) == ([], [])
+
+
+@pytest.mark.parametrize("declared", [{"declared": Profile(start_step=50).dict()}, {"declared": {"steps": 20}}, {}])
+def test_one_of_other_steps_is(make, tmp_path, declared):
+    _laid(tmp_path / "profile" / "chief-0", declared)
+    profiler, did = make[0](), make[1]
+    for step in (200, 210, 230):
+        profiler.at(step)
+    assert did == ["start", "stop", 20]
+
+
+def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
+    from tfx_estimator.components.trainer.profiling.kept import drop_others
+
+    def kept():
+        return sorted(path.name for path in (tmp_path / "profile").iterdir())
+
+    drop_others(str(tmp_path), Profile())
+    _laid(tmp_path / "profile" / "chief-0", {"declared": Profile().dict()})
+    _laid(tmp_path / "profile" / "worker-0", {"declared": Profile(steps=9).dict()})
+    # Of a task that was killed meanwhile, and of one that was writing its summary.
+    (tmp_path / "profile" / "worker-1" / "plugins").mkdir(parents=True)
+    (tmp_path / "profile" / "worker-2").mkdir()
+    (tmp_path / "profile" / "worker-2" / "summary.json").write_text("{")
+    drop_others(str(tmp_path), Profile())
+    assert kept() == ["chief-0"]
+    drop_others(str(tmp_path), None)
+    assert kept() == []
 
 
 def test_a_training_that_is_too_short_says_so_once(make):

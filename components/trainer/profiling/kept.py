@@ -1,0 +1,45 @@
+"""Of which steps a profile is that is there already."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Optional
+
+from tfx.dsl.io import fileio
+
+from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILES, Profile
+
+# In a summary: what was declared.
+DECLARED = "declared"
+
+
+def is_of(folder: str, declared: Optional[Profile]) -> bool:
+    """Tells whether a task's profile was made, of the steps that are declared.
+
+    Args:
+        folder: The task's.
+        declared: Which steps; None are none.
+    """
+    path = os.path.join(folder, PROFILE_JSON)
+    if declared is None or not fileio.exists(path):
+        return False
+    try:
+        with fileio.open(path) as file:
+            found = json.loads(file.read())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get(DECLARED) == declared.dict()
+
+
+def drop_others(training_dir: str, declared: Optional[Profile]) -> None:
+    """Removes what is there of other steps, by a training that goes on now: the results would tell it as theirs.
+
+    Args:
+        training_dir: The training's folder.
+        declared: Which steps are declared now; None are none.
+    """
+    profiles = os.path.join(training_dir, PROFILES)
+    for name in fileio.listdir(profiles) if fileio.exists(profiles) else ():
+        if not is_of(folder := os.path.join(profiles, name.rstrip("/")), declared):
+            fileio.rmtree(folder)
