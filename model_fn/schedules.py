@@ -14,7 +14,8 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
     """The learning rate at a step: linear warm-up, then the schedule.
 
     Where it is scaled, the warm-up leads from the rate of one replica, at step 0, to that of all: see Goyal et al.,
-    https://arxiv.org/abs/1706.02677, section 2.2.
+    https://arxiv.org/abs/1706.02677, section 2.2. Of one replica it is the plain one, as without scaling: there the two
+    rates are equal, and what is declared would be dropped.
 
     The schedules are those of `tf.keras.optimizers.schedules`, counted from the end of the warm-up on, but for the
     boundaries of `piecewise`, which are steps of the training; and `one_cycle`, which rises from a 25th of the rate for
@@ -56,9 +57,9 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
         part = tf.clip_by_value(step / train_steps, 0.0, 1.0)
         rising = _between(1 / 25, 1.0, part / 0.3)
         rate *= tf.where(part < 0.3, rising, _between(1.0, 1 / 250_000, (part - 0.3) / 0.7))
-    if section.scaling != "none":
+    if (factor := section.factor(replicas)) != 1.0:
         warm = tf.minimum(step / section.warmup_steps, 1.0) if section.warmup_steps else 1.0
-        rate *= 1.0 + (section.factor(replicas) - 1.0) * warm
+        rate *= 1.0 + (factor - 1.0) * warm
     elif section.warmup_steps:
         rate *= tf.minimum((step + 1.0) / section.warmup_steps, 1.0)
     return rate

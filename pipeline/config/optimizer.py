@@ -49,8 +49,8 @@ class Optimizer(Section):
     warmup_steps: conint(ge=0, le=MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
     scaling: Literal["none", "linear", "sqrt"] = Field(
         default="none",
-        description="multiplies every learning rate by the number of replicas in sync, or by its square root; the "
-        "warm-up then begins at the rate of one replica",
+        description="multiplies every learning rate by the number of replicas in sync, or by its square root; with "
+        "several the warm-up begins at the rate of one",
     )
     decay_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
         default=None, description=f"{_of('decay_steps')}; null is all after the warm-up, where it may be null"

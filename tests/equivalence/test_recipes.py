@@ -63,8 +63,9 @@ def test_clipping_and_the_loss_options_change_them(weights):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
 def test_a_scaled_rate_is_what_each_step_uses(weights, path, strategy):
-    replicas = 2 if strategy == "mirrored" else 1
-    rates = [0.1 * (1 + (replicas - 1) * min(step / 4, 1)) for step in range(STEPS)]
+    # From the rate of one replica to that of two; of one replica the plain warm-up.
+    warm = (lambda step: 1 + min(step / 4, 1)) if strategy == "mirrored" else (lambda step: min((step + 1) / 4, 1))
+    rates = [0.1 * warm(step) for step in range(STEPS)]
     found = weights(f"scaled.{path}.{strategy}")
     # The rate itself is float32.
     np.testing.assert_allclose(found, _descended(rates), rtol=0, atol=1e-7)

@@ -120,3 +120,16 @@ def test_the_warm_up_of_a_scaled_rate_leads_from_one_replica_to_all():
     assert found[:5] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6])
     assert found[6] == pytest.approx(0.3)
     assert found[8] == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("scaling", ["linear", "sqrt"])
+def test_of_one_replica_the_declared_warm_up_is_the_plain_one(scaling):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.schedules import learning_rate
+
+    scaled, plain = (Optimizer(learning_rate=0.2, scaling=each, warmup_steps=4) for each in (scaling, "none"))
+    steps = [tf.constant(step, tf.int64) for step in range(8)]
+    found = [float(learning_rate(scaled, 8, step, 1)) for step in steps]
+    assert found[:4] == pytest.approx([0.05, 0.1, 0.15, 0.2])
+    assert found == [float(learning_rate(plain, 8, step, 1)) for step in steps]
