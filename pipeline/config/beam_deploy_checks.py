@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.env_checks import is_credential
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE
 from tfx_estimator.pipeline.config.problems import Problem
 
-_CREDENTIAL = re.compile(r"secret|token|password|access_key|connection_string")
 _LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
 _A_HOST = "a host that the steps reach"
 _IN_THE_CLUSTER = "name the service's address in the cluster"
@@ -47,12 +47,7 @@ def _options(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
         name, _, value = option.partition("=")
         if _LOCAL_HOST.search(option):
             yield Problem("beam.options", OF_THIS_MACHINE, _A_HOST, _IN_THE_CLUSTER, value=option)
-        elif _CREDENTIAL.search(name):
-            what, expected = "it would stand in the compiled file, for all to read", "an account, or a Secret"
-            yield Problem(
-                "beam.options", what, expected, "remove it: deploy.service_account, deploy.secrets", value=name
-            )
-        elif value.startswith(("/", "~", ".")) and not deploy.is_mounted(value):
+        elif not is_credential(name, value) and value.startswith(("/", "~", ".")) and not deploy.is_mounted(value):
             expected = "a place that the steps reach"
             yield Problem(
                 "beam.options", OF_THIS_MACHINE, expected, "name one in a bucket, or in a volume", value=option

@@ -1,10 +1,12 @@
-"""Checks of `deploy.env`: variables that are not the user's to set, and credentials, which belong into no file."""
+"""Checks of what travels in a compiled file as it was written: variables, and credentials, which belong into no file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from tfx_estimator.pipeline.config import render
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.errors import RETRYABLE
 
@@ -27,9 +29,44 @@ _FAMILIES = {
     "ARGO_": "Kubeflow Pipelines",
 }
 # TOKENIZERS_PARALLELISM is none.
-_CREDENTIAL = re.compile(r"secret|token(?!iz)|passw|access_key|api_key|private_key|connection_string", re.IGNORECASE)
+_CREDENTIAL = re.compile(r"secret|token(?!iz)|passw|(access|api|private)[_-]?key|connection[_-]?string", re.IGNORECASE)
 # Of a name that leads to a mounted Secret.
-_OF_A_FILE = re.compile(r"_(path|file|dir|folder)$", re.IGNORECASE)
+_OF_A_FILE = re.compile(r"[_-](path|file|dir|folder)$", re.IGNORECASE)
+_SPECIAL = re.compile(r"<.*>|\[.*\]")
+_IN_THE_FILE = "it would stand in the compiled file, for all to read"
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Tells whether a value is one that nobody else should read, by what it is called.
+
+    Args:
+        name: Of a variable, a flag or a parameter.
+        value: What leads to a file is none.
+    """
+    return bool(_CREDENTIAL.search(name)) and not (_OF_A_FILE.search(name) or value.startswith("/"))
+
+
+def check_credentials(params: Mapping[str, Any], options: tuple[str, ...]) -> Iterator[Problem]:
+    """Finds credentials among what a compiled file holds beside `deploy.env`.
+
+    Args:
+        params: `trainer.params`.
+        options: `beam.options`.
+
+    Yields:
+        The problems, without the values.
+    """
+    expected = "an account, or a Secret's file"
+    for path, value in render.leaves(dict(params)):
+        # A network may well count its tokens, and have special ones, as <pad>.
+        if isinstance(value, str) and is_credential(str(path[-1]), value) and not _SPECIAL.fullmatch(value):
+            todo = "read it in your code, of a file of deploy.secrets; if it is no credential, rename it"
+            yield Problem(".".join(("trainer.params", *map(str, path))), _IN_THE_FILE, expected, todo)
+    for option in options:
+        name, _, value = option.partition("=")
+        if is_credential(name, value):
+            todo = "remove it: deploy.service_account, deploy.secrets"
+            yield Problem("beam.options", _IN_THE_FILE, expected, todo, value=name)
 
 
 def check_env(env: Mapping[str, str]) -> Iterator[Problem]:
@@ -48,10 +85,9 @@ def check_env(env: Mapping[str, str]) -> Iterator[Problem]:
         elif who := _set_by(name):
             what, todo = f"this variable is set by {who}", "remove it"
             yield Problem(f"{path}.{name}", what, "variables of your own code's", todo)
-        elif _CREDENTIAL.search(name) and not (_OF_A_FILE.search(name) or value.startswith("/")):
-            what, expected = "it would stand in the compiled file, for all to read", "an account, or a Secret's file"
+        elif is_credential(name, value):
             todo = "remove it: deploy.service_account, deploy.secrets; NAME_FILE may name the file"
-            yield Problem(f"{path}.{name}", what, expected, todo)
+            yield Problem(f"{path}.{name}", _IN_THE_FILE, "an account, or a Secret's file", todo)
 
 
 def _set_by(name: str) -> str:
