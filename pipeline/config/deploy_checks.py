@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
-from tfx_estimator.pipeline.config.env_checks import check_credentials, check_env
+from tfx_estimator.pipeline.config.env_checks import check_credentials, check_deployed_env, check_env
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
@@ -98,6 +98,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     yield from _root(deploy, target)
     yield from _places(declaration, deploy, target)
     yield from check_deployed_beam(declaration.beam, deploy)
+    yield from check_deployed_env(deploy, target)
     yield from check_credentials(declaration.trainer.params, declaration.beam.options)
     if declaration.tune is not None and target == TFJOB:
         what, expected = "a TFJob's pods train one model, and no trials", "the values that a tuning chose"

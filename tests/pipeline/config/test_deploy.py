@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
-from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config import env_checks, load
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 
@@ -255,6 +255,46 @@ def test_neither_a_services_variables_nor_credentials_are_taken(name, said):
 def test_a_variable_may_lead_to_a_secrets_file():
     paths = {"GITHUB_TOKEN_FILE": "secrets/x", "AWS_SECRET": "/secrets/key/aws", "TOKENIZERS_PARALLELISM": "false"}
     load("digits", [f"deploy.env.{name}={value!r}" for name, value in paths.items()])
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "value"),
+    [
+        ("vertex", "GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json"),
+        ("vertex", "GOOGLE_APPLICATION_CREDENTIALS", "/secrets/key/key.json"),
+        ("kubeflow", "GOOGLE_APPLICATION_CREDENTIALS", "/opt/key.json"),
+        ("tfjob", "GOOGLE_APPLICATION_CREDENTIALS", "key.json"),
+        *((target, "PYTHONPATH", "/home/me/src") for target in (*TARGETS, "tfjob")),
+        ("kubeflow_v2", "PYTHONPATH", "/opt/mine:/Users/me/src"),
+        ("vertex", "MINE", "~/src"),
+        ("vertex", "MINE", '{"at": "/root/x"}'),
+    ],
+)
+def test_a_variable_that_leads_to_this_machine_is_refused(target, name, value):
+    whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    (problem,) = refused(target, *whole, f"deploy.env.{name}={value!r}")
+    assert f"deploy.env.{name} " in problem
+    assert any(said in problem for said in ("place of this machine", "mounts no key's file", "nothing that is mounted"))
+    # Nothing is refused that is to run here.
+    load("digits", (*whole, f"deploy.env.{name}={value!r}"))
+
+
+def test_a_variable_may_lead_to_what_the_steps_have(tmp_path, monkeypatch):
+    values = {
+        "GOOGLE_APPLICATION_CREDENTIALS": "/secrets/key/key.json",
+        "PYTHONPATH": "/opt/mine:/usr/lib/x:/mnt/data/home/me",
+        "HUB": "https://example/home/me",
+        "APP": "/app/models",
+        "RATIO": "a/root/b",
+        "RELEASE": "~=1.2",
+        "HERE": str(tmp_path),
+    }
+    whole = (*COMMON, *OF_TARGET["kubeflow"])
+    load("digits", (*whole, *(f"deploy.env.{name}={value!r}" for name, value in values.items())), "kubeflow")
+    # What is here, in no folder that every system has.
+    monkeypatch.setattr(env_checks, "_OF_THE_SYSTEM", ("opt", "usr"))
+    (problem,) = refused("kubeflow", *whole, f"deploy.env.HERE={tmp_path}")
+    assert "place of this machine" in problem
 
 
 @pytest.mark.parametrize(
