@@ -13,6 +13,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.trainer import export, training_folder
+from tfx_estimator.components.trainer.cluster.idle_gpus import warn_of_idle_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
 from tfx_estimator.components.trainer.profiling.kept import drop_others
@@ -92,6 +93,7 @@ def _train(job: Job, settings: Settings, logs: str) -> Outcome:
     # A task of a cluster takes its place in that.
     if tfjob.is_wanted(settings) and resolve(os.environ) is None:
         return tfjob.train(job, settings, logs)
+    warn_of_idle_gpus(settings.distribution.train.devices)
     return supervise(job, logs)
 
 

@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_credentials, check_deployed_env, check_env
+from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
@@ -152,6 +153,7 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
         if declaration.deploy is not None:
             yield from note_context(declaration.deploy, target)
         yield from note_accounts(declaration, target)
+        yield from note_machines(declaration, target)
         yield from _note_quota(declaration, target)
 
 

@@ -24,12 +24,14 @@ class _Machine(NamedTuple):
         path: Where its accelerator is declared.
         gpus: How many it has.
         wanted: How many it is to have, by what asks for them.
+        shared: Processes that train there side by side, of whose devices nothing is said; 0 if there are none.
     """
 
     name: str
     path: str
     gpus: int
     wanted: dict[str, int]
+    shared: int = 0
 
 
 def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
@@ -42,6 +44,18 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     distribution = declaration.trainer.distribution
     for machine in _machines(declaration, target):
         asks, wanted = max(machine.wanted.items(), key=lambda item: item[1])
+        own = machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0
+        if 0 < machine.gpus < machine.shared + own:
+            yield Problem(
+                "trainer.distribution.train.workers",
+                f"{machine.name} has {machine.gpus} of the GPUs that {machine.shared + own} processes of its container "
+                "want, one each: all that train would do so on CPU",
+                f"{_TRAIN.removesuffix('.gpu')}, or a GPU for each process",
+                f"set {machine.path}.accelerators: {machine.shared + own}, or devices: {{cpu: 1}} and no accelerator; "
+                "or train with the strategy mirrored",
+                value=str(machine.shared),
+                depends=(machine.path, "deploy.nodes", "trainer.distribution.train.strategy"),
+            )
         if wanted <= machine.gpus:
             continue
         has = f"has {machine.gpus}" if machine.gpus else "has none"
@@ -96,7 +110,35 @@ def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     for step in steps:
         node = deploy.step(step)
         gpus = _gpus(node.accelerator, node.accelerators)
-        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, _in_one_container(distribution))
+        train = distribution.train
+        shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
+        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, _in_one_container(distribution), shared)
+
+
+def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
+    """Says what becomes of a cluster, and of accelerators, where that is less than it seems.
+
+    Args:
+        declaration: Typed values.
+        target: Where the pipeline is to be deployed.
+    """
+    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
+    processes = sum(distribution.pods.values())
+    if processes > 1 and target != TFJOB and not (target == VERTEX and deploy.vertex is not None):
+        instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"
+        yield (
+            f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
+            f"machine: {instead}"
+        )
+    machines = list(_machines(declaration, target))
+    if target != TFJOB:
+        nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
+        machines += [_Machine("", "", _gpus(node.accelerator, node.accelerators), {}) for node in nodes]
+    if any(machine.gpus for machine in machines):
+        yield (
+            "deploy.image: steps have accelerators: it has to be built with --build-arg LOCK=legacy.lock and NVIDIA's "
+            "libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave them idle"
+        )
 
 
 def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:

@@ -106,6 +106,47 @@ def test_gpus_that_training_asks_for_are_there(target, distribution, too_few, sa
     load("digits", (*whole, too_few))
 
 
+FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 4}"
+
+
+@pytest.mark.parametrize("target", ["vertex", "kubeflow", "kubeflow_v2"])
+def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_none(target):
+    kind = _T4 if target == "vertex" else _GPU
+    # Two accelerators, as they are.
+    whole = (*COMMON, *OF_TARGET[target], "trainer.global_batch_size=64")
+    (problem,) = refused(target, *whole, FOUR_WORKERS)
+    assert "trainer.distribution.train.workers: 4 the step Trainer has 2 of the GPUs that 4 processes" in problem
+    assert "set deploy.nodes.Trainer.accelerators: 4" in problem
+    enough = f"deploy.nodes.Trainer={{{kind}, accelerators: 4}}"
+    for more in ((enough,), ("deploy.nodes.Trainer={cpu: 8}",), ("trainer.distribution.train.devices={cpu: 1}",)):
+        (note,) = [each for each in load("digits", (*whole, FOUR_WORKERS, *more), target).notes if "processes" in each]
+        assert note.startswith("trainer.distribution: 4 processes in one container, that of the step Trainer")
+    evaluator = ("trainer.distribution.evaluator=true", "trainer.distribution.eval.devices={gpu: 1}")
+    assert any(" 5 processes" in each for each in refused(target, *whole, FOUR_WORKERS, enough, *evaluator))
+    load("digits", (*whole, FOUR_WORKERS))
+    assert not [each for each in load("digits", whole, target).notes if "processes" in each]
+    if target == "vertex":
+        apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
+        assert not [each for each in apart.notes if "processes" in each]
+
+
+@pytest.mark.parametrize(
+    ("target", "overrides", "told"),
+    [
+        ("vertex", (), True),
+        ("vertex", ("deploy.nodes.Trainer=null",), False),
+        ("vertex", ("deploy.nodes.Trainer=null", f"deploy.vertex={{machine: {{{_T4}}}}}"), True),
+        ("kubeflow", ("deploy.nodes.Trainer=null", f"deploy.nodes.Evaluator={{{_GPU}}}"), True),
+        ("kubeflow", ("deploy.nodes.Trainer={accelerator: google.com/tpu}",), False),
+        ("tfjob", (), True),
+    ],
+)
+def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides, told):
+    whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    notes = [note for note in load("digits", (*whole, *overrides), target).notes if "LOCK=legacy.lock" in note]
+    assert len(notes) == told
+
+
 @pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", ("deploy.tfjob.train=true",))])
 def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     cluster = (

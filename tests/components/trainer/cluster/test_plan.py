@@ -10,7 +10,7 @@ from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
 from tfx_estimator.pipeline.config import runtime
-from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
@@ -121,6 +121,25 @@ def test_an_evaluator_gets_the_gpus_that_it_declares_before_the_others_share_the
     assert _seen(SERVED, declared) == {"chief-0": (0,), "worker-0": (1,), "ps-0": (), "evaluator-0": (2, 3)}
     assert _seen({**SERVED, "workers": 3}, declared)["evaluator-0"] == (0, 1)
     assert _seen(SERVED, {}) == {"chief-0": (0, 1), "worker-0": (2, 3), "ps-0": (), "evaluator-0": ()}
+
+
+def test_gpus_that_the_installed_tensorflow_cannot_use_are_warned_of(machine, monkeypatch, caplog):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.cluster.idle_gpus import warn_of_idle_gpus
+
+    def warnings(section: dict[str, object]) -> int:
+        caplog.clear()
+        warn_of_idle_gpus(Devices.parse_obj(section))
+        return sum("is installed without CUDA" in each.message for each in caplog.records)
+
+    machine(0)
+    assert warnings({}) == 0
+    machine(2)
+    # That of the developers' lock can.
+    assert warnings({}) == 0
+    monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+    assert (warnings({}), warnings({"gpu": 1}), warnings({"cpu": 1})) == (1, 1, 0)
 
 
 def test_who_declares_the_cpu_sees_no_gpu(machine):
