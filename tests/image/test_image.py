@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from tests.image.conftest import run
+from tests.image.test_compose import words
 from tests.root import ROOT
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 
@@ -86,7 +86,7 @@ def test_three_containers_as_compose_declares_them(image, work, network):
     running = []
     try:
         for name, service in services.items():
-            command = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", part) for part in service["command"]]
+            command = words(service["command"])
             assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])
             security = [word for each in service["security_opt"] for word in ("--security-opt", each)]
             told = [word for each in service["environment"].items() for word in ("--env", "=".join(each))]
