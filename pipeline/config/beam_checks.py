@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
-from tfx_estimator.pipeline.config.dataflow_checks import check_dataflow
+from tfx_estimator.pipeline.config.dataflow_checks import check_dataflow, is_own_builder
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 
@@ -46,6 +46,7 @@ def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
         yield Problem("beam.runner", what, "beam.workers", todo, value=beam.runner, depends=("beam.workers",))
     if beam.runner == "portable":
         yield from _portable(beam)
+        yield from _own_builder(declaration)
     if beam.runner == "dataflow":
         yield from check_dataflow(declaration, target)
 
@@ -75,6 +76,18 @@ def _foreign(beam: BeamSection) -> Iterator[Problem]:
             todo = f"remove it, or set beam.runner: {runners[0]}"
             expected = f"of beam.runner: {' or '.join(runners)} only"
             yield Problem(f"beam.{name}", what, expected, todo, value=_written(value), depends=("beam.runner",))
+
+
+def _own_builder(declaration: Declaration) -> Iterator[Problem]:
+    """Checks that a builder of the user's own runs where its module is: in this process alone."""
+    beam, dataset = declaration.beam, declaration.data.dataset
+    flag = f"{PORTABLE['environment_type']}="
+    kinds = [beam.environment_type, *(each.partition("=")[2] for each in beam.options if each.startswith(flag))]
+    if is_own_builder(dataset) and any(kind not in (None, "LOOPBACK") for kind in kinds):
+        what = "the job server's workers have no module of yours"
+        expected = "a data set of TFDS, or a folder of one that is prepared, or beam.environment_type: LOOPBACK"
+        todo = "prepare it with TFDS, and name its folder; or have this process do the work: LOOPBACK"
+        yield Problem("data.dataset", what, expected, todo, value=dataset, depends=("beam.environment_type",))
 
 
 def _written(value: object) -> str:

@@ -84,12 +84,21 @@ def _places(declaration: Declaration, target: str) -> Iterator[Problem]:
     if is_path(data.dataset):
         if unseen(data.dataset):
             yield Problem("data.dataset", _unread(data.dataset), _BUCKET, "copy the data there", value=data.dataset)
-    elif ":" in data.dataset and data.dataset.rpartition(":")[2].isidentifier():
+    elif is_own_builder(data.dataset):
         what = "Dataflow's workers have no module of yours"
         todo = "prepare the data set with TFDS into a bucket, and name that folder"
         yield Problem("data.dataset", what, "a data set of TFDS, or its folder in a bucket", todo, value=data.dataset)
     elif data.data_dir is None or unseen(data.data_dir):
         yield Problem("data.data_dir", _unread(data.data_dir or ""), _BUCKET, "name one", value=data.data_dir or "null")
+
+
+def is_own_builder(dataset: str) -> bool:
+    """Tells a builder of the user's own, MODULE:CLASS, from a data set of TFDS and from a path.
+
+    Args:
+        dataset: `data.dataset`.
+    """
+    return not is_path(dataset) and dataset.partition(":")[2].isidentifier()
 
 
 def _unread(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
 from tfx_estimator.pipeline.config.beam import BeamSection
 
 pytestmark = pytest.mark.unit
@@ -53,3 +54,21 @@ def test_dataflow_stages_below_its_temporary_folder_unless_told_otherwise():
     args = BeamSection(runner="dataflow", dataflow={**needed, "labels": {"team": "a"}}).pipeline_args()
     assert "--staging_location=gs://mine/elsewhere" in args
     assert args[-1] == '--labels={"team": "a"}'
+
+
+@pytest.mark.parametrize("target", ["", "kubeflow"])
+@pytest.mark.parametrize(
+    ("beam", "taken"),
+    [
+        ("runner: portable, job_endpoint: 'a:1', environment_type: EXTERNAL, environment_config: 'a:2'", False),
+        ("runner: portable, job_endpoint: 'a:1', environment_type: DOCKER, environment_config: mine", False),
+        ("runner: portable, options: [--job_endpoint=a:1, --environment_type=PROCESS]", False),
+        ("runner: portable, job_endpoint: 'a:1', environment_type: LOOPBACK", True),
+        ("runner: direct", True),
+    ],
+)
+def test_a_builder_of_ones_own_is_read_by_this_process_alone(target, beam, taken):
+    whole = (*COMMON, *OF_TARGET[target]) if target else ()
+    # Of a module that is not there.
+    problems = refused(target, *whole, "data={dataset: 'shapes:Shapes'}", f"beam={{{beam}}}")
+    assert any("have no module of yours" in problem for problem in problems) is not taken
