@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Optional
+from typing import Literal, Optional
 
 from pydantic.v1 import Field, conint
 
@@ -57,6 +57,11 @@ class VertexJob(Section):
     )
     timeout_seconds: Optional[conint(ge=60, le=60 * 24 * 3600)] = Field(  # type: ignore[valid-type]
         default=None, description="longest time of the job; null is the service's own, a week"
+    )
+    scheduling: Literal["standard", "spot", "flex_start"] = Field(
+        default="standard",
+        description="where its machines come from: spot is cheaper, and may be taken away at any time; flex_start "
+        "waits in a queue for accelerators",
     )
 
     def machines(self, distribution: Distribution) -> dict[str, tuple[int, Machine]]:

@@ -12,6 +12,8 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 _EXECUTOR = "tfx_estimator.components.trainer.custom_job.executor.Executor"
 _FLAG = "--executor_class_path"
+# What Vertex AI does by itself.
+_STANDARD = "standard"
 
 
 def launch_from(spec: dict[str, Any], node: str, declaration: Declaration, modules: Optional[Packed]) -> None:
@@ -67,4 +69,5 @@ def make_plan(declaration: Declaration, modules: Optional[Packed] = None) -> Pla
         service_account=deploy.service_account,
         network=deploy.vertex.network,
         timeout_seconds=deploy.vertex.timeout_seconds,
+        scheduling=None if deploy.vertex.scheduling == _STANDARD else deploy.vertex.scheduling.upper(),
     )

@@ -57,6 +57,7 @@ class Plan:
         service_account: That the replicas run as; None is Vertex AI's Custom Code Service Agent.
         network: To peer with; None for none.
         timeout_seconds: Of the job; None is the service's own.
+        scheduling: Where its machines come from, as the service calls it: SPOT; None is its own, STANDARD.
     """
 
     project: str
@@ -70,6 +71,7 @@ class Plan:
     service_account: Optional[str] = None
     network: Optional[str] = None
     timeout_seconds: Optional[int] = None
+    scheduling: Optional[str] = None
 
     def to_json(self) -> str:
         """Returns the property."""
@@ -107,6 +109,8 @@ class Plan:
         spec["scheduling"] = {"restart_job_on_worker_restart": False}
         if self.timeout_seconds:
             spec["scheduling"]["timeout"] = {"seconds": self.timeout_seconds}
+        if self.scheduling:
+            spec["scheduling"]["strategy"] = self.scheduling
         for name in ("service_account", "network"):
             if value := getattr(self, name):
                 spec[name] = value

@@ -86,6 +86,17 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
         assert there == {pool.role: pool.count for pool in plan.pools if pool.role != "evaluator"}
 
 
+@pytest.mark.parametrize("said", ["standard", "spot", "flex_start"])
+def test_the_service_is_told_where_machines_come_from(said):
+    from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
+
+    plan = make_plan(load_job(CLUSTER, MACHINES, f"deploy.vertex.scheduling={said}"))
+    job = CustomJob(Plan.from_json(plan.to_json()).to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
+    wanted = Scheduling.Strategy.STRATEGY_UNSPECIFIED if said == "standard" else Scheduling.Strategy[said.upper()]
+    assert job.job_spec.scheduling.strategy == wanted
+    assert job.job_spec.scheduling.timeout.total_seconds() == 7200
+
+
 def test_another_jobs_cluster_is_refused():
     assert tf_config({}, ["chief"]) is None
     told = {"cluster": {"workerpool4": ["a:1"]}, "task": {"type": "workerpool4", "index": 0}}
@@ -110,6 +121,7 @@ def test_the_step_that_only_waits_has_no_machine_of_the_default():
         ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "of which kind is not said"),
         ("deploy.vertex={chief: {accelerator: nvidia.com/gpu}}", VERTEX, "this is no accelerator of Vertex AI"),
         ("deploy.vertex={network: default}", VERTEX, "this is no network"),
+        ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),
         ("deploy.vertex={}", KUBEFLOW_V2, "the target kubeflow_v2 has no custom jobs"),
     ],
 )
