@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
@@ -69,7 +70,13 @@ def weight_decay(variables: Iterable[tf.Variable], factor: float, beside: bool =
     """
     found = []
     for kernel in variables if factor else ():
-        if "kernel" in kernel.name:
+        if _is_kernel(kernel.name):
             with tf.device(kernel.device) if beside else contextlib.nullcontext():
                 found.append(factor * tf.nn.l2_loss(kernel))
     return found
+
+
+def _is_kernel(name: str) -> bool:
+    """By its own name: those of networks and layers, which stand before it, may be any."""
+    *_, own = re.sub(r"(/part_\d+)?(:\d+)?$", "", name).split("/")
+    return "kernel" in own

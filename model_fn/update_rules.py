@@ -189,6 +189,15 @@ def _adamax(change: Change) -> Any:
 
 
 def _ftrl(change: Change) -> Any:
+    # It divides by the rate, and where a schedule has come to 0 all weights would no more be numbers.
+    def changed() -> tf.Tensor:
+        with tf.control_dependencies([_apply_ftrl(change)]):
+            return tf.constant(True)
+
+    return tf.cond(change.rate > 0.0, changed, lambda: tf.constant(False))
+
+
+def _apply_ftrl(change: Change) -> Any:
     return tf.raw_ops.ResourceApplyFtrlV2(
         **change.handles(accum="square", linear="linear"),
         grad=change.gradient,

@@ -58,8 +58,8 @@ class Augmenter:
             DeclarationError: An operation does not fit the images.
         """
         images = _images(features)
-        too_large = augment.find_too_large(self.operations, *images.shape[1:3])
-        for path, value, expected in too_large:
+        unfit = augment.find_unfit(self.operations, *images.shape[1:3])
+        for path, value, expected in unfit:
             raise DeclarationError(
                 f"trainer.augment.{path}: {value}, and the images have {images.shape[1]} x {images.shape[2]} pixels",
                 expected=expected,

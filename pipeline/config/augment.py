@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Optional
 
@@ -139,8 +140,8 @@ def long_operations(value: Any) -> Any:
     return value if longer == value else longer
 
 
-def find_too_large(operations: Sequence[Operation], height: int, width: int) -> Iterator[tuple[str, int, str]]:
-    """Finds operations that would leave nothing of an image.
+def find_unfit(operations: Sequence[Operation], height: int, width: int) -> Iterator[tuple[str, float, str]]:
+    """Finds operations that would leave nothing of an image, or move none.
 
     Args:
         operations: What was declared.
@@ -156,6 +157,13 @@ def find_too_large(operations: Sequence[Operation], height: int, width: int) -> 
             yield f"{index}.random_crop.padding", padding, f"less than {min(height, width)}"
         if operation.cutout and operation.cutout.size > max(height, width):
             yield f"{index}.cutout.size", operation.cutout.size, f"at most {max(height, width)}"
+        moves = operation.random_translation
+        factors = {"height_factor": height, "width_factor": width} if moves else {}
+        declared = {name: size for name, size in factors.items() if getattr(moves, name)}
+        if declared and not any(round(getattr(moves, name) * size) for name, size in declared.items()):
+            name, size = next(iter(declared.items()))
+            path, value = f"{index}.random_translation.{name}", getattr(moves, name)
+            yield path, value, f"at least {math.ceil(6_000 / size) / 10_000:g}, which is a pixel"
 
 
 def _long(item: Any) -> Any:

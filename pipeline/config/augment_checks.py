@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfx_estimator.pipeline.config.augment import find_too_large
+from tfx_estimator.pipeline.config.augment import find_unfit
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -64,7 +64,7 @@ def check_augment(declaration: Declaration) -> Iterator[Problem]:
     size = declaration.data.image_size or shape[:2]
     if not size:
         return
-    for path, value, expected in find_too_large(trainer.augment, *size):
+    for path, value, expected in find_unfit(trainer.augment, *size):
         yield Problem(
             f"{_PATH}.{path}",
             f"the images have {size[0]} x {size[1]} pixels",

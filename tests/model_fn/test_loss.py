@@ -53,3 +53,17 @@ def test_in_a_function_and_in_a_graph():
     np.testing.assert_array_equal(tf.function(lambda: loss(**options))(), expected)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         np.testing.assert_array_equal(session.run(loss(**options)), expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "decays"),
+    [
+        (("kernel_net/dense/kernel:0", "kernel_net/dense/bias:0", "kernel_net/norm/gamma:0"), [True, False, False]),
+        (("kernel_net/dense/kernel/part_0:0", "kernel_net/dense/bias/part_3:0", "part_1/bias"), [True, False, False]),
+        (("separable/depthwise_kernel:0", "lstm/recurrent_kernel:0", "embeddings:0"), [True, True, False]),
+    ],
+)
+def test_kernels_are_found_by_their_own_names_whatever_the_network_is_called(names, decays):
+    from tfx_estimator.model_fn.loss import _is_kernel
+
+    assert [_is_kernel(name) for name in names] == decays

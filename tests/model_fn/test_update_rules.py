@@ -138,3 +138,14 @@ def test_momentum_is_that_of_tensorflow_1_to_the_bit():
         plain = in_graph(section)
     for one, other in zip(ours, plain):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [declared["name"] for declared, options in CASES if not options])
+def test_a_rate_of_0_changes_nothing(name):
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+
+    values = {"name": name, "schedule": "piecewise", "boundaries": [1], "values": [0.0, 0.0]}
+    section = Optimizer(**values)
+    for weights in (in_graph(section), in_keras(make_keras_optimizer(section, STEPS))):
+        for one, first in zip(weights, FIRST):
+            np.testing.assert_array_equal(one, first)

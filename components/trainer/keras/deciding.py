@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from tfx_estimator.components.trainer.best.keeper import Keeper
+from tfx_estimator.components.trainer.keras.evaluation import require_number
 from tfx_estimator.components.trainer.keras.saver import latest_checkpoint, step_of
 
 
@@ -32,13 +33,18 @@ class Deciding:
         """Checks what is declared before anything is trained: see `Keeper.check_metrics`."""
         self._keeper.check_metrics(reported)
 
-    def evaluate(self, checkpoint: str) -> None:
+    def evaluate(self, checkpoint: str) -> dict[str, float]:
         """Evaluates a checkpoint.
 
         Args:
             checkpoint: Its path.
+
+        Returns:
+            Its metrics.
         """
-        self._keeper.evaluated(step_of(checkpoint), self._measure(checkpoint), checkpoint)
+        metrics = self._measure(checkpoint)
+        self._keeper.evaluated(step_of(checkpoint), metrics, checkpoint)
+        return metrics
 
     def ends(self) -> bool:
         """Evaluates the checkpoint that was just saved; tells whether training is over."""
@@ -62,8 +68,13 @@ class Deciding:
 
         Args:
             last: Path of the last one; it is evaluated, unless it was.
+
+        Raises:
+            TrainingError: The loss of what would be exported is not a number.
         """
         step = step_of(last)
         if not self._keeper.knows(step):
             self.evaluate(last)
-        return self._keeper.choose(last, step).checkpoint
+        chosen = self._keeper.choose(last, step)
+        require_number(chosen.metrics, chosen.checkpoint)
+        return chosen.checkpoint

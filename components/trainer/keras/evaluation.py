@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -60,16 +61,14 @@ class Evaluation:
             path: Of the checkpoint.
 
         Returns:
-            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`.
+            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`; NaN as well:
+            one of a network that normalises batches and has seen few may recover.
 
         Raises:
             DataError: There is no example.
-            TrainingError: The loss is not a number.
         """
         restore_weights(self._model, path)
         metrics = self._measure(self._steps)
-        if math.isnan(metrics["loss"]):
-            raise not_a_number(f"the loss of checkpoint {path}")
         step = step_of(path)
         self._curves.write(step, metrics)
         self._curves.flush()
@@ -125,3 +124,17 @@ class Evaluation:
         summed = {name: self._strategy.reduce("SUM", value, axis=None) for name, value in values.items()}
         # A metric's result is the same in each replica.
         return summed, {name: self._strategy.experimental_local_results(each)[0] for name, each in returned.items()}
+
+
+def require_number(metrics: Mapping[str, float], checkpoint: str) -> None:
+    """Checks the evaluation of a checkpoint that is to be exported.
+
+    Args:
+        metrics: Of `Evaluation.evaluate`.
+        checkpoint: Its path.
+
+    Raises:
+        TrainingError: The loss is not a number.
+    """
+    if math.isnan(metrics.get("loss", 0.0)):
+        raise not_a_number(f"the loss of checkpoint {checkpoint}")

@@ -6,8 +6,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable
-from typing import Any, Optional
+from typing import Optional
 
 import tensorflow as tf
 from tfx.utils import path_utils
@@ -23,7 +22,7 @@ from tfx_estimator.components.trainer.keras import drivers, served
 from tfx_estimator.components.trainer.keras.agreement import Agreement
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.deciding import Deciding
-from tfx_estimator.components.trainer.keras.evaluation import Evaluation
+from tfx_estimator.components.trainer.keras.evaluation import Evaluation, require_number
 from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, step_of
@@ -103,7 +102,7 @@ class _Task:
             return
         decides = self._decides
         if self._task.type == EVALUATOR:
-            checkpoint = self._follow(decides.evaluate if decides else self._measure)
+            checkpoint = self._follow()
             if decides and decides.stops:
                 # The cluster has yet to write its last checkpoint: an exporter follows.
                 return
@@ -116,7 +115,7 @@ class _Task:
                     todo="see the log of the chief",
                 )
             if not decides and not (self._validation and self._validation.seen == checkpoint):
-                self._measure(checkpoint)
+                require_number(self._measure(checkpoint), checkpoint)
         if decides:
             checkpoint = decides.choose(checkpoint)
         if not self._context.job.exports:
@@ -255,11 +254,14 @@ class _Task:
         else:
             drivers.loop(model, batches, watch, strategy, averaging)
 
-    def _follow(self, evaluate: Callable[[str], Any]) -> str:
+    def _follow(self) -> str:
         """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.
 
         Returns:
             The last checkpoint.
+
+        Raises:
+            TrainingError: Its loss is not a number, and nothing decides on another one.
         """
         distribution, seen, started = self._context.distribution, "", 0.0
         if self._decides:
@@ -276,7 +278,7 @@ class _Task:
                 continue
             started = time.monotonic()
             try:
-                evaluate(latest)
+                metrics = self._decides.evaluate(latest) if self._decides else self._measure(latest)
             except tf.errors.OpError:
                 # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
                 if latest_checkpoint(self._folder) == latest:
@@ -284,6 +286,8 @@ class _Task:
                 continue
             seen = latest
             if is_last:
+                if not self._decides:
+                    require_number(metrics, latest)
                 break
         return latest
 

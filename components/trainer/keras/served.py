@@ -23,6 +23,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 _FAIL_FAST = "GRPC_FAIL_FAST"
 # Shorter stretches between two moments when no worker works would cost more than they tell.
 _LEAST_STRETCH = 10
+# Longer ones would be heard of too seldom.
+_MOST_STRETCH = 100
 
 InputFn = Callable[..., tf.data.Dataset]
 
@@ -65,7 +67,7 @@ def stretch(section: TrainerSection) -> int:
     """
     every, most = section.checkpoint_steps, max(section.report_steps, _LEAST_STRETCH)
     fitting = max(each for each in range(1, min(every, most) + 1) if every % each == 0)
-    return fitting if fitting >= _LEAST_STRETCH else every
+    return fitting if fitting >= _LEAST_STRETCH else every if every <= _MOST_STRETCH else most
 
 
 def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Dataset]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from absl import logging
 
+from tfx_estimator.components.trainer.keras.evaluation import require_number
 from tfx_estimator.components.trainer.keras.saver import latest_checkpoint
 from tfx_estimator.pipeline.errors import TrainingError
 
@@ -22,7 +22,7 @@ class Validation:
         seconds: Between the starts of two evaluations, and before the first one, at least.
     """
 
-    def __init__(self, measure: Callable[[str], Any], folder: str, seconds: float) -> None:
+    def __init__(self, measure: Callable[[str], dict[str, float]], folder: str, seconds: float) -> None:
         self._measure = measure
         self._folder = folder
         self._seconds = seconds
@@ -37,7 +37,7 @@ class Validation:
         # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
         try:
             with ThreadPoolExecutor(1) as pool:
-                pool.submit(self._measure, checkpoint).result()
+                require_number(pool.submit(self._measure, checkpoint).result(), checkpoint)
         except TrainingError as error:
             # The last checkpoint is judged: this one may be of a network that normalises batches and has seen few.
             logging.warning("%s; training goes on", error)

@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.errors import TrainingError
 EXTRA_STEPS = "extra_steps"
 # Between two reports, and two looks for the request to stop; no execution is much longer.
 _EVERY_SECONDS = 0.5
+# Of executions that are to have a fixed number of steps: a longer one would outlive a request to stop.
+_MOST_SECONDS = 10.0
 
 
 class Saves(Protocol):
@@ -73,7 +75,7 @@ class Watch:
         ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
         averaging: Of the weights of all tasks; executions do it by themselves every `section.sync_every` steps. None
             where they are equal anyway.
-        fixed: Have all executions `at_once` steps, but where something is due.
+        fixed: Have all executions `at_once` steps, but where something is due, or they would last too long.
         profiler: Of the declared steps.
     """
 
@@ -114,6 +116,8 @@ class Watch:
         self._steps, self._seconds = 0, 0.0
         self._pause = 0.5
         self._agree_at = 0
+        # Seconds a step of the last execution; as if it were slow, as long as that is not known.
+        self._pace = 1.0
         self._diverged = False
         self.step = 0
         self.stopped = False
@@ -148,7 +152,10 @@ class Watch:
         self._began = time.monotonic()
         due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
         due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
-        most = self._at_once - self.step % self._at_once if self._fixed else min(self._at_once, int(self._pause))
+        if self._fixed:
+            most = min(self._at_once - self.step % self._at_once, max(int(_MOST_SECONDS / self._pace), 1))
+        else:
+            most = min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
 
     def whole_executions(self, steps: int) -> int:
@@ -158,9 +165,12 @@ class Watch:
             steps: Of an execution.
 
         Returns:
-            1 at least; those up to the next edge of a profile, or to the last step.
+            1 at least; those up to the next edge of a profile, the next checkpoint that would be in the midst of one,
+            or the last step.
         """
-        edges = self._profiler.edges if self._profiler else ()
+        edges = list(self._profiler.edges) if self._profiler else []
+        if self._checkpoint_steps % steps:
+            edges.append(self.step - self.step % self._checkpoint_steps + self._checkpoint_steps)
         end = min([self.total, *(edge for edge in edges if edge > self.step)])
         return max((end - self.step) // steps, 1)
 
@@ -175,6 +185,7 @@ class Watch:
             TrainingError: The loss is not a number.
         """
         now = time.monotonic()
+        self._pace = max((now - self._began) / steps, 1e-9)
         self._steps, self._seconds = self._steps + steps, self._seconds + now - self._began
         self.step += steps
         self._progress.at(self.step)

@@ -116,6 +116,11 @@ def test_what_is_larger_than_the_declared_images_is_told(problems, write, good):
     crop, cutout = problems(text + too_large)
     assert "trainer.augment.0.random_crop.padding: 12\nthe images have 20 x 12 pixels\nexpected: less than 12" in crop
     assert "trainer.augment.1.cutout.size: 21" in cutout
+    moves = "  augment: [{random_translation: {height_factor: 0.02, width_factor: 0.0}}]\n"
+    (still,) = problems(text + moves)
+    assert "trainer.augment.0.random_translation.height_factor: 0.02\nthe images have 20 x 12 pixels" in still
+    assert "expected: at least 0.03, which is a pixel" in still
+    load(write(text + moves.replace("0.02", "0.03")))
     # A preprocessing_fn may make other images.
     write("def own(inputs): pass\n", "own.py")
     load(write(f"{text}{too_large}transform: {{preprocessing_fn: 'own:own'}}\n"))

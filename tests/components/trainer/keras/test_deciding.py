@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from tests.components.trainer.conftest import Training, served_accuracy
+from tfx_estimator.components.trainer.best.keeper import Chosen
 from tfx_estimator.components.trainer.best.record import Record
 from tfx_estimator.pipeline import errors
 
@@ -91,6 +93,66 @@ def test_fit_evaluates_from_inside_of_its_strategy(tmp_path, digits, own_network
     settings = own_network("keras", distribution=distribution)
     model, model_run = Training(tmp_path / "Trainer", digits).run(settings, steps=100)
     check(model, model_run, digits["examples"][0].uri, restarts=0)
+
+
+RECOVERS = """
+import tensorflow as tf
+
+class Recovers(tf.keras.layers.Layer):
+    def build(self, shape):
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.seen = self.add_weight("seen", shape=(), trainable=False, aggregation=first)
+
+    def call(self, inputs, training=None):
+        if training:
+            self.seen.assign_add(1.0)
+            return inputs
+        return tf.where(self.seen < 30.0, float("nan"), inputs)
+
+def network(num_classes):
+    layers = tf.keras.layers
+    return tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes), Recovers()])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["one_device", "multi_worker_mirrored"])
+def test_an_evaluation_that_is_not_a_number_ends_nothing_and_is_never_best(
+    tmp_path, digits, settings, monkeypatch, strategy
+):
+    (tmp_path / "recovering_network.py").write_text(RECOVERS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    train = {"strategy": strategy, **({"workers": 2} if strategy != "one_device" else {})}
+    section = {
+        "path": "keras",
+        "model": "recovering_network:network",
+        "save_checkpoints_steps": 20,
+        "keep_best": "loss",
+    }
+    section.update(train_steps=100, distribution={"train": train, "throttle_secs": 0})
+    model, model_run = Training(tmp_path / "Trainer", digits).run(settings(section, path="keras"), steps=100)
+    record = {each.step: each.metrics["loss"] for each in Record.load(model_run.uri)}
+    assert record[100] > 0
+    if strategy == "one_device":
+        assert [step for step, loss in record.items() if math.isnan(loss)] == [20]
+    best = min(step for step, loss in record.items() if loss == min(each for each in record.values() if each > 0))
+    assert model_run.get_float_custom_property("exported_step") == best
+    assert served_accuracy(model, digits["examples"][0].uri) > 0.2
+
+
+@pytest.mark.unit
+def test_what_would_be_exported_has_a_loss(tmp_path):
+    from tfx_estimator.components.trainer.keras.deciding import Deciding
+
+    class Kept:
+        def knows(self, step):
+            return True
+
+        def choose(self, last, step):
+            return Chosen(last, step, {"loss": math.nan, "accuracy": 0.1})
+
+    with pytest.raises(errors.TrainingError, match=r"the loss of checkpoint .*model\.ckpt-100 is not a number"):
+        Deciding(Kept(), lambda checkpoint: {}, str(tmp_path)).choose(str(tmp_path / "model.ckpt-100"))
 
 
 USER = str(Path(__file__).parent.parent / "user")
