@@ -194,7 +194,10 @@ def _ftrl(change: Change) -> Any:
         with tf.control_dependencies([_apply_ftrl(change)]):
             return tf.constant(True)
 
-    return tf.cond(change.rate > 0.0, changed, lambda: tf.constant(False))
+    # Either way once the gradient is there: what follows the updates is to follow the step.
+    with tf.control_dependencies([change.gradient]):
+        moves = change.rate > 0.0
+    return tf.cond(moves, changed, lambda: tf.constant(False))
 
 
 def _apply_ftrl(change: Change) -> Any:

@@ -129,7 +129,7 @@ def test_an_evaluation_that_is_not_a_number_ends_nothing_and_is_never_best(
         "save_checkpoints_steps": 20,
         "keep_best": "loss",
     }
-    section.update(train_steps=100, distribution={"train": train, "throttle_secs": 0})
+    section.update(train_steps=100, distribution={"train": train, "throttle_secs": 1})
     model, model_run = Training(tmp_path / "Trainer", digits).run(settings(section, path="keras"), steps=100)
     record = {each.step: each.metrics["loss"] for each in Record.load(model_run.uri)}
     assert record[100] > 0
