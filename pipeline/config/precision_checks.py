@@ -9,6 +9,7 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _STRATEGY = "trainer.distribution.train.strategy"
+_PARTITIONER = "trainer.distribution.train.variable_partitioner"
 
 
 def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -53,6 +54,14 @@ def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> It
             "mixed_bfloat16 or float32 with it",
             "choose one of them, or another strategy",
             _STRATEGY,
+        )
+    elif train.variable_partitioner is not None and not whose:
+        yield _problem(
+            trainer.precision,
+            "Keras casts each variable of a layer to 16 bits, and cannot cast one that a partitioner has cut",
+            "float32 with a variable_partitioner",
+            f"remove one of them: trainer.precision or {_PARTITIONER}",
+            _PARTITIONER,
         )
     elif trainer.precision == "mixed_float16" and train.takes("tpu"):
         yield _problem(
