@@ -42,17 +42,26 @@ def is_subclassed(model: tf.keras.Model) -> bool:
 
 
 def input_names(model: tf.keras.Model) -> Optional[list[str]]:
-    """Returns the names of the inputs of a functional model; None if the model is another one, or a Sequential."""
+    """Returns what the inputs of a functional model are called; None if the model is another one, or a Sequential.
+
+    As Keras has it: the keys of a model that was made of a dict of inputs, whatever these are named; else their names.
+
+    Args:
+        model: A network, or a compiled model.
+
+    Returns:
+        As many names as the model has inputs, in the order of these.
+    """
     if isinstance(model, tf.keras.Sequential) or is_subclassed(model):
         return None
-    return list(model.input_names)
+    return sorted(model.input) if isinstance(model.input, Mapping) else list(model.input_names)
 
 
 def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
     """Chooses what a model is called with.
 
-    A functional model is given the features that its inputs are named after; its only input may have any name, and is
-    then the image, or the only feature. Another model is given the image, if that is the only feature, and else the
+    A functional model is given the features that its inputs are named after, or their keys in the dict that it was made
+    of; its only input may have any name, and is then the image, or the only feature. Another model is given the image, if that is the only feature, and else the
     dict of all.
 
     Args:
@@ -78,11 +87,15 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
                 return {names[0]: features[name]} if isinstance(model.input, Mapping) else features[name]
     missing = [name for name in names if name not in features]
     if missing:
+        first, keyed = sorted(features)[0], isinstance(model.input, Mapping)
+        named = f"give the dict of inputs the features' names for keys, {{{first!r}: tf.keras.Input(...), ...}}"
+        if not keyed:
+            named = f"name the inputs as the features are, tf.keras.Input(..., name={first!r})"
         raise UserCodeError(
-            f"the model's inputs are named {', '.join(names)}; the features are {', '.join(sorted(features))}",
-            expected="a feature for each input of the model, by its name",
-            todo=f"name the inputs as the features are, tf.keras.Input(..., name={sorted(features)[0]!r}); or return "
-            f"{' and '.join(missing)} from the preprocessing_fn",
+            f"the model's inputs are {'the dict of' if keyed else 'named'} {', '.join(names)}; the features are "
+            f"{', '.join(sorted(features))}",
+            expected=f"a feature for each input of the model, by its {'key' if keyed else 'name'}",
+            todo=f"{named}; or return {' and '.join(missing)} from the preprocessing_fn",
         )
     return {name: features[name] for name in names}
 

@@ -57,6 +57,41 @@ def test_a_functional_model_is_given_the_features_of_its_inputs(tf, names, featu
     assert model(found).shape == [2, 3]
 
 
+@pytest.mark.parametrize(
+    ("keys", "features", "given"),
+    [
+        # As Keras's guides build them: the inputs have no names of their own.
+        ({"image": None, "mean": None}, ["mean", "image"], {"image": "image", "mean": "mean"}),
+        ({"mean": None, "image": None}, ["image", "mean", "more"], {"image": "image", "mean": "mean"}),
+        ({"image": None}, ["image"], {"image": "image"}),
+        ({"pixels": None}, ["image", "mean"], {"pixels": "image"}),
+        # And where they have, Keras goes by the keys as well.
+        ({"image": "mean", "mean": "image"}, ["image", "mean"], {"image": "image", "mean": "mean"}),
+        ({"mean": "image"}, ["image", "mean"], {"mean": "mean"}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["built", "estimator"])
+def test_a_dict_of_inputs_is_given_the_features_of_its_keys(tf, keys, features, given, kind):
+    from tfx_estimator.components.trainer.estimator.compiled_model import _inputs
+    from tfx_estimator.model_fn.keras_model import inputs_of
+
+    inputs = {key: tf.keras.Input(SHAPES.get(key, [4, 4, 1]), name=name) for key, name in keys.items()}
+    flat = {key: tf.keras.layers.Flatten()(each) for key, each in inputs.items()}
+    model = tf.keras.Model(inputs, {key: tf.reduce_sum(each, axis=-1) for key, each in flat.items()})
+    there = _features(tf, *features)
+    if kind == "estimator":
+        # By the names of the inputs, in their order.
+        found = _inputs(model, there)
+        assert list(found) == model.input_names
+        assert all(each is there[given[key]] for each, key in zip(found.values(), sorted(given)))
+        return
+    found = inputs_of(model, there)
+    assert sorted(found) == sorted(given)
+    assert all(found[key] is there[name] for key, name in given.items())
+    for key, name in given.items():
+        np.testing.assert_allclose(model(found)[key], tf.reduce_sum(tf.keras.layers.Flatten()(there[name]), axis=-1))
+
+
 def test_others_are_given_the_image_or_all(tf):
     from tfx_estimator.model_fn.keras_model import inputs_of
 
@@ -105,6 +140,11 @@ def test_an_input_that_no_feature_is_named_after_is_told(tf):
     with pytest.raises(UserCodeError, match="named image, median; the features are image, mean") as caught:
         inputs_of(_functional(tf, "image", "median"), _features(tf, "image", "mean"))
     assert "return median from the preprocessing_fn" in str(caught.value)
+    inputs = {key: tf.keras.Input([1]) for key in ("b", "a")}
+    keyed = tf.keras.Model(inputs, tf.keras.layers.add(list(inputs.values())))
+    with pytest.raises(UserCodeError, match="the dict of a, b; the features are image, mean") as caught:
+        inputs_of(keyed, _features(tf, "image", "mean"))
+    assert "for keys, {'image': tf.keras.Input(...), ...}" in str(caught.value)
 
 
 def test_a_model_that_does_not_take_the_features_is_told(tf):

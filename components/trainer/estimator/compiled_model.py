@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -19,6 +19,7 @@ from tfx_estimator.model_fn.keras_model import (
     build,
     class_scores,
     gives_probabilities,
+    input_names,
     inputs_of,
     is_compiled,
     is_subclassed,
@@ -133,10 +134,18 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, config: tf.estimator.RunConfig
     ) -> tf.estimator.EstimatorSpec:
-        spec = inner.model_fn(inputs_of(model, features), head.targets(labels), mode, config)
+        spec = inner.model_fn(_inputs(model, features), head.targets(labels), mode, config)
         return head.complete(spec, labels)
 
     return tf.estimator.Estimator(model_fn, config=config, warm_start_from=inner._warm_start_settings)
+
+
+def _inputs(model: tf.keras.Model, features: Mapping[str, tf.Tensor]) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
+    """What TensorFlow gives the copy of a model: by the names of its inputs, where Keras goes by the keys of a dict."""
+    inputs, names = inputs_of(model, features), input_names(model)
+    if names is None or not isinstance(inputs, Mapping):
+        return inputs
+    return dict(zip(model.input_names, (inputs[name] for name in names)))
 
 
 @dataclass(frozen=True)

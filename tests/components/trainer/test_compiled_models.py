@@ -198,13 +198,16 @@ def two_features(tmp_path_factory):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("named", [True, False], ids=["named", "keyed"])
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "network"])
-def test_a_model_of_two_features_is_the_same_on_every_path(two_features, settings, tmp_path, monkeypatch, compiled):
+def test_a_model_of_two_features_is_the_same_on_every_path(
+    two_features, settings, tmp_path, monkeypatch, compiled, named
+):
     monkeypatch.syspath_prepend(str(HERE / "user"))
     found = []
     for path in ("estimator", "keras", "keras_custom_loop"):
         training = Training(tmp_path / path, two_features)
-        served, run = _train(training, settings, "two_inputs", path=path, params={"compiled": compiled})
+        served, run = _train(training, settings, "two_inputs", path=path, params={"compiled": compiled, "named": named})
         assert len(_losses(run)) == STEPS
         answers = _answers(served)
         assert sorted(answers) == OUTPUTS

@@ -28,9 +28,10 @@ def softmax():
     return _compile(model, from_logits=False)
 
 
-def two_inputs(num_classes, compiled=True, second="mean"):
-    """Of two features."""
-    image, other = tf.keras.Input([28, 28, 1], name="image"), tf.keras.Input([1], name=second)
+def two_inputs(num_classes, compiled=True, second="mean", named=True):
+    """Of two features, by the keys of a dict; its inputs have these names, or none of their own."""
+    image = tf.keras.Input([28, 28, 1], name="image" if named else None)
+    other = tf.keras.Input([1], name=second if named else None)
     hidden = layers.concatenate([layers.Flatten()(image), other])
     model = tf.keras.Model({"image": image, second: other}, layers.Dense(num_classes)(hidden))
     return _compile(model) if compiled else model
