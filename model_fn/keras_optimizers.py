@@ -39,6 +39,20 @@ def make_keras_optimizer(
     return DeclaredOptimizer(section, train_steps, replicas, compression, loss_scale=loss_scale)
 
 
+def given_rate(optimizer: Any) -> Any:
+    """Returns what an optimizer was given for a learning rate: a schedule, or what holds a number.
+
+    Args:
+        optimizer: Any of Keras's, or the declared one.
+
+    Returns:
+        None of an optimizer that has none.
+    """
+    # `learning_rate` of Keras's newer ones is the value of now.
+    rate = getattr(optimizer, "_learning_rate", None)
+    return getattr(optimizer, "learning_rate", None) if rate is None else rate
+
+
 # Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
 @tf.keras.utils.register_keras_serializable("tfx_estimator")
 class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):

@@ -7,6 +7,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.keras_optimizers import given_rate
+
 
 class Curves:
     """Writes scalars and the marks of a session.
@@ -69,18 +71,22 @@ def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
         step: Counted from 1, as an Estimator's summaries are.
 
     Returns:
-        None of an optimizer that has none.
+        None of an optimizer that has none, or whose schedule cannot be called outside of its update: a curve shall not
+        end a training that Keras runs.
     """
     # Of mixed precision.
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    # `learning_rate` of Keras's newer ones is the value of now.
-    rate = getattr(optimizer, "_learning_rate", None)
-    rate = getattr(optimizer, "learning_rate", None) if rate is None else rate
+    rate = given_rate(optimizer)
     if rate is None:
         return None
-    done = tf.constant(step - 1, tf.int64)
     if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(done)
+        # Of the user's own, perhaps: it is given steps as the optimizer counts them.
+        legacy = isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer)
+        done = tf.constant(step - 1, tf.keras.backend.floatx() if legacy else tf.int64)
+        try:
+            rate = float(rate(done))
+        except Exception:
+            return None
     # A number, or a variable, which has a copy on each replica.
     value = float(tf.convert_to_tensor(rate))
     # `decay`, of the older ones.

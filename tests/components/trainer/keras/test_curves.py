@@ -35,6 +35,41 @@ def test_it_is_that_of_the_step(make, rates):
     assert [learning_rate_of(optimizer, step) for step in (1, 2, 3, 4)] == pytest.approx(rates)
 
 
+@pytest.mark.parametrize("kind", ["legacy", "new"])
+def test_a_schedule_of_the_users_own_is_given_the_step_as_its_optimizer_gives_it(kind):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
+
+    seen = []
+
+    class Own(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            seen.append(step.dtype)
+            return 0.1 / (1.0 + 0.1 * (step if kind == "legacy" else tf.cast(step, tf.float32)))
+
+    make = tf.keras.optimizers.legacy.SGD if kind == "legacy" else tf.keras.optimizers.SGD
+    optimizer, weight = make(Own()), tf.Variable(1.0)
+    optimizer.apply_gradients([(tf.ones([]), weight)])
+    assert learning_rate_of(optimizer, 1) == pytest.approx(1.0 - float(weight))
+    assert learning_rate_of(optimizer, 11) == pytest.approx(0.05)
+    assert len(set(seen)) == 1
+
+
+def test_a_schedule_that_cannot_be_called_has_no_curve():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
+
+    class Own(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.1 * step
+
+    optimizer = tf.keras.optimizers.SGD(0.5)
+    optimizer._learning_rate = Own()
+    assert learning_rate_of(optimizer, 1) is None
+
+
 def test_an_optimizer_of_mixed_precision_has_that_of_the_one_inside():
     import tensorflow as tf
 
