@@ -20,8 +20,8 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
         precision: Likewise.
 
     Raises:
-        UserCodeError: It has no loss, or one of other labels, or an optimizer that keeps averages of the weights; or
-            what is declared is of the built-in training step.
+        UserCodeError: It has no loss, or one of other labels, or an optimizer of TensorFlow 1, or one that keeps
+            averages of the weights; or what is declared is of the built-in training step.
     """
     if precision != "float32":
         raise UserCodeError(
@@ -49,6 +49,16 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if not isinstance(optimizer, (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)):
+        # Keras wraps it.
+        own = type(getattr(optimizer, "optimizer", optimizer)).__name__
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a model that is compiled with {own}, an optimizer of TensorFlow 1, "
+            "whose state Keras would not keep",
+            expected="an optimizer of tf.keras.optimizers or of tf.keras.optimizers.legacy",
+            todo="compile the model with one of these; or return the network without compile, and declare "
+            "trainer.optimizer",
+        )
     if getattr(optimizer, "use_ema", False):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "
