@@ -9,7 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.keras_classifier import ACCURACY, LOSS
-from tfx_estimator.model_fn.keras_model import class_scores, gives_probabilities, inputs_of, served, told_apart
+from tfx_estimator.model_fn.keras_model import (
+    class_scores,
+    gives_probabilities,
+    inputs_of,
+    output_names,
+    reductions,
+    served,
+    told_apart,
+)
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import flat
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
@@ -88,7 +96,7 @@ class CompiledClassifier(tf.keras.Model):
         if isinstance(outputs, Mapping) or len(flat) == 1:
             named = outputs if isinstance(outputs, Mapping) else flat[0]
         else:
-            named = dict(zip(self.own.output_names, flat))
+            named = dict(zip(output_names(self.own, len(flat)), flat))
         return served(named, self._probabilities, self._num_classes, label_names)
 
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -178,7 +186,7 @@ class CompiledClassifier(tf.keras.Model):
     @property
     def _is_mean(self) -> bool:
         """Does the loss divide by the examples of a batch."""
-        return getattr(self.own.loss, "reduction", None) not in ("none", "sum")
+        return not reductions(self.own) <= {"none", "sum"}
 
     def _reported(self, loss: tf.Tensor, replicas: int) -> tf.Tensor:
         """The replica's part of the loss of the global batch; a loss of each example is the mean of them."""

@@ -61,8 +61,8 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
     """Chooses what a model is called with.
 
     A functional model is given the features that its inputs are named after, or their keys in the dict that it was made
-    of; its only input may have any name, and is then the image, or the only feature. Another model is given the image, if that is the only feature, and else the
-    dict of all.
+    of; its only input may have any name, and is then the image, or the only feature. Another model is given the image,
+    if that is the only feature, and else the dict of all.
 
     Args:
         model: A network, or a compiled model.
@@ -178,6 +178,15 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     )
 
 
+def reductions(model: tf.keras.Model) -> set[str]:
+    """Returns how the losses of a compiled model make one number of those of the examples; `auto` where they don't say.
+
+    Args:
+        model: Compiled.
+    """
+    return {getattr(each, "reduction", "auto") for each in tf.nest.flatten(model.loss) if each is not None}
+
+
 def gives_probabilities(model: tf.keras.Model) -> bool:
     """Tells whether a compiled model's outputs are probabilities: by its loss, or else by what it puts out.
 
@@ -252,6 +261,22 @@ def _made_up(spec: tf.TensorSpec) -> tf.Tensor:
     if not spec.dtype.is_floating:
         return tf.zeros(shape, spec.dtype)
     return tf.cast(tf.random.stateless_uniform(shape, seed=(0, 0)), spec.dtype)
+
+
+def output_names(model: tf.keras.Model, count: int) -> list[str]:
+    """Returns what a model's outputs are called, in the order in which TensorFlow flattens them.
+
+    Args:
+        model: Called.
+        count: How many there are.
+
+    Returns:
+        The keys of a functional model's dict of outputs; else the names of its last layers. Of a class of its own that
+        returns a tuple, `output_1` and so on, as Keras itself exports them.
+    """
+    if is_subclassed(model) or not model.output_names:
+        return [f"output_{number}" for number in range(1, count + 1)]
+    return sorted(model.output) if isinstance(model.output, Mapping) else list(model.output_names)
 
 
 def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:

@@ -229,12 +229,40 @@ def test_a_compute_metrics_of_the_users_own_says_what_is_evaluated(tf, monkeypat
     assert found == {**{name: pytest.approx(value) for name, value in plain.items()}, **more}
 
 
+@pytest.mark.parametrize("kind", ["a class of its own", "functional", "a dict"])
+def test_several_outputs_are_served_by_their_names(tf, kind):
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.digit, self.parity = tf.keras.layers.Dense(3), tf.keras.layers.Dense(2)
+
+        def call(self, image):
+            return self.digit(image), self.parity(image)
+
+    features, _ = _data(tf)
+    if kind == "a class of its own":
+        model, names = Own(), ["output_1", "output_2"]
+    else:
+        image = tf.keras.Input([4], name="image")
+        digit = tf.keras.layers.Dense(3, name="digit")(image)
+        parity = tf.keras.layers.Dense(2, name="odd")(image)
+        named = kind == "a dict"
+        model = tf.keras.Model(image, {"parity": parity, "digit": digit} if named else [digit, parity])
+        names = ["digit", "parity"] if named else ["digit", "odd"]
+    model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model(features["image"])
+    wrapped = _wrapped(tf, model)
+    answers = tf.function(lambda: wrapped.answers(features, "abc"))()
+    assert [(name, each.shape) for name, each in sorted(answers.items())] == [(names[0], (6, 3)), (names[1], (6, 2))]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"loss": None}, "compiled without a loss"),
         ({"loss": "categorical_crossentropy"}, "of one-hot labels"),
         ({"optimizer": "ema"}, "use_ema"),
+        ({"optimizer": "tf1"}, "compiled with GradientDescentOptimizer, an optimizer of TensorFlow 1"),
         ({"precision": "mixed_bfloat16"}, "brings a precision of its own"),
         ({}, ""),
     ],
@@ -245,6 +273,7 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
 
     optimizers = {
         "ema": lambda: tf.keras.optimizers.SGD(0.1, use_ema=True),
+        "tf1": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
     }
     if "optimizer" in options:
         options = {"optimizer": optimizers[options["optimizer"]]()}
