@@ -27,13 +27,20 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     """
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
-    if metrics := _metrics(model):
+    metrics, added = _metrics(model)
+    evaluates = section.path != ESTIMATOR
+    if metrics := [*metrics, *(added if evaluates else ())]:
         own += f", and evaluated by its metrics as well, {', '.join(metrics)}"
     said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
     if taken := assumed(model):
         said.append(
             f"the loss of {section.model}, {loss}, does not tell whether the model's outputs are logits or "
             f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… tells it"
+        )
+    if added and not evaluates:
+        said.append(
+            f"{', '.join(added)}, of the add_metric of {section.model}, {'is' if len(added) == 1 else 'are'} not "
+            "evaluated: TensorFlow leaves it out of an Estimator. trainer.path: keras has it"
         )
     vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
     if vain:
@@ -54,13 +61,15 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     return said
 
 
-def _metrics(model: tf.keras.Model) -> list[str]:
-    """Names those of `compile`, which Keras makes with the first batch, of `add_metric`, and what its steps keep."""
+def _metrics(model: tf.keras.Model) -> tuple[list[str], list[str]]:
+    """Names those of `compile`, which Keras makes with the first batch; and those of `add_metric` and of its steps."""
     declared = model.compiled_metrics
     given = [declared._user_metrics, declared._user_weighted_metrics] if declared is not None else []
-    every = [each for each in (*tf.nest.flatten(given), *model.metrics) if each is not None]
-    # The mean of the loss is one to Keras.
-    return [name for name in dict.fromkeys(map(_name, every)) if name != "loss"]
+    compiled = list(dict.fromkeys(_name(each) for each in tf.nest.flatten(given) if each is not None))
+    # Those of `compile` are among these, once they are made; and the mean of the loss is one to Keras.
+    made = {id(each) for each in (declared.metrics if declared is not None else ())}
+    others = [_name(each) for each in model.metrics if id(each) not in made]
+    return compiled, [name for name in dict.fromkeys(others) if name not in ("loss", *compiled)]
 
 
 def _name(metric: Any) -> str:

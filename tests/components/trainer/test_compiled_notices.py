@@ -87,12 +87,34 @@ def test_its_metrics_are_named_before_keras_has_made_them():
     for path, tells in (("keras", 1), ("estimator", 0)):
         section = TrainerSection(model="own:net", train_steps=1, path=path)
         first, *_ = compiled_notices(model, section, [])
-        assert first.endswith(", and evaluated by its metrics as well, accuracy, share, top2, kept")
+        # Those that its steps keep an Estimator knows nothing of.
+        kept = ", kept" if path == "keras" else ""
+        assert first.endswith(f", and evaluated by its metrics as well, accuracy, share, top2{kept}")
         model.compile(steps_per_execution="auto", optimizer="sgd", loss="sparse_categorical_crossentropy")
         *_, last = compiled_notices(model, section, [])
         assert last.startswith("steps_per_execution='auto' has no effect, in the compile of own:net")
         assert ("trainer.steps_per_execution" in last) == tells
         model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_an_added_metric_is_named_where_it_is_evaluated(built):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+
+    image = tf.keras.Input([4])
+    model = tf.keras.Model(image, tf.keras.layers.Dense(3, activation="softmax")(image))
+    model.add_metric(tf.reduce_mean(image), name="mean_out")
+    model.compile("sgd", "sparse_categorical_crossentropy", ["mae"])
+    if built:
+        model.evaluate(tf.zeros([2, 4]), tf.zeros([2, 1]), verbose=0)
+    named = ", and evaluated by its metrics as well, mae"
+    (keras,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1, path="keras"), [])
+    assert keras.endswith(f"{named}, mean_out")
+    estimator, left_out = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), [])
+    assert estimator.endswith(named)
+    assert left_out.startswith("mean_out, of the add_metric of own:net, is not evaluated")
 
 
 @pytest.mark.parametrize(
