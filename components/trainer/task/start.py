@@ -122,7 +122,6 @@ def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
         # On a full disk neither is possible.
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        error = _of_ours(error)
         code = error.exit_code if isinstance(error, TfxEstimatorError) else code
         with contextlib.suppress(OSError):
             _write_error(files.error, error)
@@ -158,14 +157,6 @@ def _enter_network(task: TaskSpec) -> None:
         from tfx_estimator.components.trainer.cluster.private_network import enter
 
         enter(task.network)
-
-
-def _of_ours(error: BaseException) -> BaseException:
-    """The error of this project that a model_fn raised under several replicas: AutoGraph replaces it by its own."""
-    found: Optional[BaseException] = error if type(error).__name__ == "StagingError" else None
-    while found is not None and not isinstance(found, TfxEstimatorError):
-        found = found.__cause__ or found.__context__
-    return found or error
 
 
 def _write_error(path: str, error: BaseException) -> None:
