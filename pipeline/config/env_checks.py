@@ -12,6 +12,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.errors import RETRYABLE
+from tfx_estimator.pipeline.release import COMPILED_BY
 from tfx_estimator.pipeline.targets import VERTEX
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,6 +24,7 @@ _SET_BY = {
     "HOSTNAME": "the cluster",
     "WORKFLOW_ID": "Kubeflow Pipelines",
     "ENABLE_CACHING": "Kubeflow Pipelines",
+    COMPILED_BY: "this project: it is the release that compiles",
     RETRYABLE: "this project, beside deploy.tfjob.restart_policy",
 }
 _FAMILIES = {

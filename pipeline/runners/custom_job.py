@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.custom_job.plan import HOME, PLAN_KEY, REPLICA, Plan, Pool
+from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry
@@ -64,7 +65,7 @@ def make_plan(declaration: Declaration, modules: Optional[Packed] = None) -> Pla
             for role, (count, machine) in machines.items()
         ),
         command=tuple(command),
-        env=dict(deploy.env),
+        env={**release.variables(), **deploy.env},
         labels=dict(deploy.labels),
         service_account=deploy.service_account,
         network=deploy.vertex.network,

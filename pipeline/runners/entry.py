@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.release import check_release
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_source.pack import Packed
@@ -55,6 +56,7 @@ def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
 
 def main(argv: Sequence[str]) -> NoReturn:
     """Unpacks the modules, where every process that comes of the command imports them, and becomes the command."""
+    check_release()
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument(HOME)

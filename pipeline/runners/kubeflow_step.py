@@ -18,8 +18,8 @@ import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
-from tfx_estimator.components.files import is_stored
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.release import check_release
 
 
 def for_tfx(told: str, component: str) -> str:
@@ -104,6 +104,7 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
         parsed: As of `parse`.
     """
     try:
+        check_release()
         _run(parsed)
     except TfxEstimatorError as end:
         print(end, file=sys.stderr)  # noqa: T201
@@ -111,6 +112,9 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
 
 
 def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
+    # Its package checks the release as well, and would end what imports it with a traceback.
+    from tfx_estimator.components.files import is_stored
+
     kubeflow_v2_run_executor.main(parsed)
     outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
     for listed in outputs["artifacts"].values():

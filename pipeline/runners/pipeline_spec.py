@@ -14,6 +14,7 @@ from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2
@@ -63,8 +64,8 @@ def compile_spec(
             then = [*container["command"], *container["args"]]
             # Among the arguments: not every service looks for placeholders in a command.
             container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
-        if deploy.env:
-            container["env"] = [{"name": key, "value": value} for key, value in sorted(deploy.env.items())]
+        told = {**release.variables(), **deploy.env}
+        container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}
     _set_defaults(job, pipeline)

@@ -143,7 +143,10 @@ def _drop_what_nobody_reads() -> None:
 
 def _dispatch(arguments: list[str], alone: bool) -> int:
     from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.release import check_release
 
+    # Of a pod's command, before a declaration is read that another release has written.
+    check_release()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         from tfx_estimator.pipeline.config.problems import nearest
 

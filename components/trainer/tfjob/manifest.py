@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import RETRYABLE
@@ -118,7 +119,7 @@ def _backoff_limit(deploy: DeploySection, distribution: Distribution) -> int:
 def _template(
     kind: str, deploy: DeploySection, command: Sequence[str], config_map: Optional[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    environment = {"PYTHONUNBUFFERED": "1"}
+    environment = {"PYTHONUNBUFFERED": "1", **release.variables()}
     # Also where every code is started again: it tells who has but lost another one.
     if deploy.tfjob.restart_policy != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)

@@ -240,6 +240,7 @@ _T4, _GPU = "accelerator: NVIDIA_TESLA_T4", "accelerator: nvidia.com/gpu"
         ("PATH", "set by the image"),
         ("KFP_POD_NAME", "set by Kubeflow Pipelines"),
         ("TFX_ESTIMATOR_RETRYABLE_EXIT_CODE", "set by this project"),
+        ("TFX_ESTIMATOR_COMPILED_BY", "set by this project"),
         ("AWS_SECRET_ACCESS_KEY", "for all to read"),
         ("GITHUB_TOKEN", "for all to read"),
         ("PGPASSWORD", "for all to read"),

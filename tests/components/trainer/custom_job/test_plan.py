@@ -13,6 +13,7 @@ from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.release import variables as variables_of_release
 from tfx_estimator.pipeline.runners.custom_job import make_plan
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
@@ -45,7 +46,7 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
         assert container.image_uri == plan.image
         assert [*container.command, *container.args][:3] == ["python", "-m", Plan.__module__.replace("plan", "replica")]
         assert [*container.args][-2:] == ["--roles", "chief,worker,ps,evaluator"]
-        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value"}
+        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **variables_of_release()}
     assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
     (step,) = {*job.labels} - {"team"}
