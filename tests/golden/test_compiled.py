@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
+from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
+from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
@@ -40,13 +42,30 @@ def overrides(name: str, target: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", presets.names())
 @pytest.mark.parametrize("target", ALL_TARGETS)
 def test_the_compiled_preset(golden, name, target):
+    text = compiled(name, target, overrides(name, target))
+    golden(f"compiled/{name}.{target}.{'json' if target == VERTEX else 'yaml'}", text)
+
+
+def test_what_a_custom_job_is_told(golden):
+    text = compiled("digits", VERTEX, (*COMMON, *OF_TARGET[VERTEX], *CUSTOM_JOB))
+    golden("compiled/digits.vertex.custom_job.json", text)
+    task = json.loads(text)["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
+    plan = Plan.from_json(task["inputs"]["parameters"]["custom_job"]["runtimeValue"]["constant"])
+    # What the step asks the service for, with its `worker_pool_specs`.
+    job = plan.to_job("gs://example-bucket/pipelines/digits/artifacts/1/2/Trainer/model_run", "gs://example-bucket")
+    golden("compiled/digits.custom_job.json", json.dumps(job, indent=2, sort_keys=True) + "\n")
+
+
+def compiled(name: str, target: str, told: tuple[str, ...]) -> str:
+    """What a preset compiles to.
+
+    Fingerprints of the source change with every change of it, those of data once they are downloaded here.
+    """
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-    text = compile_declaration(load(name, overrides(name, target), target), target).text
-    # Fingerprints of the source change with every change of it, those of data once they are downloaded here.
+    text = compile_declaration(load(name, told, target), target).text
     digest = IMAGE.rpartition(":")[2]
-    text = re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
-    golden(f"compiled/{name}.{target}.{'json' if target == VERTEX else 'yaml'}", text)
+    return re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
 
 
 def test_what_dataflow_is_told(golden):

@@ -48,6 +48,15 @@ OF_TARGET = {
     ),
 }
 assert tuple(OF_TARGET) == TARGETS
+# The Trainer as a custom job, with machines of each role.
+CUSTOM_JOB = (
+    "deploy.nodes.Trainer=null",
+    "trainer.global_batch_size=66",
+    "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
+    "deploy.vertex={machine: {machine_type: n1-standard-8}, ps: {machine_type: n1-highmem-4, disk_gb: 200}, "
+    "worker: {machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4}, timeout_seconds: 7200, scheduling: spot, "
+    "network: projects/1234/global/networks/inner}",
+)
 # All that can be said of a TFJob.
 OF_TFJOB = (
     f"deploy.image={IMAGE}",

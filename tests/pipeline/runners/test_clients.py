@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TARGETS, VERTEX
 
 pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
@@ -40,7 +41,17 @@ executors = loaded.pipeline_spec.deployment_spec["executors"]
 told = loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors
 print(len([each for each in executors.values() if "container" in each]), len(told), sorted(told["Trainer_executor"]))
 """
+# It takes the specification within a file of Vertex AI as well.
+KFP_OF_VERTEX = """
+import json
+import sys
+from kfp import components
+spec = components.load_component_from_text(json.dumps(json.load(open(sys.argv[1]))["pipelineSpec"])).pipeline_spec
+executors = spec.deployment_spec["executors"]
+print(len([each for each in executors.values() if "container" in each]), len(spec.root.dag.tasks))
+"""
 VERTEX_AI = """
+import json
 import sys
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform
@@ -49,18 +60,30 @@ job = aiplatform.PipelineJob(
     credentials=AnonymousCredentials(), parameter_values={"push_destination": "gs://other/serving"},
 )
 made = job._gca_resource
-print(len(made.pipeline_spec["root"]["dag"]["tasks"]), dict(made.runtime_config.parameter_values)["push_destination"])
+tasks = made.pipeline_spec["root"]["dag"]["tasks"]
+print(len(tasks), dict(made.runtime_config.parameter_values)["push_destination"])
+parameters = tasks["Trainer"]["inputs"]["parameters"]
+if "custom_job" in parameters:
+    # What the step makes of it, as this client's own type takes it.
+    from google.cloud.aiplatform_v1.types import CustomJob
+    wanted = json.loads(sys.argv[2])
+    specs = CustomJob(wanted).job_spec
+    print([pool.replica_count for pool in specs.worker_pool_specs], specs.scheduling.strategy.name)
 """
+
+
+# The Trainer of Vertex AI as a custom job.
+APART = "apart"
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory) -> dict[str, Path]:
-    """The preset digits, by target."""
+    """The preset digits, by target; and with a custom job."""
     folder, files = tmp_path_factory.mktemp("compiled"), {}
-    for target in TARGETS:
-        files[target] = folder / f"{target}.{'json' if target == VERTEX else 'yaml'}"
-        overrides = [word for each in (*COMMON, *OF_TARGET[target]) for word in ("--set", each)]
-        assert main(["compile", "digits", "--target", target, "--output", str(files[target]), *overrides]) == 0
+    for name, target, more in (*((each, each, ()) for each in TARGETS), (APART, VERTEX, CUSTOM_JOB)):
+        files[name] = folder / f"{name}.{'json' if target == VERTEX else 'yaml'}"
+        overrides = [word for each in (*COMMON, *OF_TARGET[target], *more) for word in ("--set", each)]
+        assert main(["compile", "digits", "--target", target, "--output", str(files[name]), *overrides]) == 0
     return files
 
 
@@ -72,13 +95,13 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
         pytest.skip("needs uv, to make an environment")
     python = str(tmp_path / "environment" / "bin" / "python")
 
-    def run(program: str, file: Path, *packages: str) -> subprocess.CompletedProcess:
+    def run(program: str, file: Path, *packages: str, more: str = "") -> subprocess.CompletedProcess:
         if not os.path.exists(python):
             made = [uv, "venv", "--quiet", "--python", sys.executable, str(tmp_path / "environment")]
             install = [uv, "pip", "install", "--quiet", "--python", python, *packages]
             if any(subprocess.run(each, check=False, timeout=400).returncode for each in (made, install)):
                 pytest.skip(f"{' '.join(packages)} cannot be had from the package registry")
-        return subprocess.run([python, "-c", program, str(file)], capture_output=True, text=True, check=False)
+        return subprocess.run([python, "-c", program, str(file), more], capture_output=True, text=True, check=False)
 
     return run
 
@@ -98,6 +121,9 @@ def test_argo(compiled, client, tmp_path):
 def test_kubeflow_pipelines_2(compiled, client, tmp_path):
     done = client(KFP, compiled[KUBEFLOW_V2], "kfp==2.16.1")
     assert (done.returncode, done.stdout) == (0, "8 8 ['podMetadata', 'pvcMount', 'secretAsVolume']\n"), done.stderr
+    for name in (VERTEX, APART):
+        done = client(KFP_OF_VERTEX, compiled[name])
+        assert (done.returncode, done.stdout) == (0, "8 10\n"), done.stderr
     spec, platform = yaml.safe_load_all(compiled[KUBEFLOW_V2].read_text())
     spec["root"]["dag"]["taskz"] = spec["root"]["dag"].pop("tasks")
     (broken := tmp_path / "broken.yaml").write_text(yaml.safe_dump_all([spec, platform]))
@@ -109,6 +135,11 @@ def test_kubeflow_pipelines_2(compiled, client, tmp_path):
 def test_vertex_ai(compiled, client, tmp_path):
     done = client(VERTEX_AI, compiled[VERTEX], "google-cloud-aiplatform[pipelines]==1.165.1")
     assert (done.returncode, done.stdout) == (0, "10 gs://other/serving\n"), done.stderr
+    whole = json.loads(compiled[APART].read_text())
+    inputs = whole["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]["inputs"]
+    plan = Plan.from_json(inputs["parameters"]["custom_job"]["runtimeValue"]["constant"])
+    done = client(VERTEX_AI, compiled[APART], more=json.dumps(plan.to_job("gs://a/step", "gs://a/home")))
+    assert (done.returncode, done.stdout) == (0, "10 gs://other/serving\n[1, 2, 2, 1] SPOT\n"), done.stderr
     whole = json.loads(compiled[VERTEX].read_text())
     del whole["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]["push_destination"]
     (broken := tmp_path / "broken.json").write_text(json.dumps(whole))
