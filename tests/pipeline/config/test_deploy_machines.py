@@ -42,7 +42,14 @@ def test_the_quota_that_training_needs_is_told(overrides, wanted):
     loaded = load("digits", (*COMMON, *OF_TARGET["vertex"], *overrides), "vertex")
     told = [note.partition(": see ")[0] for note in loaded.notes if note.startswith("quota: ")]
     assert told == ([f"quota: {wanted}"] if wanted else [])
+    assert not any("preemptible" in note for note in loaded.notes)
     assert not [note for note in load("digits", (*COMMON, *overrides)).notes if note.startswith("quota: ")]
+
+
+def test_spot_machines_have_a_quota_of_their_own():
+    whole = (*COMMON, *OF_TARGET["vertex"], "deploy.nodes.Trainer=null", "deploy.vertex.scheduling=spot")
+    (note,) = [note for note in load("digits", whole, "vertex").notes if note.startswith("quota: ")]
+    assert "those of Custom model training preemptible in europe-west4" in note
 
 
 TWO_WORKERS = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2, devices: {gpu: 2}}}"
