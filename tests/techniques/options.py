@@ -4,8 +4,8 @@
 component before it, starts whole trainings of what `trainer` says, with other values, by the same supervisor. Two steps
 of a Trainer say nothing of it; `tests/components/tuner` and `tests/e2e/test_tune.py` train its trials.
 
-Nor is `num_packs`, of `mirrored` on several GPUs: each pair of it would be another row beside that of `mirrored`.
-`tests/equivalence/test_strategies.py` trains by `hierarchical_copy`, of which it is an option.
+Some options are others, and more: what a row says of `mirrored` and of `mirrored_packs` goes together, so that the
+further one costs next to no rows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,19 @@ BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_si
 # Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
 OPTIONS: dict[str, dict[str, Any]] = {
     "mirrored": {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
+    "mirrored_packs": {
+        "distribution": {
+            "train": {
+                "strategy": "mirrored",
+                "devices": {"cpu": 2},
+                "cross_device_ops": "hierarchical_copy",
+                "num_packs": 2,
+            }
+        }
+    },
+    "mirrored_compressed": {
+        "distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}, "gradient_compression": "bf16"}}
+    },
     "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
     "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
@@ -71,10 +84,17 @@ PATHS = ("estimator", "keras", "keras_custom_loop")
 
 # What an option says on one path, in place of the above.
 ON_PATH: dict[tuple[str, str], dict[str, Any]] = {
-    # As a second option it would take nine rows more; each dtype meets all others on one path at least.
+    # As a second option it would take nine rows more; on each path one dtype is of workers, and the other of devices.
     ("keras", "compressed"): {
         "distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "bf16"}}
     },
+    ("keras", "mirrored_compressed"): {
+        "distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}, "gradient_compression": "fp16"}}
+    },
+    # Here by the default, which packs nothing.
+    ("keras", "mirrored_packs"): {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
+    # And oneDNN by the other word.
+    ("keras_custom_loop", "threads"): {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": True},
     # An Estimator's workers wait for nobody, and each ends the step that it is in: of one alone the number is exact.
     ("estimator", "parameter_server"): {
         "distribution": {"train": {"strategy": "parameter_server", "workers": 1, "ps": 1}}
