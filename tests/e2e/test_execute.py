@@ -197,7 +197,7 @@ def small(num_classes):
 @pytest.mark.long
 def test_an_edited_model_trains_anew_and_nothing_before_it(tmp_path):
     (tmp_path / "mine.yaml").write_text(
-        "name: mine\ndata: {dataset: digits, shards: 2}\n"
+        "name: mine\ndata: {dataset: digits, splits: {train: 'train[:90%]', eval: 'train[90%:]'}, shards: 2}\n"
         'trainer: {model: "networks:small", train_steps: 200}\nevaluator: {min_accuracy: 0.5}\n'
     )
     rehearsal = Rehearsal(tmp_path)
