@@ -74,7 +74,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         # Of a path of somewhere else.
         *(() if target else _pusher(declaration)),
         *check_beam(declaration, target),
-        *check_deploy(declaration),
+        *check_deploy(declaration, target),
         *check_tfjob(declaration, target),
         *check_gpus(declaration, target),
         *(check_deployment(declaration, target) if target else ()),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Optional
+from typing import Any, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
+from tfx_estimator.pipeline.config.placement import Toleration, placement
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.security_context import SecurityContext
 from tfx_estimator.pipeline.config.tfjob import TfJob
@@ -29,6 +30,12 @@ class Node(Section):
     )
     accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
         default=None, description="how many of them; null is 1"
+    )
+    node_selector: Optional[dict[str, str]] = Field(
+        default=None, description="labels that a node of the Kubernetes cluster must have; null is nodes.default's"
+    )
+    tolerations: Optional[tuple[Toleration, ...]] = Field(
+        default=None, description="taints of the cluster's nodes that are borne; null likewise"
     )
     retries: Optional[conint(ge=0, le=100)] = Field(  # type: ignore[valid-type]
         default=None, description="further tries of a step that failed"
@@ -63,7 +70,8 @@ class Nodes(Section):
             node_id: As `Trainer`.
         """
         own = getattr(self, node_id, None) or Node()
-        return self.default.copy(update={name: value for name, value in own.dict().items() if value is not None})
+        declared = {name: value for name in own.__fields__ if (value := getattr(own, name)) is not None}
+        return self.default.copy(update=declared)
 
 
 class Volume(Section):
@@ -134,6 +142,16 @@ class DeploySection(Section):
         if own.accelerator is None and kind in ("chief", "worker"):
             own = self.nodes.of("Trainer")
         return own.accelerator, own.accelerators
+
+    def pod_placement(self, kind: str) -> dict[str, Any]:
+        """Returns what a TFJob's pods say of their nodes, in Kubernetes' words.
+
+        Args:
+            kind: As `worker`.
+        """
+        own, trainer = getattr(self.tfjob.replicas, kind), self.nodes.of("Trainer")
+        selector = trainer.node_selector if own.node_selector is None else own.node_selector
+        return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
 
     def is_mounted(self, path: str, writable: bool = False) -> bool:
         """Tells whether a path lies in a declared volume.

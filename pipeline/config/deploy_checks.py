@@ -13,27 +13,23 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_credentials, check_deployed_env, check_env
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
+from tfx_estimator.pipeline.config.label_checks import check_labels
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
+from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
+from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
-# What both Google Cloud and Kubernetes take.
-_LABEL, _LABEL_VALUE = (
-    re.compile(r"[a-z][a-z0-9_-]{0,61}[a-z0-9]|[a-z]"),
-    re.compile(r"([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?"),
-)
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _GS, _NO_BUCKET = "gs://", "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
 _BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
-# Of Vertex AI, whose jobs TFX labels by itself, with those of its own among them.
-_MOST_LABELS, _LABELS_OF_TFX = 64, 3
 # What services fill in by themselves: of Argo, and of a PipelineSpec.
 _PLACEHOLDER = "{{"
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
@@ -44,14 +40,15 @@ _DEFAULT_ACCOUNTS = {
     KUBEFLOW_V2: f"Kubeflow Pipelines' own, pipeline-runner, {_IN_THE_CLUSTER}",
     TFJOB: f"the namespace's, default, {_IN_THE_CLUSTER}",
 }
-_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators")
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
 
 
-def check_deploy(declaration: Declaration) -> Iterator[Problem]:
-    """Checks what holds for every target.
+def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+    """Checks what holds wherever it is deployed, in the words of the target if there is one.
 
     Args:
         declaration: Typed values.
+        target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
     """
     deploy = declaration.deploy
     if deploy is None:
@@ -65,10 +62,7 @@ def check_deploy(declaration: Declaration) -> Iterator[Problem]:
         if value is not None and not pattern.fullmatch(value):
             yield Problem(f"deploy.{key}", f"this is no {key}", expected, "correct it", value=value)
     yield from check_env(deploy.env)
-    for name, value in deploy.labels.items():
-        if not _LABEL.fullmatch(name) or not _LABEL_VALUE.fullmatch(value):
-            expected = "a to z, digits, `_` and `-`, at most 63, from a letter on"
-            yield Problem("deploy.labels", "this is no label", expected, "rename it", value=f"{name}: {value}")
+    yield from check_labels(deploy, target)
     yield from check_mounts(deploy)
     if deploy.vertex is not None:
         yield from check_vertex_job(deploy.vertex, declaration.trainer.distribution)
@@ -76,6 +70,7 @@ def check_deploy(declaration: Declaration) -> Iterator[Problem]:
         if node.accelerators and not deploy.nodes.of(name).accelerator:
             todo = f"add `accelerator:` under `deploy.nodes.{name}`"
             yield Problem(f"deploy.nodes.{name}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+        yield from check_placement(node.node_selector, node.tolerations, f"deploy.nodes.{name}")
 
 
 def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]:
@@ -124,7 +119,9 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
     if deploy is None or not target:
         return
     for name, node in deploy.nodes.declared():
-        paths = [path for key in _resources_of(node) if (path := f"deploy.nodes.{name}.{key}") in declared]
+        keys = [f"deploy.nodes.{name}.{key}" for key in _resources_of(node)]
+        # Of a mapping its items are declared.
+        paths = {key: path for key in keys for path in declared if f"{path}.".startswith(f"{key}.")}
         if not paths:
             continue
         what = ""
@@ -135,7 +132,7 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
         elif name == "Tuner" and declaration.tune is None:
             what = "no effect: there is no section `tune`"
         if what:
-            yield paths[0], f"{', '.join(paths)}: {what}"
+            yield next(iter(paths.values())), f"{', '.join(paths)}: {what}"
     yield from find_idle_context(deploy, declared, target)
 
 
@@ -152,6 +149,7 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
             yield f"deploy.service_account is null: the steps run as {_DEFAULT_ACCOUNTS[target]}"
         if declaration.deploy is not None:
             yield from note_context(declaration.deploy, target)
+            yield from note_restarts(declaration.deploy.tfjob, target)
         yield from note_accounts(declaration, target)
         yield from note_machines(declaration, target)
         yield from _note_quota(declaration, target)
@@ -196,9 +194,10 @@ def _resources_of(node: Node) -> list[str]:
 
 def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
     root, path = deploy.pipeline_root, "deploy.pipeline_root"
+    mounted = "a folder in one of deploy.volumes that is not read_only"
     expected = {
         VERTEX: "gs://BUCKET/FOLDER",
-        KUBEFLOW: "gs://BUCKET/FOLDER, or a folder in one of deploy.volumes that is not read_only",
+        KUBEFLOW: f"gs://BUCKET/FOLDER, or {mounted}",
         KUBEFLOW_V2: "gs://BUCKET/FOLDER",
         TFJOB: "a folder in one of deploy.volumes that is not read_only",
     }[target]
@@ -283,9 +282,6 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
     if target != VERTEX and deploy.vertex is not None:
         what, todo = f"the target {target} has no custom jobs", "remove it, or compile for vertex"
         yield Problem("deploy.vertex", what, "null", todo)
-    if target == VERTEX and len(deploy.labels) > (most := _MOST_LABELS - _LABELS_OF_TFX):
-        what = f"Vertex AI takes {_MOST_LABELS} labels of a job, {_LABELS_OF_TFX} of which TFX sets"
-        yield Problem("deploy.labels", what, f"at most {most}", "remove some", value=str(len(deploy.labels)))
     if target == VERTEX:
         for key in ("volumes", "secrets"):
             if getattr(deploy, key):
@@ -299,6 +295,10 @@ def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
             what = "a compiled PipelineSpec has no deadline of a step"
             expected, todo = "trainer.start_timeout and trainer.stall_timeout, for the training", "remove it"
             yield Problem(f"{path}.timeout_seconds", what, expected, todo, value=str(node.timeout_seconds))
+        for key in ("node_selector", "tolerations"):
+            if getattr(node, key) and target == VERTEX:
+                what, expected = "Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex, or none"
+                yield Problem(f"{path}.{key}", what, expected, "remove it, or deploy elsewhere")
         if target == TFJOB:
             for key, instead in (("timeout_seconds", "active_deadline_seconds"), ("retries", "backoff_limit")):
                 if (value := getattr(node, key)) is not None:

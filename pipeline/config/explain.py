@@ -90,8 +90,8 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     section = parent.outer_type_ if parent else Declaration
     siblings = list((_named(section) or _item(section)).__fields__)
     expected = "one of " + ", ".join(siblings)
-    if dotted in known.KEYS:
-        return Problem(dotted, f"this key is {known.KEYS[dotted]}", expected, "remove it", where(path), value)
+    if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
+        return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
     everywhere = list(all_keys())
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
     # One worker too few is nearer than the same word of another section.
@@ -148,6 +148,9 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_class(annotation, BaseModel):
         return "put its keys in lines of their own, indented"
+    wants_texts = get_origin(annotation) is dict and get_args(annotation)[1] is str
+    if wants_texts and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
+        return "put each value in quotes, as YAML reads it as something else"
     alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
     if any(kinds.is_class(each, bool) for each in alternatives):
         words = ["true", "false", *_choices(annotation)]

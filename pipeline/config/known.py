@@ -37,7 +37,7 @@ VALUES: dict[str, dict[str, str]] = {
     },
 }
 
-# Dotted path -> why not.
+# Dotted path, or the key alone if it means one thing everywhere -> why not.
 KEYS: dict[str, str] = {
     f"{_TRAIN}.overlap": _OVERLAP,
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
@@ -56,6 +56,16 @@ KEYS: dict[str, str] = {
         )
     },
     f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
+    # Of pods, wherever they are written.
+    **dict.fromkeys(
+        ("imagePullSecrets", "image_pull_secrets"),
+        "of the account that the pods run as: Kubernetes gives each of its pods the imagePullSecrets of its service "
+        "account, which deploy.service_account names, see docs/deploy.md",
+    ),
+    **dict.fromkeys(
+        ("affinity", "node_affinity", "nodeAffinity", "pod_affinity", "podAffinity"),
+        f"{_LATER}: node_selector and tolerations, under deploy.nodes, say which nodes are meant",
+    ),
 }
 
 # A mapping where one value is, by dotted path -> what to write.
@@ -118,6 +128,15 @@ ALIASES: dict[str, str] = {
     "num_parallel_trials": "tune.parallel_trials",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
     "options": "beam.options",
+    # Of a pod's template; under deploy.nodes and replicas they are keys, or near to them.
+    "deploy.tolerations": "deploy.nodes.default.tolerations",
+    "deploy.node_selector": "deploy.nodes.default.node_selector",
+    "deploy.nodeSelector": "deploy.nodes.default.node_selector",
+    "deploy.tfjob.tolerations": "deploy.nodes.Trainer.tolerations",
+    "deploy.tfjob.replicas.tolerations": "deploy.nodes.Trainer.tolerations",
+    "deploy.tfjob.node_selector": "deploy.nodes.Trainer.node_selector",
+    "deploy.tfjob.nodeSelector": "deploy.nodes.Trainer.node_selector",
+    "tolerationSeconds": "seconds",
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",
     "push_destination": "pusher.destination",

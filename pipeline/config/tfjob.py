@@ -7,7 +7,9 @@ from typing import Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
+from tfx_estimator.pipeline.config.placement import Toleration
 from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.targets import TFJOB
 
 _MONTH = 30 * 24 * 3600
 
@@ -27,6 +29,12 @@ class Replica(Section):
     )
     accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
         default=None, description="how many of them; null is 1"
+    )
+    node_selector: Optional[dict[str, str]] = Field(
+        default=None, description="labels that the pods' nodes must have; null is nodes.Trainer's"
+    )
+    tolerations: Optional[tuple[Toleration, ...]] = Field(
+        default=None, description="taints of nodes that the pods bear; null likewise"
     )
 
 
@@ -62,7 +70,8 @@ class TfJob(Section):
     )
     backoff_limit: Optional[conint(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
         default=None,
-        description="restarts, after which the TFJob fails; null is trainer.distribution.max_restarts",
+        description="restarts, after which the TFJob fails; null is trainer.distribution.max_restarts; with "
+        "ExitCode `run` counts them, or `submit` while it follows",
     )
     clean_pod_policy: Literal["Running", "All", "None"] = Field(
         default="Running", description="pods that are removed when the TFJob has ended"
@@ -74,5 +83,20 @@ class TfJob(Section):
         default=None, description="seconds until an ended TFJob is removed; null leaves it"
     )
     pending_timeout: confloat(gt=0, le=_MONTH) = Field(  # type: ignore[valid-type]
-        default=1800.0, description="seconds that `run` waits for all pods to start: for nodes, and for the image"
+        default=1800.0,
+        description="seconds that `run`, and `submit` while it follows, wait for all pods to start: for nodes, images",
     )
+
+
+def note_restarts(job: TfJob, target: str) -> Iterator[str]:
+    """Says who counts restarts, where the operator does not.
+
+    Args:
+        job: Typed values.
+        target: Where it is to be deployed.
+    """
+    if target == TFJOB and job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
+        yield (
+            "deploy.tfjob.active_deadline_seconds is null: the operator starts pods that are killed, as out of memory, "
+            "again without end; only who follows (submit --follow, or --attach) ends the TFJob after backoff_limit"
+        )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.targets import TFJOB
 
@@ -44,6 +45,7 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
         if replica.accelerator is not None and not _RESOURCE.fullmatch(replica.accelerator):
             what, expected = "this is no accelerator of Kubernetes", "its resource, as nvidia.com/gpu"
             yield Problem(f"{where}.accelerator", what, expected, "correct it", value=replica.accelerator)
+        yield from check_placement(replica.node_selector, replica.tolerations, where)
     # Servers wait for more work until they are ended.
     if job.clean_pod_policy == "None" and distribution.train.asynchronous:
         what = "parameter servers never end by themselves, and would stay, and cost, after the training"

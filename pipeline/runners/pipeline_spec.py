@@ -16,6 +16,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.placement import placement
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -78,7 +79,7 @@ def compile_spec(
 
 
 def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
-    """Returns what a PipelineSpec has no words for, as of kfp-kubernetes: volumes, secrets and labels of the pods.
+    """Returns what a PipelineSpec has no words for, as of kfp-kubernetes: volumes, secrets, labels, nodes of pods.
 
     Args:
         job: What `compile_spec` returned.
@@ -96,11 +97,20 @@ def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str,
         told["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
     if deploy.labels:
         told["podMetadata"] = {"labels": dict(deploy.labels)}
-    if not told:
-        return {}
     executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
-    containers = [name for name, executor in executors.items() if "container" in executor]
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": dict.fromkeys(sorted(containers), told)}}}}
+    containers = sorted(name for name, executor in executors.items() if "container" in executor)
+    made = {name: {**told, **_placement(deploy, name)} for name in containers}
+    if not any(made.values()):
+        return {}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": made}}}}
+
+
+def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
+    node = deploy.step(executor.removesuffix(_EXECUTOR.format("")))
+    placed = placement(node.node_selector, node.tolerations)
+    if selector := placed.pop("nodeSelector", None):
+        placed["nodeSelector"] = {"labels": selector}
+    return placed
 
 
 def _set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:

@@ -88,6 +88,10 @@ def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:
         container.set_memory_limit(memory).set_memory_request(memory)
     if node.accelerator:
         container.add_resource_limit(node.accelerator, str(node.accelerators or 1))
+    for name, value in (node.node_selector or {}).items():
+        step.add_node_selector_constraint(name, value)
+    for each in node.tolerations or ():
+        step.add_toleration(client.V1Toleration(each.effect, each.key, each.operator, each.seconds, each.value))
     if node.retries:
         step.set_retry(node.retries, policy="Always")
     if node.timeout_seconds:

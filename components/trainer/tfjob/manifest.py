@@ -27,6 +27,8 @@ _GRACE_SECONDS = 90
 RETRYABLE_CODE = 138
 # A label of all that a compiled pipeline has in a cluster; its value is the TFJob's name.
 PIPELINE = "tfx-estimator/pipeline"
+# An annotation of a compiled TFJob: how many seconds pods may take to start.
+PENDING_TIMEOUT = "tfx-estimator/pending-timeout"
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
 
@@ -154,6 +156,7 @@ def _template(
         "serviceAccountName": deploy.service_account,
         "securityContext": deploy.security_context.of_pod() or None,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        **deploy.pod_placement(kind),
         "containers": [_without_none(container)],
         "volumes": volumes or None,
     }

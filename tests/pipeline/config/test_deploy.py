@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
 from tfx_estimator.pipeline.config import env_checks, load
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -63,7 +63,8 @@ def test_what_lies_in_a_volume_is_there():
         ("deploy.region=Europe", "", "this is no region"),
         ("deploy.project=My Project", "", "this is no project"),
         ("deploy.env={A-B: x}", "", "no variable's name"),
-        ("deploy.labels={Team: x}", "", "this is no label"),
+        ("deploy.labels={-team: x}", "", "this is no label"),
+        ("deploy.labels={team: 'a b'}", "", "this is no label"),
         ("deploy.volumes=[{claim: A_B, path: /x}]", "", "no name of Kubernetes"),
         ("deploy.volumes=[{claim: a, path: x}]", "", "cannot be mounted there"),
         ("deploy.secrets=[{name: a, path: /x}, {name: b, path: /x/}]", "", "two are mounted there"),
@@ -349,10 +350,56 @@ def test_as_many_labels_are_taken_as_vertex_ai_takes():
         return f"deploy.labels={{{', '.join(f'x{number}: a' for number in range(count))}}}"
 
     whole = (*COMMON, *OF_TARGET["vertex"])
-    load("digits", (*whole, labels(61)), "vertex")
-    (problem,) = refused("vertex", *whole, labels(62))
+    load("digits", (*whole, labels(60)), "vertex")
+    (problem,) = refused("vertex", *whole, labels(61))
     assert "takes 64 labels of a job" in problem
     load("digits", (*COMMON, *OF_TARGET["kubeflow"], labels(62)), "kubeflow")
+
+
+_OF_KUBERNETES = {
+    "kueue.x-k8s.io/queue-name": "team-a",
+    "azure.workload.identity/use": "true",
+    "app.kubernetes.io/version": "1.15.1",
+    "Team": "Vision_2",
+    "a" * 63: "b" * 63,
+    f"{'a' * 63}.b-c/team": "",
+}
+_OF_GOOGLE = {"team-": "-vision_", "équipe": "視覚"}
+
+
+@pytest.mark.parametrize(("label", "value"), [*_OF_KUBERNETES.items(), *_OF_GOOGLE.items()])
+def test_a_label_is_of_whoever_takes_it(label, value):
+    told = f"deploy.labels={{{label}: '{value}'}}"
+    load("digits", (told,))
+    google, kubernetes = label in _OF_GOOGLE or label == "a" * 63, label in _OF_KUBERNETES
+    for target in (*TARGETS, TFJOB):
+        mine = (*(OF_TFJOB if target == TFJOB else (*COMMON, *OF_TARGET[target])), told)
+        if google if target == VERTEX else kubernetes:
+            assert load("digits", mine, target).declaration.deploy.labels == {label: value}
+        else:
+            (problem,) = refused(target, *mine)
+            assert f"this is no label of the target {target}" in problem
+            assert label in problem
+    if not kubernetes:
+        assert "this is no label" in "".join(refused("", *OF_TFJOB[:4], "deploy.tfjob.train=true", told))
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (f"{'a' * 64}: x", "no label"),
+        (f"x: {'a' * 64}", "no label"),
+        ("a..b/team: x", "no label"),
+        ("a.b/: x", "no label"),
+        ("a/b/c: x", "no label"),
+        ("x: -a", "no label"),
+        ("training.kubeflow.org/replica-type: x", "is set by who starts the pods"),
+        ("tfx-estimator/pipeline: x", "is set by who starts the pods"),
+    ],
+)
+def test_what_no_cluster_takes_for_a_label_is_refused(label, said):
+    (problem,) = refused(TFJOB, *OF_TFJOB, f"deploy.labels={{{label}}}")
+    assert said in problem
 
 
 def test_a_volume_to_write_may_be_at_tmp():

@@ -200,3 +200,94 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
         }
     (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
     assert "deploy.vertex.evaluator.accelerators of which kind is not said" in problem
+
+
+def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
+    nodes = (
+        "deploy.nodes.default={node_selector: {pool: cpus}, tolerations: [{key: batch, operator: Exists}]}",
+        "deploy.nodes.Trainer={node_selector: {pool: gpus}}",
+        "deploy.nodes.Pusher={node_selector: {}, tolerations: []}",
+    )
+    declaration = load("digits", nodes).declaration
+    for each in (declaration, type(declaration).parse_raw(declaration.to_json())):
+        of = each.deploy.nodes.of
+        assert [of(step).node_selector for step in ("Transform", "Trainer", "Pusher")] == [
+            {"pool": "cpus"},
+            {"pool": "gpus"},
+            {},
+        ]
+        assert [one.key for one in of("Trainer").tolerations] == ["batch"]
+        assert of("Pusher").tolerations == ()
+        assert each.deploy.pod_placement("worker") == {
+            "nodeSelector": {"pool": "gpus"},
+            "tolerations": [{"key": "batch", "operator": "Exists"}],
+        }
+    own = ("deploy.tfjob.replicas.chief={node_selector: {}, tolerations: []}", "deploy.nodes.Pusher={}")
+    assert load("digits", (*nodes, *own)).declaration.deploy.pod_placement("chief") == {}
+    vain = "deploy.nodes.Pusher={node_selector: {a.b/c: d}, tolerations: [{key: e}]}"
+    (warning,) = load("digits", (*OF_TFJOB, vain), "tfjob").warnings
+    both = "deploy.nodes.Pusher.node_selector, deploy.nodes.Pusher.tolerations"
+    assert f"{both}: no effect: a TFJob's chief runs every step" in warning
+
+
+_NO_NODES = "Vertex AI has no nodes of yours"
+
+
+@pytest.mark.parametrize(
+    ("override", "target", "said"),
+    [
+        ("deploy.nodes.Trainer.node_selector={pool: a}", "vertex", _NO_NODES),
+        ("deploy.nodes.default.tolerations=[{key: a, operator: Exists}]", "vertex", _NO_NODES),
+        ("deploy.nodes.Trainer.node_selector={a b: c}", "", "no node has such a label"),
+        ("deploy.nodes.Trainer.node_selector={a: -c}", "", "no node has such a label"),
+        ("deploy.nodes.Trainer.node_selector={a: true}", "", "put each value in quotes"),
+        ("deploy.nodes.Trainer.tolerations=[{effect: NoSchedule}]", "", "without a key bears every taint"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a b}]", "", "no taint is called so"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a, value: b c}]", "", "no taint is called so"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exists, value: b}]", "", "whatever its value is"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a, effect: NoSchedule, seconds: 3}]", "", "only a taint NoExecute"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a, effect: NoExecute, seconds: -1}]", "", "out of range"),
+        ("deploy.tfjob.replicas.chief.tolerations=[{effect: NoSchedule}]", "", "without a key bears every taint"),
+        ("deploy.tfjob.replicas.chief.node_selector={a b: c}", "", "no node has such a label"),
+    ],
+)
+def test_what_no_cluster_takes_of_nodes_is_refused(override, target, said):
+    whole = (*COMMON, *OF_TARGET[target]) if target else ()
+    (problem,) = refused(target, *whole, override)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
+        ("deploy.nodeSelector={}", "did you mean `deploy.nodes.default.node_selector`?"),
+        ("deploy.nodes.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
+        ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
+        ("deploy.nodes.Trainer.toleration=[]", "did you mean `tolerations`?"),
+        ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
+        ("deploy.tfjob.replicas.worker.nodeSelector={}", "did you mean `node_selector`?"),
+        ("deploy.nodes.Trainer.tolerations=[{tolerationSeconds: 3}]", "did you mean `seconds`?"),
+        ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
+        ("deploy.imagePullSecrets=[{name: a}]", "of the account that the pods run as"),
+        ("deploy.nodes.Trainer.image_pull_secrets=[a]", "of the account that the pods run as"),
+        ("deploy.nodes.Trainer.affinity={}", "node_selector and tolerations, under deploy.nodes, say"),
+        ("nodeAffinity={}", "node_selector and tolerations, under deploy.nodes, say"),
+    ],
+)
+def test_what_kubernetes_calls_otherwise_is_led_to_its_place(override, said):
+    (problem,) = refused("", override)
+    assert said in problem
+
+
+def test_a_tfjob_whose_pods_the_operator_starts_again_without_end_is_told_of():
+    said = "the operator starts pods that are killed, as out of memory, again without end"
+
+    def notes(*overrides: str, target: str = "tfjob") -> str:
+        return "\n".join(load("digits", (*OF_TFJOB, *overrides), target).notes)
+
+    assert said not in notes()
+    assert said in notes("deploy.tfjob.active_deadline_seconds=null")
+    for each in ("deploy.tfjob.restart_policy=OnFailure", "deploy.tfjob={restart_policy: Never}"):
+        assert said not in notes("deploy.tfjob.active_deadline_seconds=null", "deploy.tfjob.backoff_limit=null", each)
+    assert said not in notes("deploy.tfjob.active_deadline_seconds=null", target="")

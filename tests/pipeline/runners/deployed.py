@@ -27,6 +27,12 @@ _MOUNTS = (
     "deploy.volumes=[{claim: data, path: /mnt/data}, {claim: more, path: /mnt/more}]",
     "deploy.secrets=[{name: key, path: /secrets/key}]",
 )
+# Of Kubernetes' nodes, those with accelerators, which are kept for who bears them.
+_PLACED = (
+    "node_selector: {cloud.google.com/gke-nodepool: gpus}, tolerations: [{key: nvidia.com/gpu, operator: Exists, "
+    "effect: NoSchedule}, {key: spot, value: 'true', effect: NoExecute, seconds: 60}]"
+)
+_ON_GPUS = f"accelerator: nvidia.com/gpu, accelerators: 2, {_PLACED}"
 OF_TARGET = {
     "vertex": (
         ACCOUNT,
@@ -38,13 +44,13 @@ OF_TARGET = {
         "deploy.service_account=trainer",
         _MOUNTS[0].replace("/mnt/more", "/mnt/more, read_only: true"),
         _MOUNTS[1],
-        "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
+        f"deploy.nodes.Trainer={{cpu: 8, memory_gb: 30, {_ON_GPUS}}}",
         "deploy.nodes.Trainer.timeout_seconds=7200",
     ),
     "kubeflow_v2": (
         "deploy.service_account=trainer",
         *_MOUNTS,
-        "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: nvidia.com/gpu, accelerators: 2}",
+        f"deploy.nodes.Trainer={{cpu: 8, memory_gb: 30, {_ON_GPUS}}}",
     ),
 }
 assert tuple(OF_TARGET) == TARGETS
@@ -65,12 +71,13 @@ OF_TFJOB = (
     "deploy.volumes=[{claim: work, path: /mnt/work}, {claim: data, path: /mnt/data, read_only: true}]",
     _MOUNTS[1],
     "deploy.nodes.default={cpu: 2, memory_gb: 8}",
-    "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, accelerators: 2}",
+    f"deploy.nodes.Trainer={{cpu: 8, {_ON_GPUS}}}",
     "deploy.env={EXAMPLE: value}",
     "deploy.labels={team: vision}",
     "deploy.tfjob={namespace: vision, backoff_limit: 5, clean_pod_policy: All, active_deadline_seconds: 7200}",
     "deploy.tfjob.ttl_seconds_after_finished=86400",
-    "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16}}",
+    "deploy.nodes.default.node_selector={pool: train}",
+    "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, tolerations: []}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
 # A chief alone; and what each preset can be trained by.

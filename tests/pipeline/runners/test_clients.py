@@ -30,6 +30,8 @@ workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
 steps = [each.container for each in workflow.spec.templates if each.container]
 pod = workflow.spec.security_context
 dropped = {word for each in steps for word in each.security_context.capabilities.drop}
+(placed,) = [each for each in workflow.spec.templates if each.node_selector]
+print(placed.node_selector, [each.toleration_seconds for each in placed.tolerations])
 print(len(steps), pod.run_as_user, pod.fs_group, pod.seccomp_profile.type, *dropped)
 """
 # Kubeflow Pipelines 2 reads so what is uploaded to it.
@@ -40,6 +42,13 @@ loaded = components.load_component_from_file(sys.argv[1])
 executors = loaded.pipeline_spec.deployment_spec["executors"]
 told = loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors
 print(len([each for each in executors.values() if "container" in each]), len(told), sorted(told["Trainer_executor"]))
+# As its backend does.
+from google.protobuf import json_format
+from kfp.kubernetes import kubernetes_executor_config_pb2
+config = json_format.ParseDict(
+    json_format.MessageToDict(told)["Trainer_executor"], kubernetes_executor_config_pb2.KubernetesExecutorConfig()
+)
+print(dict(config.node_selector.labels), [each.toleration_seconds for each in config.tolerations])
 """
 # It takes the specification within a file of Vertex AI as well.
 KFP_OF_VERTEX = """
@@ -108,7 +117,8 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
 
 def test_argo(compiled, client, tmp_path):
     done = client(HERA, compiled[KUBEFLOW], "hera==7.1.0", "pyyaml")
-    assert (done.returncode, done.stdout) == (0, "9 10001 10001 RuntimeDefault ALL\n"), done.stderr
+    placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [None, 60]\n"
+    assert (done.returncode, done.stdout) == (0, f"{placed}9 10001 10001 RuntimeDefault ALL\n"), done.stderr
     whole = yaml.safe_load(compiled[KUBEFLOW].read_text())
     template = next(each for each in whole["spec"]["templates"] if "container" in each)
     template["container"]["env"] = {"EXAMPLE": "value"}
@@ -119,8 +129,10 @@ def test_argo(compiled, client, tmp_path):
 
 
 def test_kubeflow_pipelines_2(compiled, client, tmp_path):
-    done = client(KFP, compiled[KUBEFLOW_V2], "kfp==2.16.1")
-    assert (done.returncode, done.stdout) == (0, "8 8 ['podMetadata', 'pvcMount', 'secretAsVolume']\n"), done.stderr
+    done = client(KFP, compiled[KUBEFLOW_V2], "kfp==2.16.1", "kfp-kubernetes==2.16.1")
+    keys = "['nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
+    placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [0, 60]"
+    assert (done.returncode, done.stdout) == (0, f"8 8 {keys}\n{placed}\n"), done.stderr
     for name in (VERTEX, APART):
         done = client(KFP_OF_VERTEX, compiled[name])
         assert (done.returncode, done.stdout) == (0, "8 10\n"), done.stderr

@@ -266,7 +266,15 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
             wanted = backoff if target == KUBEFLOW_V2 else {}
             assert step.rest["retryPolicy"] == {"maxRetryCount": 3, **wanted}, name
     trainer, statistics = (steps[name].container["resources"] for name in ("Trainer", "StatisticsGen"))
+    gpus = {"cloud.google.com/gke-nodepool": "gpus"}
+    tolerations = [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoExecute", "tolerationSeconds": 60},
+    ]
     if target == KUBEFLOW:
+        assert steps["Trainer"].rest["nodeSelector"] == gpus
+        assert steps["Trainer"].rest["tolerations"] == tolerations
+        assert not {"nodeSelector", "tolerations"} & steps["Pusher"].rest.keys()
         workflow = yaml.safe_load(text)
         assert trainer["limits"] == {"cpu": "8000m", "memory": "30000M", "nvidia.com/gpu": "2"}
         assert statistics["limits"] == {"cpu": "2000m", "memory": "3750M"}
@@ -300,11 +308,14 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
         return
     assert documents[0]["defaultPipelineRoot"] == "gs://example-bucket/pipelines/taxi/artifacts"
     told = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert told["Trainer_executor"] == {
+    of_all = {
         "pvcMount": [{"constant": "data", "mountPath": "/mnt/data"}, {"constant": "more", "mountPath": "/mnt/more"}],
         "secretAsVolume": [{"secretName": "key", "mountPath": "/secrets/key"}],
         "podMetadata": {"labels": {"team": "vision"}},
     }
+    placed = {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}
+    assert told["Trainer_executor"] == {**of_all, **placed}
+    assert told["Pusher_executor"] == of_all
     assert {*told} == {f"{name}_executor" for name in steps}
 
 
