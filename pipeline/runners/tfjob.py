@@ -6,7 +6,13 @@ import hashlib
 import json
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER, PIPELINE, job_name, make_manifest
+from tfx_estimator.components.trainer.tfjob.manifest import (
+    CONFIG_FOLDER,
+    PENDING_TIMEOUT,
+    PIPELINE,
+    job_name,
+    make_manifest,
+)
 from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -58,4 +64,6 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
     job = make_manifest(name, deploy, declaration.trainer.distribution, command, mounted)
     # Whoever starts it anew finds what an earlier declaration of this name has left by it.
     job["metadata"].setdefault("labels", {})[PIPELINE] = name
+    # For whoever follows it.
+    job["metadata"]["annotations"] = {PENDING_TIMEOUT: f"{deploy.tfjob.pending_timeout:.10g}"}
     return [made, job]

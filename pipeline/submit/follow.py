@@ -43,6 +43,8 @@ def follow(service: Service, job: str, say: Say) -> Look:
                 say(f"{_now()}  {task}: {state}", False)
         for line in look.lines:
             say(f"    {line}", False)
+        for notice in look.notices:
+            say(notice, True)
         if look.state != before:
             before = look.state
             say(f"{_now()}  {job}: {look.state}", False)

@@ -40,6 +40,7 @@ class Look:
         error: Why it did not succeed; None while it goes on, and if it did.
         tasks: The states of its steps, or pods, by name.
         lines: What it has printed since the last look.
+        notices: What else is to be known of it since then.
         is_gone: Whether it is not there, and nobody knows how it has ended.
         outputs: What its steps made, where the service tells: a RuntimeArtifact's JSON, by step and output.
         seconds: How long it took, where the service tells.
@@ -50,6 +51,7 @@ class Look:
     error: Optional[TfxEstimatorError] = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     is_gone: bool = False
     outputs: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     seconds: float = 0.0

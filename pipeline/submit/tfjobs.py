@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import itertools
-import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,21 +9,20 @@ from typing import Any, Optional, TypeVar
 
 import yaml
 
-from tfx_estimator.components.trainer.tfjob import api, failures
+from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
-from tfx_estimator.components.trainer.tfjob.endings import RESTARTING, end_of, notes_of, state_of
-from tfx_estimator.components.trainer.tfjob.failures import error_of, is_final, said_of
-from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
+from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short, state_of
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.submit.followed import LAST_WORDS_SECONDS, Followed
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 
 logger = get_logger("submit")
 
 # Annotation of a TFJob: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
-# For an earlier TFJob of this name to go, after its pods; for the logs to come to their ends.
-_DELETED_SECONDS, _LAST_WORDS_SECONDS = 600.0, 5.0
+# For an earlier TFJob of this name to go, after its pods.
+_DELETED_SECONDS = 600.0
 _SUCCEEDED = "Succeeded"
 
 _Told = TypeVar("_Told")
@@ -45,51 +41,22 @@ class TfJobs:
 
     def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "", uid: Optional[str] = None) -> None:
         self._kube, self._folder, self._text, self._digest, self._uid = kube, folder, text, digest, uid
+        # The ConfigMap, where it was created by this submission.
+        self._made: Optional[Object] = None
         self._seen: Optional[Object] = None
-        self._pods: Optional[Pods] = None
-        self._failures: list[PodFailure] = []
-        # Since when a pod has failed for good.
-        self._final_at: Optional[float] = None
-        # Of the chief's pods, as they came; of each file, how many bytes were shown.
-        self._chiefs: list[str] = []
-        self._shown: dict[str, int] = {}
+        self._followed: Optional[Followed] = None
 
     def start(self, again: bool) -> Started:
         """See `job.Service`. A TFJob has the pipeline's name, and there is one of it at a time.
 
         Raises:
-            PipelineError: An earlier one was deleted, and does not go.
+            PipelineError: The TFJob was refused; or an earlier one was deleted, and does not go.
         """
-        config_map, job = yaml.safe_load_all(self._text)
-        name = job["metadata"]["name"]
-        job["metadata"]["annotations"] = {SUBMISSION: self._digest}
-        began = time.monotonic()
-        while True:
-            there = self._ask(lambda: self._kube.read(name))
-            try:
-                if there is None:
-                    # Its name is of its contents.
-                    self._ask(lambda: self._kube.create_config_map(config_map))
-                    there = self._ask(lambda: self._kube.create(job))
-                    self._uid = there["metadata"]["uid"]
-                    self._own(config_map, there)
-                    return Started(name, True)
-            except TakenError:
-                continue  # by somebody else just now, or by a try whose answer was lost
-            if self._goes_on(there, again):
-                self._uid = there["metadata"]["uid"]
-                # The answer to whoever created it may have been lost before it did this.
-                self._own(config_map, there)
-                return Started(name, False, end_of(there)[0] or "goes on")
-            if "deletionTimestamp" not in there["metadata"]:
-                self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
-            if time.monotonic() - began > _DELETED_SECONDS:
-                raise PipelineError(
-                    f"the TFJob {self._place(name)} of an earlier submission was deleted, and is still there",
-                    expected="its end, and that of its pods",
-                    todo=f"see what holds it: {self._kube.kubectl('get tfjob,pods')}",
-                )
-            time.sleep(1.0)
+        try:
+            return self._start(again)
+        except TfxEstimatorError:
+            self._withdraw()
+            raise
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
@@ -97,28 +64,24 @@ class TfJobs:
         if there is None or not self._is_mine(there):
             return Look("deleted", True, self._gone(job, there), is_gone=True)
         self._seen, self._uid = there, there["metadata"]["uid"]
-        if self._pods is None:
-            self._pods = Pods(self._kube, self._folder)
-        listed = self._ask(lambda: self._kube.pods(job))["items"]
-        self._failures += self._pods.take_all(listed)
-        chiefs = [each["metadata"]["uid"] for each in listed if each["metadata"]["name"] == f"{job}-chief-0"]
-        self._chiefs += [uid for uid in chiefs if uid not in self._chiefs]
+        if self._followed is None:
+            self._followed = Followed(self._kube, job, there, self._folder)
+        followed, place = self._followed, self._place(job)
+        tasks = followed.hear(self._ask(lambda: self._kube.pods(job))["items"])
         state = state_of(there) or "Pending"
-        tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in listed}
         ended, condition = end_of(there)
+        error: Optional[TfxEstimatorError] = None
+        if ended and ended != _SUCCEEDED:
+            error = followed.error(place, condition)
         # The operator may be down: a TFJob whose chief has succeeded has succeeded, whatever it still says.
-        lingers = not ended and self._lingers(there) and state == RESTARTING
-        lingers = lingers and tasks.get(f"{job}-chief-0") != _SUCCEEDED
-        if ended or lingers:
-            self._pods.end(_LAST_WORDS_SECONDS)
-        lines = tuple(self._new_lines(job))
-        if lingers:
-            error = self._error(there, condition)
+        elif not ended and tasks.get(f"{job}-chief-0") != _SUCCEEDED:
+            error = followed.past_hope(place, there)
+        if ended == _SUCCEEDED:
+            followed.end(LAST_WORDS_SECONDS)
+        if error and not ended:
+            state = "Failed"
             error.todo += f"; the operator did not end the TFJob{self._removed(job, there)}"
-            return Look("Failed", True, error, tasks, lines)
-        if not ended or ended == _SUCCEEDED:
-            return Look(state, bool(ended), tasks=tasks, lines=lines)
-        return Look(state, True, self._error(there, condition), tasks, lines)
+        return Look(state, bool(ended or error), error, tasks, followed.new_lines(), followed.new_notices())
 
     def _removed(self, job: str, there: Object) -> str:
         """Deletes a TFJob that nobody else ends; what came of it is told beside the error, which counts more."""
@@ -145,8 +108,51 @@ class TfJobs:
 
     def close(self) -> None:
         """See `job.Service`."""
-        if self._pods is not None:
-            self._pods.end(0.0)
+        if self._followed is not None:
+            self._followed.end(0.0)
+
+    def _start(self, again: bool) -> Started:
+        config_map, job = yaml.safe_load_all(self._text)
+        name = job["metadata"]["name"]
+        job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
+        began = time.monotonic()
+        while True:
+            there = self._ask(lambda: self._kube.read(name))
+            try:
+                if there is None:
+                    # Its name is of its contents.
+                    self._made = self._ask(lambda: self._kube.create_config_map(config_map)) or self._made
+                    there = self._ask(lambda: self._kube.create(job))
+                    self._uid = there["metadata"]["uid"]
+                    self._own(config_map, there)
+                    return Started(name, True)
+            except TakenError:
+                continue  # by somebody else just now, or by a try whose answer was lost
+            if self._goes_on(there, again):
+                self._uid = there["metadata"]["uid"]
+                # The answer to whoever created it may have been lost before it did this.
+                self._own(config_map, there)
+                return Started(name, False, end_of(there)[0] or "goes on")
+            if "deletionTimestamp" not in there["metadata"]:
+                self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
+            if time.monotonic() - began > _DELETED_SECONDS:
+                raise PipelineError(
+                    f"the TFJob {self._place(name)} of an earlier submission was deleted, and is still there",
+                    expected="its end, and that of its pods",
+                    todo=f"see what holds it: {self._kube.kubectl('get tfjob,pods')}",
+                )
+            time.sleep(1.0)
+
+    def _withdraw(self) -> None:
+        """Leaves none of the user's code behind where no TFJob came of it."""
+        if self._made is None:
+            return
+        made, name = self._made, self._made["metadata"]["name"]
+        try:
+            self._ask(lambda: self._kube.delete_config_map(made))
+        except (LostError, TfxEstimatorError) as error:
+            todo = self._kube.kubectl(f"delete configmap {name}")
+            logger.warning(f"the ConfigMap {name}, with your code, stays: {short(error)}; delete it: {todo}")
 
     def _own(self, config_map: Object, there: Object) -> None:
         """Has the ConfigMap go with the TFJob, which runs in any case."""
@@ -195,36 +201,6 @@ class TfJobs:
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
 
-    def _lingers(self, there: Object) -> bool:
-        """Has a pod failed for good, some time ago."""
-        policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
-        if not any(is_final(each, policy) for each in self._failures for policy in policies):
-            return False
-        if self._final_at is None:
-            self._final_at = time.monotonic()
-        return time.monotonic() - self._final_at > failures.FINAL_SECONDS
-
-    def _error(self, there: Object, condition: Object) -> TfxEstimatorError:
-        name = there["metadata"]["name"]
-        policies = {each["restartPolicy"] for each in there["spec"]["tfReplicaSpecs"].values()}
-        todo = self._kube.kubectl(f"describe tfjob {name}")
-        policy = "Never" if policies == {"Never"} else ""
-        return error_of(self._failures, policy, self._place(name), condition, runs_pipeline=True) or failed(
-            self._place(name), "Failed", said_of(condition), {}, todo
-        )
-
-    def _new_lines(self, job: str) -> list[str]:
-        """Returns the whole lines that the chief has printed since."""
-        found: list[str] = []
-        names = [os.path.join(glob.escape(self._folder), f"{job}-chief-0.{uid[:8]}*.log") for uid in self._chiefs]
-        for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
-            with open(path, "rb") as file:
-                file.seek(seen := self._shown.get(path, 0))
-                whole, mark, _ = file.read().rpartition(b"\n")
-            self._shown[path] = seen + len(whole) + len(mark)
-            found += whole.decode(errors="replace").splitlines()
-        return found
-
     def _place(self, name: str) -> str:
         return f"{self._kube.namespace}/{name}"
 
@@ -238,4 +214,6 @@ class TfJobs:
                 todo=f"correct it, or create it: see `{api.kubectl('get namespaces', self._kube.context)}`",
             ) from error
         except api.LostError as error:
+            if self._followed is not None:
+                self._followed.was_lost()
             raise LostError(str(error)) from error

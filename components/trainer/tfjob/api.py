@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.tfjob.kubeconfig import config_file, in_pod, namespace_of_pod
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, GROUP, PLURAL, VERSION
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.text import first_line
@@ -22,7 +22,6 @@ _LOG_SECONDS = 90.0
 # Where nothing says which.
 NAMESPACE = "default"
 _OF_JOB = "training.kubeflow.org/job-name"
-_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _UNAUTHORIZED, _INVALID, _BAD = 410, 409, 404, 403, 401, 422, 400
 
 Object = dict[str, Any]
@@ -119,18 +118,37 @@ class Kube:
                 todo=f"correct deploy.tfjob.namespace, or create it: see `{kubectl('get namespaces', self.context)}`",
             ) from error
 
-    def create_config_map(self, manifest: Object) -> None:
+    def create_config_map(self, manifest: Object) -> Optional[Object]:
         """Creates a ConfigMap, whose name is of its contents: one that is there is as good.
 
         Args:
             manifest: Of it.
+
+        Returns:
+            What was created, as the server tells of it; None where it was there.
 
         Raises:
             LostError: Nobody knows whether it was created.
             PipelineError: It was refused.
         """
         with contextlib.suppress(TakenError):
-            self._ask(self._core.create_namespaced_config_map, self.namespace, manifest)
+            return self._ask(self._core.create_namespaced_config_map, self.namespace, manifest)
+        return None
+
+    def delete_config_map(self, made: Object) -> None:
+        """Deletes a ConfigMap; one that has gone, or was given to a TFJob since, is left alone.
+
+        Args:
+            made: As `create_config_map` returned it.
+
+        Raises:
+            LostError: The server did not answer.
+            PipelineError: It was refused.
+        """
+        as_it_was = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
+        name, options = made["metadata"]["name"], {"preconditions": as_it_was}
+        with contextlib.suppress(MissingError, TakenError):
+            self._ask(self._core.delete_namespaced_config_map, name, self.namespace, body=options)
 
     def own_config_map(self, manifest: Object, job: Object) -> None:
         """Has a ConfigMap go when its TFJob does; one that went with an earlier TFJob is created anew.
@@ -273,7 +291,7 @@ class Kube:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
                 expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
-                "to submit, create and patch on configmaps",
+                "to submit, create, patch and delete on configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
         if error.status in (_INVALID, _BAD):
@@ -300,10 +318,10 @@ def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
     import yaml
     from kubernetes import config
 
-    if _in_pod(context):
-        return None, _read(_NAMESPACE_FILE)
+    if in_pod(context):
+        return None, namespace_of_pod()
     try:
-        contexts, active = config.list_kube_config_contexts(_config_file())
+        contexts, active = config.list_kube_config_contexts(config_file())
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
         raise _unknown(error, context) from error
     chosen = next((each for each in contexts if each["name"] == context), None) if context else active
@@ -336,22 +354,12 @@ def connect(context: Optional[str]) -> Any:
     from kubernetes import client, config
 
     try:
-        if _in_pod(context):
+        if in_pod(context):
             config.load_incluster_config()
             return client.ApiClient()
-        return config.new_client_from_config(_config_file(), context)
+        return config.new_client_from_config(config_file(), context)
     except config.ConfigException as error:
         raise _unknown(error, context) from error
-
-
-def _config_file() -> Optional[str]:
-    # The library reads the variable only when it is imported.
-    return os.environ.get("KUBECONFIG") or None
-
-
-def _in_pod(context: Optional[str]) -> bool:
-    configured = context or _config_file() or os.path.exists(os.path.expanduser("~/.kube/config"))
-    return not configured and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _unknown(error: object, context: Optional[str]) -> PipelineError:
@@ -384,11 +392,3 @@ def message(error: Any) -> str:
         return json.loads(body)["message"]
     except (ValueError, KeyError, TypeError):
         return str(body).strip()
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

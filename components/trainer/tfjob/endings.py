@@ -31,6 +31,11 @@ def state_of(there: Object) -> str:
     return conditions[-1] if conditions else ""
 
 
+def is_suspended(there: Object) -> bool:
+    """Has a TFJob no pods because somebody wants it so, as a queue does until there is room."""
+    return bool(there["spec"].get("runPolicy", {}).get("suspend"))
+
+
 def is_left_restarting(kube: Kube, name: str, uid: str) -> bool:
     """Asks once more whether a TFJob is Restarting; it is not where that cannot be told.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Mapping
+from typing import Any, Optional, Protocol
 
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
-from tfx_estimator.components.trainer.tfjob.progress import Progress
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -19,9 +18,21 @@ _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
 # Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/controller.v1/tensorflow/tfjob_controller.go.
 FINAL_SECONDS = 30.0
 _RETRYABLE_FROM = 128
+# The `restartPolicy` by which the operator itself looks at exit codes.
+EXIT_CODE = "ExitCode"
 _WHAT = "its pod, and what hung on it, was started again"
 
 logger = get_logger("trainer")
+
+
+class Restarts(Protocol):
+    """Who is told of restarts."""
+
+    # When one was noted last, by whomever.
+    noted_at: float
+
+    def restarted(self, cause: str, what: str) -> None:
+        """See `Progress.restarted`."""
 
 
 class Failures:
@@ -29,10 +40,10 @@ class Failures:
 
     Args:
         policy: The pods' `restartPolicy`.
-        progress: Counts the restarts.
+        progress: Is told of the restarts.
     """
 
-    def __init__(self, policy: str, progress: Progress) -> None:
+    def __init__(self, policy: str, progress: Restarts) -> None:
         self._policy, self._progress = policy, progress
         self._all: list[PodFailure] = []
         self._suspect: Optional[tuple[float, PodFailure]] = None
@@ -53,7 +64,7 @@ class Failures:
         deploy.tfjob.pending_timeout's to say.
         """
         self._all.append(failure)
-        if is_final(failure, self._policy):
+        if self._policy == EXIT_CODE and _is_final(failure):
             self._final_at = min(self._final_at, time.monotonic())
             return
         if self._policy == "Never":
@@ -87,55 +98,30 @@ class Failures:
         """Is there one after which no pod is started again."""
         return any(map(_is_final, self._all))
 
-    def error(self, name: str) -> Optional[TfxEstimatorError]:
+    def error(
+        self, name: str, condition: Optional[Mapping[str, Any]] = None, runs_pipeline: bool = False
+    ) -> Optional[TfxEstimatorError]:
         """Returns what the training failed by; None if no pod has failed.
 
         Args:
             name: Of the TFJob.
+            condition: By which the operator has ended it; None if it was not the operator.
+            runs_pipeline: As of `PodFailure.error`.
         """
-        return error_of(self._all, self._policy, name)
+        final = [each for each in self._all if _is_final(each)]
+        causes = final or [each for each in self._all if not each.from_peer] or self._all
+        if not causes:
+            return None
+        error = causes[-1].error(runs_pipeline)
+        if not final and self._policy != "Never":
+            error.what = f"{_why(name, condition)}: {error.what}"
+        return error
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
         self._complete = False
         self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
-
-
-def is_final(failure: PodFailure, policy: str) -> bool:
-    """Is a pod not started again, by a policy that starts others again.
-
-    Args:
-        failure: Of the pod.
-        policy: Its `restartPolicy`.
-    """
-    return policy == "ExitCode" and _is_final(failure)
-
-
-def error_of(
-    failures: Sequence[PodFailure],
-    policy: str,
-    name: str,
-    condition: Optional[Mapping[str, Any]] = None,
-    runs_pipeline: bool = False,
-) -> Optional[TfxEstimatorError]:
-    """Returns what a TFJob failed by; None if no pod has failed.
-
-    Args:
-        failures: Of its pods, as they came.
-        policy: The pods' `restartPolicy`.
-        name: Of the TFJob.
-        condition: By which the operator has ended it; None if it was not the operator.
-        runs_pipeline: As of `PodFailure.error`.
-    """
-    final = [each for each in failures if _is_final(each)]
-    causes = final or [each for each in failures if not each.from_peer] or failures
-    if not causes:
-        return None
-    error = causes[-1].error(runs_pipeline)
-    if not final and policy != "Never":
-        error.what = f"{_why(name, condition)}: {error.what}"
-    return error
 
 
 def _why(name: str, condition: Optional[Mapping[str, Any]]) -> str:

@@ -27,6 +27,7 @@ from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object, 
 from tfx_estimator.components.trainer.tfjob.endings import RESTARTING, end_of, notes_of, short, state_of
 from tfx_estimator.components.trainer.tfjob.failures import Failures, said_of
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
+from tfx_estimator.components.trainer.tfjob.pending import Pending
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
 from tfx_estimator.pipeline import errors
@@ -46,7 +47,6 @@ _SILENT_TIMES = 5
 _DELETED_SECONDS = 600.0
 # For what a pod has written to be seen here.
 _SHARED_SECONDS = 60.0
-_PENDING_NOTICE_SECONDS = 10.0
 
 logger = get_logger("trainer")
 
@@ -70,7 +70,6 @@ class Launcher:
         settings = Settings.from_dict(job.settings)
         section = settings.trainer
         self._distribution = settings.distribution.resolved()
-        self._wanted = sum(self._distribution.pods.values())
         self._patience = settings.stall_timeout
         # The pods' own supervisors end what does nothing, long before.
         self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
@@ -83,12 +82,13 @@ class Launcher:
             built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
         )
         self._pods = Pods(kube, os.path.join(logs, "pods"))
-        # Since when not all pods run; when anything was heard of the tasks in them.
-        self._began = self._moved = time.monotonic()
+        wanted = sum(self._distribution.pods.values())
+        self._pending = Pending(self._pods, wanted, deploy.tfjob.pending_timeout)
+        # When anything was heard of the tasks in the pods.
+        self._moved = time.monotonic()
         # By watch, since when, and why.
         self._lost: dict[str, tuple[float, Exception]] = {}
-        self._said: set[str] = set()
-        self._state = ""
+        self._state, self._suspended = "", False
 
     def run(self) -> Outcome:
         """Trains.
@@ -214,7 +214,8 @@ class Launcher:
         """
         uid = found["metadata"]["uid"]
         # One before it may have taken its time to go.
-        self._began = self._moved = time.monotonic()
+        self._pending.begin()
+        self._moved = time.monotonic()
         while True:
             if signals.received:
                 self._cancel(uid, watching, signals)
@@ -227,6 +228,7 @@ class Launcher:
                 if not mine or said[1] == DELETED:
                     raise endings.deleted(self._place)
                 self._tell(mine[0])
+                self._suspended = endings.is_suspended(mine[0])
                 state, condition = end_of(mine[0])
                 if state == "Succeeded":
                     return
@@ -254,7 +256,7 @@ class Launcher:
         if kind != "pod" or what == FOUND:
             return
         failures = self._pods.take_all(found) if what == LISTED else [self._pods.take(found, what == DELETED)]
-        if self._pods.running >= self._wanted:
+        if self._pending.all_run:
             self._failures.all_run()
         for failure in filter(None, failures):
             self._failures.note(failure)
@@ -268,32 +270,20 @@ class Launcher:
 
     def _check_start(self, uid: str) -> None:
         """Gives up on pods that do not start, or start again; one that cannot be seen may well have."""
-        if self._pods.running >= self._wanted or "pod" in self._lost:
-            self._began = time.monotonic()
+        if self._pending.all_run or "pod" in self._lost:
+            self._pending.begin()
             self._check_silence(uid)
             return
         self._moved = time.monotonic()
-        waited = time.monotonic() - self._began
-        if waited < _PENDING_NOTICE_SECONDS:
-            return
-        waiting = list(self._pods.waiting())
-        for text in waiting:
-            if text not in self._said:
-                self._said.add(text)
-                logger.warning(f"waiting for pods: {text}")
-        if waited > self._deploy.tfjob.pending_timeout:
-            reason = "; ".join(waiting) or (
-                f"{self._pods.running} of {self._wanted} pods run"
-                if self._pods.count()
-                else "there are no pods: is the training operator running, and does the namespace admit them? see "
-                f"`{self._kube.kubectl('get events')}`"
-            )
+        if self._suspended:
+            self._pending.begin()
+        for text in self._pending.notices():
+            logger.warning(text)
+        if self._pending.is_over:
+            error = self._pending.error(self._place, self._kube.kubectl("get events"))
             self._give_up(uid)
-            raise errors.TaskStalledError(
-                f"the pods of the TFJob {self._place} did not start for {waited:.0f} s: {reason}",
-                expected=f"all of them within {self._deploy.tfjob.pending_timeout:g} s (deploy.tfjob.pending_timeout)",
-                todo="mend what the pods wait for, or raise the deadline; the TFJob is deleted",
-            )
+            error.todo += "; the TFJob is deleted"
+            raise error
 
     def _check_silence(self, uid: str) -> None:
         """Gives up on pods that all run, or seem to, and of which nothing is heard: their node may have gone."""

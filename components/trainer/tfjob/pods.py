@@ -149,12 +149,13 @@ class Pods:
             if said:
                 yield f"{_task(pod)} {said[0]}"
 
-    def take(self, pod: Object, deleted: bool = False) -> Optional[PodFailure]:
+    def take(self, pod: Object, deleted: bool = False, with_log: bool = True) -> Optional[PodFailure]:
         """Takes note of a pod.
 
         Args:
             pod: As the server describes it.
             deleted: Whether it has gone.
+            with_log: Whether it is so now, and its log to be kept: what has its name later is its successor.
 
         Returns:
             Its failure, where that is new.
@@ -166,7 +167,7 @@ class Pods:
             self._seen[uid] = pod
         container, status = _container(pod), pod.get("status", {})
         ends = _ends(pod)
-        if (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
+        if with_log and (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
             name = pod["metadata"]["name"]
             log = PodLog(self._path(name, uid, ends))
             self._logs[uid, ends] = _Followed(name, log, _started(self._follow, name, uid, ends, log))

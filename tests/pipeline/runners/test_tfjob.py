@@ -52,7 +52,9 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     config_map, job = compile_it(tmp_path, "digits", *OF_TFJOB)
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
     labels = {"team": "vision", "tfx-estimator/pipeline": "digits"}
-    assert job["metadata"] == {"name": "digits", "namespace": "vision", "labels": labels}
+    annotations = {"tfx-estimator/pending-timeout": "1800"}
+    metadata = {"name": "digits", "namespace": "vision", "labels": labels, "annotations": annotations}
+    assert job["metadata"] == metadata
     assert job["spec"]["runPolicy"] == {
         "cleanPodPolicy": "All",
         "backoffLimit": 5,
@@ -80,6 +82,11 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         assert {"name": "TFX_ESTIMATOR_COMPILED_BY", "value": tfx_estimator.__version__} in container["env"]
         assert {"name": RETRYABLE, "value": "138"} in container["env"]
         assert spec["serviceAccountName"] == "trainer"
+        # Of the Trainer's nodes; but for what a type has of its own.
+        assert spec["nodeSelector"] == {"cloud.google.com/gke-nodepool": "gpus"}
+        assert [each["key"] for each in spec.get("tolerations", ())] == (
+            [] if name == "PS" else ["nvidia.com/gpu", "spot"]
+        )
         mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
         assert mounts == {
             "/mnt/work": False,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,9 +14,12 @@ import yaml
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob import api, failures
+from tfx_estimator.components.trainer.tfjob import api, failures, pending
+from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.submit import connect, tfjobs
+from tfx_estimator.pipeline.submit import followed as module
+from tfx_estimator.pipeline.submit.job import Look, LostError
 from tfx_estimator.pipeline.submit.note import Note
 from tfx_estimator.pipeline.submit.tfjobs import SUBMISSION, TfJobs
 from tfx_estimator.pipeline.targets import TFJOB
@@ -39,14 +43,16 @@ class Cluster:
         self.deleted: list[str] = []
         self.made = 0
         self.owners: list[tuple[str, str]] = []
+        # Of pods, that a watch tells.
+        self.events: list[tuple[str, Any]] = []
 
     kubectl = api.Kube.kubectl
 
     def read(self, name: str) -> Any:
         return self.there
 
-    def create_config_map(self, manifest: Any) -> None:
-        pass
+    def create_config_map(self, manifest: Any) -> Any:
+        return None
 
     def own_config_map(self, manifest: Any, job: Any) -> None:
         self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
@@ -61,11 +67,16 @@ class Cluster:
         self.deleted.append(uid)
         self.there = None
 
-    def jobs(self) -> Any:
-        return {"items": [self.there] if self.there else []}
+    def jobs(self, selector: str = "", **_: Any) -> Any:
+        return {"items": [self.there] if self.there else [], "metadata": {"resourceVersion": "1"}}
 
-    def pods(self, name: str) -> Any:
-        return {"items": self.of_pods}
+    def pods(self, name: str, **_: Any) -> Any:
+        return {"items": self.of_pods, "metadata": {"resourceVersion": "1"}}
+
+    def watch(self, ask: Any, version: str) -> Iterator[Any]:
+        time.sleep(0.05)
+        while self.events and ask.func == self.pods:
+            yield self.events.pop(0)
 
     def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
         raise api.MissingError(name)
@@ -83,10 +94,26 @@ class Cluster:
         metadata = {"name": f"digits-{task}-0", "uid": uid, "labels": labels}
         self.of_pods.append({"metadata": metadata, "status": status})
 
+    def restart(self, code: int, task: str, uid: str) -> None:
+        """Has a pod end, and be deleted to be started again, between two looks."""
+        self.fail(code, task, uid)
+        gone = self.of_pods.pop()
+        gone["metadata"]["ownerReferences"] = [{"uid": self.there["metadata"]["uid"]}]
+        gone["metadata"]["resourceVersion"] = "2"
+        self.events += [("MODIFIED", gone), ("DELETED", gone)]
+
+    def wait(self, task: str, reason: str, message: str) -> None:
+        """Has a pod wait."""
+        labels = {"training.kubeflow.org/replica-type": task, "training.kubeflow.org/replica-index": "0"}
+        state = {"waiting": {"reason": reason, "message": message}}
+        status = {"phase": "Pending", "containerStatuses": [{"name": "tensorflow", "state": state}]}
+        metadata = {"name": f"digits-{task}-0", "uid": "1", "labels": labels}
+        self.of_pods = [{"metadata": metadata, "status": status}]
+
 
 @pytest.fixture
 def cluster(monkeypatch) -> Cluster:
-    monkeypatch.setattr(tfjobs, "_LAST_WORDS_SECONDS", 1.0)
+    monkeypatch.setattr(module, "LAST_WORDS_SECONDS", 1.0)
     return Cluster()
 
 
@@ -229,6 +256,85 @@ def test_one_that_the_operator_leaves_restarting_is_ended(cluster, tmp_path, mon
     look = jobs.look("digits")
     assert (look.ended, type(look.error), cluster.deleted) == (True, errors.UserCodeError, ["uid-1"])
     assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
+
+
+def followed(jobs: TfJobs, until: Callable[[Look], bool]) -> list[Look]:
+    """Looks until something is seen."""
+    looks, deadline = [jobs.look("digits")], time.monotonic() + 20
+    while not until(looks[-1]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        looks.append(jobs.look("digits"))
+    return looks
+
+
+def test_restarts_between_two_looks_are_told_and_have_an_end(cluster, tmp_path):
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    limit = cluster.there["spec"]["runPolicy"]["backoffLimit"]
+    jobs.look("digits")
+    for number in range(limit):
+        cluster.restart(137, "worker", f"w{number}")
+        # It takes the chief with it.
+        cluster.restart(138, "chief", f"c{number}")
+        looks = followed(jobs, lambda look: bool(look.notices))
+        assert looks[-1].notices == ("worker-0 was killed by SIGKILL; its pod, and what hung on it, was started again",)
+        assert not looks[-1].ended
+    assert cluster.deleted == []
+    cluster.restart(137, "worker", "last")
+    look = followed(jobs, lambda look: look.ended)[-1]
+    assert (look.state, cluster.deleted) == ("Failed", ["uid-1"])
+    assert look.error is not None
+    assert look.error.what.startswith("the TFJob vision/digits was not started again (deploy.tfjob.backoff_limit): ")
+    assert "the pod digits-worker-0 was killed by SIGKILL; its log ends with:" in look.error.what
+    assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
+    jobs.close()
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Never"])
+def test_restarts_that_the_operator_counts_are_left_to_it(cluster, tmp_path, policy):
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    for each in cluster.there["spec"]["tfReplicaSpecs"].values():
+        each["restartPolicy"] = policy
+    cluster.there["spec"]["runPolicy"]["backoffLimit"] = 0
+    cluster.fail(137, "worker")
+    assert not jobs.look("digits").ended
+    assert not cluster.deleted
+
+
+def test_what_pods_wait_for_is_told_once_and_not_for_ever(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 0.0)
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    notes = cluster.there["metadata"]["annotations"]
+    assert notes[PENDING_TIMEOUT] == "1800"
+    pulled = 'Back-off pulling image "registry.example/x"'
+    cluster.wait("chief", "ImagePullBackOff", pulled)
+    assert jobs.look("digits").notices == (f"waiting for pods: chief-0 ImagePullBackOff: {pulled}",)
+    assert jobs.look("digits").notices == ()
+    # Whoever attaches later knows the deadline as well.
+    notes[PENDING_TIMEOUT] = "0.3"
+    later = service(cluster, tmp_path, uid="uid-1")
+    later.look("digits")
+    time.sleep(0.4)
+    # In a queue, or where nobody could see them, they may take as long as they like.
+    cluster.there["spec"]["runPolicy"]["suspend"] = True
+    assert not later.look("digits").ended
+    del cluster.there["spec"]["runPolicy"]["suspend"]
+    assert not later.look("digits").ended
+    time.sleep(0.4)
+    monkeypatch.setattr(cluster, "read", raising(api.LostError("gone")))
+    with pytest.raises(LostError):
+        later.look("digits")
+    monkeypatch.undo()
+    assert not later.look("digits").ended
+    time.sleep(0.4)
+    look = later.look("digits")
+    assert (type(look.error), cluster.deleted) == (errors.TaskStalledError, ["uid-1"])
+    assert f"did not start for 0 s: chief-0 ImagePullBackOff: {pulled}" in str(look.error)
+    assert "deploy.tfjob.pending_timeout" in look.error.expected
+    assert "or raise the deadline; the operator did not end the TFJob, and it is deleted" in look.error.todo
 
 
 @pytest.mark.parametrize(("message", "limit"), [(DEADLINE, False), (BACKOFF, True)])

@@ -14,7 +14,7 @@ import pytest
 from tests.components.trainer.tfjob.test_launcher import launcher
 from tests.components.trainer.tfjob.test_pods import ended, pod
 from tfx_estimator.components.trainer.tfjob import launcher as module
-from tfx_estimator.components.trainer.tfjob import watching
+from tfx_estimator.components.trainer.tfjob import pending, watching
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
 from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, Watching
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
@@ -68,7 +68,7 @@ class Recorded:
 
 @pytest.fixture
 def kube(monkeypatch) -> Recorded:
-    monkeypatch.setattr(module, "_PENDING_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(module, "_REFUSED_SECONDS", 1.0)
     monkeypatch.setattr(module, "_LAST_WORDS_SECONDS", 0.1)
@@ -97,6 +97,19 @@ def test_a_pod_that_waits_again_is_given_up(kube, tmp_path):
     train._check_start(UID)
     with pytest.raises(TaskStalledError, match="1 of 2 pods run"):
         train.run()
+    assert kube.deleted == [UID]
+
+
+def test_one_that_waits_in_a_queue_is_left_there(kube, tmp_path):
+    train = launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube)
+    train._suspended = True
+    time.sleep(0.4)
+    train._check_start(UID)
+    assert kube.deleted == []
+    train._suspended = False
+    time.sleep(0.4)
+    with pytest.raises(TaskStalledError, match="there are no pods"):
+        train._check_start(UID)
     assert kube.deleted == [UID]
 
 

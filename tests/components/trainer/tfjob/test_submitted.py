@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -10,14 +12,18 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.components.trainer.tfjob.api_server import NAMESPACE
+from tests.components.trainer.tfjob.api_server import NAMESPACE, RefusedError
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.tfjob import pending
 from tfx_estimator.components.trainer.tfjob.api import Kube
+from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit import follow
+from tfx_estimator.pipeline.submit.tfjobs import TfJobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -106,6 +112,54 @@ def test_a_chief_that_fails_is_told_in_its_own_words_and_started_anew(server, tm
             assert len(operator.started) == tries
 
 
+def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_path, capsys):
+    shell = ["sh", "-c", "echo step 30; sleep 1; kill -9 $$"]
+    limit = ["--set", "trainer.distribution.max_restarts=2"]
+    with Operator(server, tmp_path / "pods", lambda *_: shell) as operator:
+        assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
+        out, err = capsys.readouterr()
+        assert "was not started again (deploy.tfjob.backoff_limit): the pod digits-chief-0 was killed by SIGKILL" in err
+        assert err.count("warning: chief-0 was killed by SIGKILL; its pod") == 3
+        assert "the operator did not end the TFJob, and it is deleted" in err
+        wait_for_none()
+        assert len(operator.started) <= 4
+    assert "step 30" in out
+
+
+def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 1.0)
+    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Too few cpu"}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/digits-chief-0/status"
+
+    def schedule() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(RefusedError):
+                server.ask("PATCH", path, {"status": {"conditions": [full]}}, "application/merge-patch+json")
+                return
+            time.sleep(0.2)
+
+    with Operator(server, tmp_path / "pods") as operator:
+        operator.unscheduled = {"chief"}
+        thread = threading.Thread(target=schedule)
+        thread.start()
+        timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
+        assert main(["submit", *SOURCE, *timeout, "--yes", "--follow"]) == 5
+        thread.join()
+        err = capsys.readouterr().err
+        assert err.count("warning: waiting for pods: chief-0 Unschedulable: 0/3 nodes: 3 Too few cpu\n") == 1
+        assert "did not start for 6 s: chief-0 Unschedulable" in err
+        wait_for_none()
+
+
+def wait_for_none() -> None:
+    """Waits until a TFJob that was deleted has gone."""
+    deadline = time.monotonic() + 60
+    while Kube(namespace=NAMESPACE).read("digits"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys):
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, "/nowhere"]):
         timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
@@ -115,10 +169,7 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         assert "the job digits goes on" in capsys.readouterr().err
         assert Kube().read("digits")
         assert main(["submit", "--cancel", "submitted/digits"]) == 0
-        deadline = time.monotonic() + 60
-        while Kube().read("digits"):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_for_none()
         assert main(["submit", "--attach", "submitted/digits"]) == 6
         assert "it is not there" in capsys.readouterr().err
 
@@ -138,3 +189,37 @@ def test_what_the_cluster_has_not_is_said(server, monkeypatch, capsys, tmp_path)
     assert "Traceback" not in err
     monkeypatch.setenv("KUBECONFIG", str(Path(tmp_path, "nowhere")))
     assert main(["submit", *SOURCE, "--yes"]) == 6
+
+
+def test_what_the_server_refuses_leaves_no_code_behind(server, tmp_path):
+    compiled = tmp_path / "job.yaml"
+    assert main(["compile", *SOURCE, "--output", str(compiled)]) == 0
+    refused = re.sub(r"backoffLimit: \d+", "backoffLimit: many", compiled.read_text())
+    (name,) = [each["metadata"]["name"] for each in yaml.safe_load_all(refused) if each["kind"] == "ConfigMap"]
+
+    def submit() -> None:
+        service = TfJobs(Kube(namespace=NAMESPACE), str(tmp_path / "logs"), refused, "0123456789")
+        with pytest.raises(PipelineError, match="refuses the TFJob"):
+            service.start(False)
+
+    def there() -> list[str]:
+        listed = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
+        return [each["metadata"]["name"] for each in listed if each["metadata"]["name"] == name]
+
+    # That of a test before has the same contents.
+    if there():
+        server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+    submit()
+    assert not there()
+    # One that was there is another one's.
+    kube = Kube(namespace=NAMESPACE)
+    made = kube.create_config_map(next(iter(yaml.safe_load_all(refused))))
+    submit()
+    assert there()
+    # Likewise what another one has been given since.
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "digits", "uid": "another"}}
+    kube.own_config_map(made, job)
+    kube.delete_config_map(made)
+    assert there()
+    server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+    kube.delete_config_map(made)
