@@ -23,8 +23,11 @@ from tfx_estimator.model_fn.keras_model import (
     inputs_of,
     is_compiled,
     is_subclassed,
+    output_names,
+    reductions,
     served,
 )
+from tfx_estimator.model_fn.keras_optimizers import given_rate
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -38,6 +41,8 @@ _PROJECT = __name__.partition(".")[0]
 _OVERRIDDEN = ("train_step", "test_step", "compute_loss", "compute_metrics")
 # What Keras's own conversion of an optimizer drops without a word.
 _DROPPED = ("weight_decay",)
+_KERAS = "set trainer.path: keras, which trains it as it is"
+_Schedule = tf.keras.optimizers.schedules.LearningRateSchedule
 
 logger = get_logger("trainer")
 
@@ -126,15 +131,33 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
     # Each task its own: TensorFlow keeps the model's weights there, to start from.
     folder = tempfile.mkdtemp(prefix="tfx-estimator-keras-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    inner = tf.keras.estimator.model_to_estimator(
-        model, config=config.replace(model_dir=folder), checkpoint_format="saver"
-    )
+    metrics = model.compiled_metrics
+    if not metrics._user_metrics:
+        # Weighted ones alone TensorFlow would leave out; without weights of examples they are metrics as others are.
+        metrics._user_metrics, metrics._user_weighted_metrics = metrics._user_weighted_metrics, None
+    own_objects = _own_schedule(model.optimizer)
+    with tf.keras.utils.custom_object_scope(own_objects):
+        try:
+            inner = tf.keras.estimator.model_to_estimator(
+                model, config=config.replace(model_dir=folder), checkpoint_format="saver"
+            )
+        except ValueError as error:
+            if "`None` for gradient" not in str(error):
+                raise
+            raise UserCodeError(
+                f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot train one with variables "
+                f"that its loss does not depend on: {error}",
+                expected="a loss for each output, and no variable beside, unless it is not trainable",
+                todo=f"give each output a loss; or {_KERAS}",
+            ) from error
     head = _Head(model, len(settings.label_names), settings.label_names, gives_probabilities(model))
 
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, config: tf.estimator.RunConfig
     ) -> tf.estimator.EstimatorSpec:
-        spec = inner.model_fn(_inputs(model, features), head.targets(labels), mode, config)
+        # Here: each replica is a thread of its own.
+        with tf.keras.utils.custom_object_scope(own_objects):
+            spec = inner.model_fn(_inputs(model, features), head.targets(labels), mode, config)
         return head.complete(spec, labels)
 
     return tf.estimator.Estimator(model_fn, config=config, warm_start_from=inner._warm_start_settings)
@@ -164,45 +187,59 @@ class _Head:
     label_names: Sequence[str]
     probabilities: bool
 
-    def targets(self, labels: Optional[tf.Tensor]) -> Optional[tf.Tensor]:
-        """The labels in the rank of the outputs."""
-        shape = tf.nest.flatten(self.model.output_shape)
-        single = isinstance(self.model.output_shape, tuple) and len(shape) == 2 and shape[-1] == 1
-        return tf.reshape(labels, [-1, 1]) if labels is not None and single else labels
+    def targets(self, labels: Optional[tf.Tensor]) -> Union[tf.Tensor, list[tf.Tensor], None]:
+        """The labels in the rank of the outputs; of several, for each: as in Keras, all are compared with the same."""
+        if labels is None:
+            return None
+        shapes = [each.shape for each in self.model.outputs]
+        columns = [len(shape) == 2 and shape[-1] == 1 for shape in shapes]
+        each_output = [tf.reshape(labels, [-1, 1]) if column else labels for column in columns]
+        return each_output if each_output[1:] else each_output[0]
 
     def complete(self, spec: tf.estimator.EstimatorSpec, labels: Optional[tf.Tensor]) -> tf.estimator.EstimatorSpec:
         """Adds the metrics of an evaluation, and the outputs of a served model."""
-        outputs = spec.predictions
-        assert isinstance(outputs, dict)
-        (first, *rest) = outputs.values()
+        assert isinstance(spec.predictions, dict)
+        outputs = list(spec.predictions.values())
         if spec.mode == tf.estimator.ModeKeys.EVAL:
-            # Keras divides the loss by the replicas, to add it up; an Estimator averages it.
-            loss = spec.loss * tf.distribute.get_strategy().num_replicas_in_sync
-            size = tf.cast(tf.shape(labels)[0], loss.dtype)
+            size = tf.cast(tf.shape(labels)[0], spec.loss.dtype)
+            # Keras divides a mean by the replicas, to add it up; an Estimator averages it. A sum becomes a mean.
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            loss = spec.loss / size if reductions(self.model) == {"sum"} else spec.loss * replicas
             metrics = dict(spec.eval_metric_ops or {})
             metrics.setdefault(_LOSS, tf.compat.v1.metrics.mean(loss, weights=size))
-            scores = None if rest else class_scores(first, self.num_classes)
+            scores = class_scores(outputs[0], self.num_classes) if len(self.model.outputs) == 1 else None
             if scores is not None:
                 metrics.setdefault(_ACCURACY, tf.compat.v1.metrics.accuracy(labels, tf.argmax(scores, axis=-1)))
             return spec._replace(loss=loss, eval_metric_ops=metrics)
         if spec.mode == tf.estimator.ModeKeys.PREDICT:
-            answers = served(outputs if rest else first, self.probabilities, self.num_classes, self.label_names)
+            answers = served(self._named(outputs), self.probabilities, self.num_classes, self.label_names)
             export = {
                 tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(answers),
             }
             return spec._replace(predictions=answers, export_outputs=export)
         return spec
 
+    def _named(self, outputs: list[tf.Tensor]) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
+        """The outputs as the model itself returns them: one, or several by the names that they have in Keras."""
+        if len(outputs) == 1 and not isinstance(self.model.output, Mapping):
+            return outputs[0]
+        return dict(zip(output_names(self.model, len(outputs)), outputs))
+
+
+def _own_schedule(optimizer: Any) -> dict[str, type]:
+    """The class of an optimizer's schedule, by which Keras makes a copy of it."""
+    rate = given_rate(optimizer)
+    return {type(rate).__name__: type(rate)} if isinstance(rate, _Schedule) else {}
+
 
 def _check(model: tf.keras.Model, distribution: Distribution, target: str, precision: str) -> None:
     check_compiled(model, target, distribution, precision)
-    keras = "set trainer.path: keras, which trains it as it is"
     if is_subclassed(model):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a compiled model of a class of its own, {type(model).__name__}, which "
             "TensorFlow cannot copy into an Estimator's graph with its weights",
             expected="a functional model or a Sequential; or, not compiled, any network",
-            todo=keras,
+            todo=_KERAS,
         )
     own = [name for name in _OVERRIDDEN if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
     if own:
@@ -210,14 +247,31 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             f"trainer.model: {target!r} returns a compiled model with a {' and a '.join(own)} of its own, which an "
             "Estimator would never call",
             expected="a model that trains as Keras's own do",
-            todo=keras,
+            todo=_KERAS,
         )
     if distribution.train.asynchronous or distribution.train.takes("tpu"):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a compiled model, and a Keras optimizer in an Estimator cannot train "
             f"under {distribution.train.strategy}",
             expected="one_device, mirrored, central_storage or multi_worker_mirrored",
-            todo=f"choose one of them; or {keras}",
+            todo=f"choose one of them; or {_KERAS}",
+        )
+    if "none" in reductions(model):
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model whose loss has reduction='none', a number for each "
+            "example, and an Estimator trains by one number",
+            expected="a loss with another reduction: 'sum_over_batch_size', the default, or 'sum'",
+            todo=f"choose one of them; or {_KERAS}",
+        )
+    given = model._get_compile_args()
+    by_key = [each for each in ("loss", "loss_weights", "metrics", "weighted_metrics") if isinstance(given[each], dict)]
+    if by_key and isinstance(model.output, Mapping) and output_names(model, 0) != model.output_names:
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model of a dict of outputs, "
+            f"{', '.join(sorted(model.output))}, whose layers are {', '.join(model.output_names)}: an Estimator would "
+            f"look for these in {by_key[0]}",
+            expected="layers that are named as the outputs are",
+            todo=f"name them so, Dense(..., name={sorted(model.output)[0]!r}); or {_KERAS}",
         )
     optimizer = model.optimizer
     dropped = [name for name in _DROPPED if getattr(optimizer, name, None)]
@@ -229,15 +283,29 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
         raise UserCodeError(
             f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot have {what}",
             expected="an optimizer that tf.keras.optimizers.legacy has, without them",
-            todo=f"compile the model with another one; or {keras}",
+            todo=f"compile the model with another one; or {_KERAS}",
         )
+    if schedule := _own_schedule(optimizer):
+        try:
+            # As model_to_estimator does it.
+            with tf.keras.utils.custom_object_scope(schedule):
+                made = optimizer if legacy else tf.keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
+                type(made).from_config(made.get_config())
+        except Exception as error:
+            (name,) = schedule
+            raise UserCodeError(
+                f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot copy the schedule of its "
+                f"learning rate, {name}, into its graph: {type(error).__name__}: {error}",
+                expected=f"a get_config of {name} that returns the arguments of its __init__, as numbers",
+                todo=f"define it; or {_KERAS}",
+            ) from error
     if isinstance(optimizer, tf.keras.optimizers.RMSprop) and not optimizer.momentum:
         raise UserCodeError(
             f"trainer.model: {target!r} returns a compiled model, and in an Estimator tf.keras.optimizers.RMSprop "
             "without momentum becomes that of tf.keras.optimizers.legacy, which adds epsilon outside of the root: it "
             "would train another model",
             expected="tf.keras.optimizers.legacy.RMSprop, which is the same on every path; or one with momentum",
-            todo=f"compile the model with it; or {keras}",
+            todo=f"compile the model with it; or {_KERAS}",
         )
     if isinstance(optimizer, tf.keras.optimizers.Nadam):
         raise UserCodeError(
@@ -245,5 +313,5 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             "becomes that of tf.keras.optimizers.legacy, which counts steps where the other one counts how often it "
             "was traced: it would train another model",
             expected="tf.keras.optimizers.legacy.Nadam, which is the same on every path",
-            todo=f"compile the model with it; or {keras}",
+            todo=f"compile the model with it; or {_KERAS}",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -49,23 +50,28 @@ def _batch() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def _model(tf: Any, optimizer: str, kind: Any = None, **options: Any) -> Any:
-    tf.keras.utils.set_random_seed(1)
-    image = tf.keras.Input([FEATURES], name="image")
-    hidden = tf.keras.layers.Dense(16, activation="relu")(image)
-    model = (kind or tf.keras.Model)(image, tf.keras.layers.Dense(CLASSES)(hidden))
     make = functools.reduce(getattr, optimizer.split("."), tf.keras.optimizers)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(make(**{"learning_rate": 0.01, **options}), loss)
+    return _compiled(tf, kind=kind, optimizer=make(**{"learning_rate": 0.01, **options}), loss=loss)
+
+
+def _compiled(tf: Any, outputs: Any = None, regularizer: Any = None, kind: Any = None, **options: Any) -> Any:
+    """Compiled with these options; its outputs are what a function makes of the hidden layer, or the logits."""
+    tf.keras.utils.set_random_seed(1)
+    image = tf.keras.Input([FEATURES], name="image")
+    hidden = tf.keras.layers.Dense(16, activation="relu", kernel_regularizer=regularizer)(image)
+    model = (kind or tf.keras.Model)(image, (outputs or tf.keras.layers.Dense(CLASSES))(hidden))
+    model.compile(**options)
     return model
 
 
-def _estimator(tf: Any, model: Any, folder: str = "") -> Any:
+def _estimator(tf: Any, model: Any, folder: str = "", **config: Any) -> Any:
     from tfx_estimator.components.trainer.estimator.compiled_model import make_estimator
 
     settings = Settings(
         declaration={"trainer": {"model": "own:model", "train_steps": STEPS}}, label_names=tuple("abcde")
     )
-    return make_estimator(model, settings, tf.estimator.RunConfig(folder or None))
+    return make_estimator(model, settings, tf.estimator.RunConfig(folder or None, **config))
 
 
 def _trained_by_an_estimator(tf: Any, make: Callable[[], Any], folder: str) -> list[float]:
@@ -108,6 +114,137 @@ def test_the_losses_are_those_of_the_keras_paths(tf, tmp_path, case):
     keras, estimator = _trained_by_keras(tf, make), _trained_by_an_estimator(tf, make, str(tmp_path))
     assert keras[-1] < keras[0] - 0.01
     np.testing.assert_allclose(estimator, keras, rtol=0, atol=CLOSE)
+
+
+def _evaluated(tf: Any, make: Callable[[], Any], folder: str, strategy: Any = None) -> tuple[dict, dict]:
+    """What evaluations in an Estimator and on the Keras paths report of the same weights, after one step."""
+    from tfx_estimator.components.trainer.keras.evaluation import Evaluation
+    from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+
+    # Of one device, the last batch is another one than that of the others; each replica has one of its own.
+    (features, labels), size = _batch(), 8 if strategy else 12
+
+    def batches() -> Any:
+        return tf.data.Dataset.from_tensor_slices(({"image": features["image"]}, labels)).batch(size)
+
+    trained = make()
+    estimator = _estimator(tf, trained, folder, eval_distribute=strategy)
+    estimator.train(lambda: batches().repeat(), steps=1)
+    found = estimator.evaluate(batches)
+    # Now: a model that becomes an Estimator makes those before it useless.
+    own = make()
+    own.set_weights([estimator.get_variable_value(each.name.partition(":")[0]) for each in trained.weights])
+    model = CompiledClassifier(own, TrainerSection(model="own:model", train_steps=STEPS), CLASSES)
+    reader = types.SimpleNamespace(input_fn=lambda mode, context: batches())
+    maker, progress = types.SimpleNamespace(make=lambda: model), types.SimpleNamespace(write=lambda *_, **__: None)
+    keras = Evaluation(maker, reader, None, None, folder, progress)._measure(None)
+    return {name: float(value) for name, value in found.items() if name != "global_step"}, keras
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+@pytest.mark.parametrize("reduction", ["auto", "sum"])
+def test_the_loss_of_an_evaluation_is_of_each_example_whatever_its_reduction(tf, tmp_path, reduction, strategy):
+    loss = functools.partial(tf.keras.losses.SparseCategoricalCrossentropy, from_logits=True, reduction=reduction)
+    make = lambda: _compiled(tf, optimizer=tf.keras.optimizers.legacy.SGD(0.001), loss=loss())  # noqa: E731
+    distributed = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]) if strategy == "mirrored" else None
+    estimator, keras = _evaluated(tf, make, str(tmp_path), distributed)
+    assert estimator["average_loss"] == pytest.approx(keras["average_loss"], rel=1e-5)
+    assert 1 < estimator["loss"] < 3
+    assert estimator["accuracy"] == pytest.approx(keras["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("reduction", "regularizer"), [("auto", "l2"), ("sum", None), pytest.param("sum", "l2", marks=pytest.mark.long)]
+)
+def test_a_loss_trains_alike_whatever_its_reduction(tf, tmp_path, reduction, regularizer):
+    loss = functools.partial(tf.keras.losses.SparseCategoricalCrossentropy, from_logits=True, reduction=reduction)
+    make = lambda: _compiled(  # noqa: E731
+        tf, regularizer=regularizer, optimizer=tf.keras.optimizers.legacy.SGD(0.001), loss=loss()
+    )
+    keras, estimator = _trained_by_keras(tf, make), _trained_by_an_estimator(tf, make, str(tmp_path))
+    np.testing.assert_allclose(estimator, keras, rtol=CLOSE, atol=CLOSE)
+
+
+def test_a_loss_of_each_example_is_refused(tf):
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+    with pytest.raises(UserCodeError, match="reduction='none', a number for each example"):
+        _estimator(tf, _compiled(tf, optimizer="sgd", loss=loss))
+
+
+def _two_outputs(tf: Any, kind: str, names: str = "ab") -> Callable[[Any], Any]:
+    """Of a digit and of another one, of which one number is to come out."""
+    first, second = names
+
+    def outputs(hidden: Any) -> Any:
+        one = tf.keras.layers.Dense(CLASSES, activation="softmax", name=first)(hidden)
+        other = tf.keras.layers.Dense(1 if kind == "column" else CLASSES, activation="softmax", name=second)(hidden)
+        return [other, one] if kind == "list" else {"b": other, "a": one}
+
+    return outputs
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("dict", {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}),
+        ("list", {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"], "loss_weights": [0.5, 2.0]}),
+        ("column", {"loss": {"a": "sparse_categorical_crossentropy", "b": "mse"}, "metrics": {"b": ["mae"]}}),
+        ("dict", {"loss": "sparse_categorical_crossentropy", "weighted_metrics": ["accuracy"]}),
+    ],
+    ids=["one loss", "weights", "a loss each", "weighted metrics"],
+)
+def test_several_outputs_are_trained_and_evaluated_by_the_same_labels(tf, tmp_path, kind, options):
+    make = lambda: _compiled(  # noqa: E731
+        tf, _two_outputs(tf, kind), optimizer=tf.keras.optimizers.legacy.SGD(0.1), **options
+    )
+    keras, estimator = _trained_by_keras(tf, make), _trained_by_an_estimator(tf, make, str(tmp_path / "trained"))
+    assert keras[-1] < keras[0] - 0.01
+    np.testing.assert_allclose(estimator, keras, rtol=0, atol=CLOSE)
+    found, expected = _evaluated(tf, make, str(tmp_path / "evaluated"))
+    # An Estimator's own is the mean of the batches.
+    del found["loss"], expected["loss"]
+    assert found == {name: pytest.approx(value, abs=CLOSE) for name, value in expected.items()}
+
+
+def test_an_output_of_no_loss_whose_variables_nothing_would_train_is_refused(tf):
+    model = _compiled(tf, _two_outputs(tf, "dict"), optimizer="sgd", loss={"a": "sparse_categorical_crossentropy"})
+    with pytest.raises(UserCodeError, match="variables that its loss does not depend on") as caught:
+        _estimator(tf, model)
+    assert "b/kernel" in str(caught.value)
+    assert "give each output a loss" in str(caught.value)
+
+
+def test_losses_by_the_keys_of_outputs_whose_layers_are_named_otherwise_are_refused(tf):
+    options = {"optimizer": "sgd", "loss": dict.fromkeys("ab", "sparse_categorical_crossentropy")}
+    model = _compiled(tf, _two_outputs(tf, "dict", names="xy"), **options)
+    with pytest.raises(UserCodeError, match="a dict of outputs, a, b, whose layers are x, y"):
+        _estimator(tf, model)
+
+
+@pytest.mark.parametrize("kind", ["legacy", "new"])
+def test_a_schedule_of_the_users_own_is_followed(tf, tmp_path, kind):
+    class Halving(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __init__(self, first):
+            self.first = first
+
+        def __call__(self, step):
+            return self.first * 0.5 ** (tf.cast(step, tf.float32) / 10.0)
+
+        def get_config(self):
+            return {"first": self.first}
+
+    class Silent(Halving):
+        def get_config(self):
+            raise NotImplementedError
+
+    optimizer = f"{'legacy.' if kind == 'legacy' else ''}SGD"
+    make = lambda schedule=Halving: _model(tf, optimizer, learning_rate=schedule(0.2))  # noqa: E731
+    keras, estimator = _trained_by_keras(tf, make), _trained_by_an_estimator(tf, make, str(tmp_path))
+    assert keras[-1] < keras[0] - 0.01
+    np.testing.assert_allclose(estimator, keras, rtol=0, atol=CLOSE)
+    with pytest.raises(UserCodeError, match="cannot copy the schedule of its learning rate, Silent") as caught:
+        _estimator(tf, make(Silent))
+    assert "expected: a get_config of Silent" in str(caught.value)
 
 
 @pytest.mark.parametrize(
