@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.transform import TransformSection
 from tfx_estimator.pipeline.config.travel_checks import named_code
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import SPEC_TARGETS
+from tfx_estimator.pipeline.targets import KUBEFLOW, SPEC_TARGETS
 from tfx_estimator.pipeline.user_source.pack import module_name
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
@@ -30,7 +30,10 @@ def told(declaration: Declaration, target: str) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(declaration.to_json())
     if not target:
         return values
-    values.pop("deploy")
+    deploy = values.pop("deploy")
+    if target == KUBEFLOW and declaration.deploy is not None and declaration.deploy.tfjob.train:
+        # The step makes the TFJob's pods of it; no part of the key, as all that is operational.
+        values["deploy"] = deploy
     for section in (values["trainer"], values["transform"]):
         if section["module_file"] is not None:
             section["module_file"] = os.path.basename(section["module_file"])

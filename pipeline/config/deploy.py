@@ -123,10 +123,15 @@ class DeploySection(Section):
     def step(self, node_id: str) -> Node:
         """Returns what holds for a step: one that only waits for its custom job has no machine of nodes.default's.
 
+        One that only waits for its TFJob has no accelerator, and leaves what nodes.Trainer says to the pods.
+
         Args:
             node_id: As `Trainer`.
         """
         node = self.nodes.of(node_id)
+        if node_id == "Trainer" and self.tfjob.train:
+            tries = {"retries": node.retries, "timeout_seconds": node.timeout_seconds}
+            return self.nodes.default.copy(update={**tries, "accelerator": None, "accelerators": None})
         if node_id != "Trainer" or self.vertex is None:
             return node
         own = self.nodes.Trainer or Node()

@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
 from tfx_estimator.pipeline.config.tfjob import note_restarts
+from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
@@ -152,6 +153,8 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
             yield from note_restarts(declaration.deploy.tfjob, target)
         yield from note_accounts(declaration, target)
         yield from note_machines(declaration, target)
+        if target == KUBEFLOW and declaration.deploy is not None and declaration.deploy.tfjob.train:
+            yield "deploy.tfjob.train: the step Trainer starts a TFJob: its account needs the Role in docs/kubeflow.md"
         yield from _note_quota(declaration, target)
 
 
@@ -262,9 +265,7 @@ def _placeholders(declaration: Declaration) -> Iterator[Problem]:
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:
-    if deploy.tfjob.train and target != TFJOB:
-        what, todo = f"the Trainer trains in a step of the target {target}", "set it to false"
-        yield Problem("deploy.tfjob.train", what, "false: it is for `run`", todo, value="true")
+    yield from check_step_that_launches(deploy, target)
     account = deploy.service_account
     pattern, expected = (
         (_ACCOUNT, "an address: NAME@PROJECT.iam.gserviceaccount.com")

@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import CHIEF, EVALUATOR, WORKER
-from tfx_estimator.pipeline.targets import TFJOB, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
 _TPU = "TPU"
@@ -90,7 +90,7 @@ def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
 
 def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
-    if target == TFJOB or (not target and deploy.tfjob.train):
+    if _has_pods(deploy, target):
         for kind, wanted in _by_role(distribution).items():
             accelerator, count = deploy.pod_accelerator(kind)
             yield _Machine(f"each pod of {kind}", f"deploy.tfjob.replicas.{kind}", _gpus(accelerator, count), wanted)
@@ -124,7 +124,7 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
     """
     deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
     processes = sum(distribution.pods.values())
-    if processes > 1 and target != TFJOB and not (target == VERTEX and deploy.vertex is not None):
+    if processes > 1 and not (_has_pods(deploy, target) or (target == VERTEX and deploy.vertex is not None)):
         instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"
         yield (
             f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
@@ -139,6 +139,11 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
             "deploy.image: steps have accelerators: it has to be built with --build-arg LOCK=legacy.lock and NVIDIA's "
             "libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave them idle"
         )
+
+
+def _has_pods(deploy: DeploySection, target: str) -> bool:
+    """Does each process that trains have a pod of a TFJob's for itself."""
+    return target == TFJOB or (target in ("", KUBEFLOW) and deploy.tfjob.train)
 
 
 def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:

@@ -55,7 +55,8 @@ class TfJob(Section):
     """A TFJob: what `compile --target tfjob` writes, or where `run` has the Trainer train."""
 
     train: bool = Field(
-        default=False, description="whether `run` trains in a TFJob, in place of processes of this machine"
+        default=False,
+        description="whether `run`, or the step Trainer of the target kubeflow, trains in a TFJob, and not in itself",
     )
     namespace: Optional[str] = Field(
         default=None, description="of the TFJob and its pods; null is that of the kubeconfig's context, or of the pod"

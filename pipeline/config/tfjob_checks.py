@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.targets import TFJOB
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
@@ -62,6 +63,33 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
         yield from _travels(declaration)
     if job.train:
         yield from _trains(declaration, deploy)
+
+
+def check_step_that_launches(deploy: DeploySection, target: str) -> Iterator[Problem]:
+    """Checks whether the Trainer's step of a compiled pipeline can train in a TFJob.
+
+    Args:
+        deploy: Of the declaration.
+        target: Where the pipeline is to be deployed.
+    """
+    path, root = "deploy.tfjob.train", deploy.pipeline_root
+    if not deploy.tfjob.train or target == TFJOB:
+        return
+    if target != KUBEFLOW:
+        what = f"the Trainer trains in a step of the target {target}"
+        if target == KUBEFLOW_V2:
+            what += ", whose artifacts lie in a bucket: a TFJob's pods and the step need a folder in a volume"
+        expected = f"false: it is for `run`, and for the target {KUBEFLOW}"
+        yield Problem(path, what, expected, "set it to false", value="true")
+        return
+    if root is not None and is_address(root):
+        what = "the step Trainer and the pods of its TFJob share the training's folder, which is below it"
+        expected = "a folder in one of deploy.volumes that is not read_only"
+        todo = "name a folder in a volume, or set deploy.tfjob.train to false"
+        yield Problem("deploy.pipeline_root", what, expected, todo, value=root, depends=(path,))
+    if deploy.tfjob.context is not None:
+        what = "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig"
+        yield Problem("deploy.tfjob.context", what, "null", "remove it", value=deploy.tfjob.context, depends=(path,))
 
 
 def _travels(declaration: Declaration) -> Iterator[Problem]:

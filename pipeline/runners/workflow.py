@@ -80,7 +80,7 @@ def compile_workflow(
 
 def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:
     # Its `name` is Argo's, in lower case.
-    node, container = deploy.nodes.of(step.human_name), step.container
+    node, container = deploy.step(step.human_name), step.container
     if node.cpu:
         container.set_cpu_limit(f"{round(node.cpu * 1000)}m").set_cpu_request(f"{round(node.cpu * 1000)}m")
     if node.memory_gb:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import graphlib
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import yaml
 
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.tfjob import training as tfjob
+from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
 from tfx_estimator.pipeline.runners.executing.job import read_spec
 from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 
@@ -86,7 +89,23 @@ def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
     tasks = {task["name"]: task for task in templates[workflow["spec"]["entrypoint"]]["dag"]["tasks"]}
     upstream = {name: sorted(tasks[name].get("dependencies", ())) for name in sorted(tasks)}
     for name in graphlib.TopologicalSorter(upstream).static_order():
-        yield _row(name, templates[tasks[name]["template"]]["container"])
+        container = templates[tasks[name]["template"]]["container"]
+        yield _row(name, container)
+        if (job := _tfjob_of(container["args"])) is not None:
+            yield from (row._replace(step=f"  {row.step}") for row in _of_pods(job))
+
+
+def _tfjob_of(arguments: Sequence[str]) -> Optional[dict[str, Any]]:
+    """Makes the TFJob that a step will start; None of one that starts none."""
+    words = [*arguments]
+    (node,) = json.loads(words[words.index("--tfx_ir") + 1])["nodes"]
+    told = node["pipelineNode"].get("parameters", {}).get("parameters", {})
+    if SETTINGS_KEY not in told:
+        return None
+    settings = Settings.of({key: told[key]["fieldValue"]["stringValue"] for key in (SETTINGS_KEY, OPERATION_KEY)})
+    if not tfjob.is_wanted(settings):
+        return None
+    return make_manifest("", tfjob.deploy_of(settings), settings.distribution.resolved(), ())
 
 
 def _of_pods(job: dict[str, Any]) -> Iterator[Row]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import graphlib
-import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.e2e.metadata_server import serve
+from tests.e2e.workflow import containers, execute
 from tests.examples import copy_example, edit
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.__main__ import main
@@ -34,33 +31,10 @@ def workflow(tmp_path_factory) -> Path:
 
 def _execute(file: Path, folder: Path, run: str) -> None:
     """Executes the Workflow as Argo would, without a cluster."""
-    spec = yaml.safe_load(file.read_text())["spec"]
-    templates = {template["name"]: template for template in spec["templates"]}
-    tasks = {task["name"]: task for task in templates[spec["entrypoint"]]["dag"]["tasks"]}
-    order = graphlib.TopologicalSorter({name: task.get("dependencies", ()) for name, task in tasks.items()})
     values = {"pipeline-root": str(folder / "artifacts"), "push_destination": str(folder / "serving")}
-    assert {*values} == {each["name"] for each in spec["arguments"]["parameters"]}
-    with serve(folder / "metadata.sqlite") as port:
-        for name in order.static_order():
-            container = templates[tasks[name]["template"]]["container"]
-            words = [*container["command"], *container["args"]]
-            for parameter, value in values.items():
-                words = [word.replace(f"{{{{inputs.parameters.{parameter}}}}}", value) for word in words]
-            place = words.index("--metadata_ui_path") + 1
-            words[place] = str(folder / "ui.json")
-            told = {each["name"]: each.get("value", f"{run}-{name}") for each in container["env"]}
-            told.update(WORKFLOW_ID=run, METADATA_GRPC_SERVICE_HOST="localhost", METADATA_GRPC_SERVICE_PORT=str(port))
-            assert words[0] == "python"
-            done = subprocess.run(
-                [sys.executable, *words[1:]],
-                cwd=folder,
-                env={**os.environ, **told, "TMPDIR": str(folder)},
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, f"{name}\n{done.stdout}{done.stderr}"
+    with containers(file, folder, run, values) as found:
+        for each in found:
+            execute(each, folder)
 
 
 def _states(folder: Path) -> list[tuple[str, str]]:

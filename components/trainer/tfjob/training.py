@@ -47,7 +47,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         raise DeclarationError(
             f"the work folder is in none of deploy.volumes: {path}",
             expected=f"a folder that the pods of the TFJob have at the same path, below {paths}",
-            todo="name it by --workdir, or mount its volume there",
+            todo="name it by --workdir (in Kubeflow: deploy.pipeline_root), or mount its volume there",
         )
     kube = Kube(deploy.tfjob.context, deploy.tfjob.namespace)
     kube.check()
@@ -72,16 +72,19 @@ def train(job: Job, settings: Settings, logs: str) -> Outcome:
     kube = check(deploy, job.training_dir)
     assert section is not None
     assert settings.declaration is not None
-    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules_of(section)).run()
+    modules = modules_of(section, job.exec_properties.get("run_fn") or job.exec_properties.get("trainer_fn") or "")
+    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules).run()
 
 
-def modules_of(section: TrainerSection) -> Optional[Packed]:
+def modules_of(section: TrainerSection, function: str = "") -> Optional[Packed]:
     """Packs what the pods import of the user's own; of a module file, too.
 
     TFX's wheel of that holds what lies beside it, but no folder, and nothing of the declaration's.
 
     Args:
         section: What to train; the declaration's folder is in `sys.path`.
+        function: Dotted path of a module file's function in a step of a compiled pipeline: its modules have travelled
+            there, and the file has not.
 
     Returns:
         The wheel; None where there is nothing of the user's own.
@@ -89,4 +92,7 @@ def modules_of(section: TrainerSection) -> Optional[Packed]:
     Raises:
         DeclarationError: It cannot travel.
     """
-    return pack([section.target])
+    target = section.target
+    if section.module_file is not None and function:
+        target = ":".join(function.rsplit(".", 1))
+    return pack([target])

@@ -229,6 +229,45 @@ def test_a_training_in_a_tfjob_takes_no_module_that_cannot_travel(tmp_path):
         load(tmp_path / "mine.yaml", (*OF_TFJOB[:4], "deploy.tfjob.train=true"))
 
 
+_LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
+_TRAINS = (*OF_TFJOB[:4], "deploy.tfjob.train=true")
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "path", "said"),
+    [
+        ("kubeflow", ("deploy.pipeline_root=gs://a-bucket/pipelines",), "deploy.pipeline_root", "share the training's"),
+        ("kubeflow", ("deploy.pipeline_root=/srv/runs",), "deploy.pipeline_root", "a place of this machine"),
+        ("kubeflow", ("deploy.tfjob.context=there",), "deploy.tfjob.context", "has no kubeconfig"),
+        ("kubeflow", (_LONE,), "trainer.distribution.evaluator", "not seen by it"),
+        ("kubeflow_v2", ("deploy.pipeline_root=gs://a-bucket/pipelines",), "deploy.tfjob.train", "lie in a bucket"),
+        (
+            "vertex",
+            (
+                *("deploy.pipeline_root=gs://a-bucket/pipelines", "deploy.volumes=[]", "deploy.project=a-project"),
+                *("deploy.region=europe-west4", "deploy.service_account=null"),
+            ),
+            "deploy.tfjob.train",
+            "trains in a step of the target vertex",
+        ),
+    ],
+)
+def test_a_step_that_cannot_train_in_a_tfjob_is_refused(target, more, path, said):
+    problems = [problem for problem in refused(target, *_TRAINS, *more) if said in problem]
+    assert len(problems) == 1
+    assert path in problems[0]
+
+
+def test_a_step_without_a_volume_cannot_train_in_a_tfjob():
+    problems = refused("kubeflow", *_TRAINS, "deploy.volumes=[]")
+    assert [problem for problem in problems if "no volume has it" in problem]
+
+
+def test_a_step_that_trains_in_a_tfjob_tells_what_its_account_needs():
+    assert [note for note in load("digits", _TRAINS, "kubeflow").notes if "the Role in docs/kubeflow.md" in note]
+    assert not [note for note in load("digits", OF_TFJOB[:4], "kubeflow").notes if "Role" in note]
+
+
 _T4, _GPU = "accelerator: NVIDIA_TESLA_T4", "accelerator: nvidia.com/gpu"
 
 

@@ -113,6 +113,7 @@ def test_gpus_that_training_asks_for_are_there(target, distribution, too_few, sa
     load("digits", (*whole, too_few))
 
 
+_TRAIN = ("deploy.tfjob.train=true",)
 FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 4}"
 
 
@@ -135,6 +136,9 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     if target == "vertex":
         apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
         assert not [each for each in apart.notes if "processes" in each]
+    if target == "kubeflow":
+        pods = (*OF_TFJOB[:4], *_TRAIN, "trainer.global_batch_size=64", FOUR_WORKERS)
+        assert not [each for each in load("digits", pods, target).notes if "processes" in each]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides,
     assert len(notes) == told
 
 
-@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", ("deploy.tfjob.train=true",))])
+@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", _TRAIN)])
 def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     cluster = (
         "trainer.distribution={train: {strategy: parameter_server, workers: 2, devices: {gpu: 2}}, evaluator: true}"

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps
 from tests.root import ROOT
+from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.submit.hours import estimate_hours
 from tfx_estimator.pipeline.submit.plan import Row, read_plan
@@ -54,6 +55,29 @@ def test_the_machines_of_a_custom_job_are_told():
         Row("  1 chief", "n1-standard-8", "", IMAGE),
         Row("  2 worker", "n1-standard-16", "4 NVIDIA_TESLA_T4", IMAGE),
     ]
+
+
+def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
+    overrides = (
+        *(*OF_TFJOB[:4], "deploy.nodes.default={cpu: 2, memory_gb: 8}", "deploy.tfjob.train=true"),
+        "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
+        "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
+        "trainer.global_batch_size=66",
+    )
+    words = [word for each in overrides for word in ("--set", each)]
+    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(tmp_path / "it.yaml"), *words]) == 0
+    text = (tmp_path / "it.yaml").read_text()
+    rows = read_plan(text, "kubeflow")
+    place = [row.step for row in rows].index("trainer")
+    assert rows[place : place + 3] == [
+        Row("trainer", "2 CPUs, 8 GB", "", IMAGE),
+        Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+        Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+    ]
+    # Other steps are told nothing of it, and the key neither.
+    steps = read_steps(text, "kubeflow")
+    assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
+    assert "tfjob" not in steps["Trainer"].properties["tfx_estimator"]
 
 
 def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):

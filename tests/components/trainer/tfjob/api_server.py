@@ -27,6 +27,8 @@ _TOKEN = "a-token-of-the-tests"
 _READY_SECONDS = 90.0
 # Also of tests that end within a second.
 NAMESPACE = "default"
+# A service account, as a pod has it.
+ACCOUNT, ACCOUNT_TOKEN = f"system:serviceaccount:{NAMESPACE}:trainer", "a-token-of-an-account"
 
 
 def missing() -> str:
@@ -45,10 +47,11 @@ class ApiServer:
     Args:
         folder: For binaries, keys, logs and data.
         *plugins: Of admission, beside those that every server has.
+        roles: Whether only those may do something whom a Role allows it; else all may do all.
     """
 
-    def __init__(self, folder: Path, *plugins: str) -> None:
-        self.folder, self._plugins = folder, plugins
+    def __init__(self, folder: Path, *plugins: str, roles: bool = False) -> None:
+        self.folder, self._plugins, self._roles = folder, plugins, roles
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self._binary = folder / "kube-apiserver"
         with lzma.open(_BINARY) as packed, self._binary.open("wb") as file:
@@ -56,7 +59,8 @@ class ApiServer:
         self._binary.chmod(0o755)
         key = folder / "account.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        (folder / "tokens.csv").write_text(f'{_TOKEN},admin,1,"system:masters"\n')
+        users = [f'{_TOKEN},admin,1,"system:masters"', f'{ACCOUNT_TOKEN},{ACCOUNT},2,"system:serviceaccounts"']
+        (folder / "tokens.csv").write_text("\n".join([*users, ""]))
         self._processes: dict[str, subprocess.Popen] = {}
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(self.port, folder / "certs" / "apiserver.crt")))
@@ -86,7 +90,7 @@ class ApiServer:
             *(f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}"),
             # Nobody here makes a namespace's account.
             *("--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"),
-            *("--authorization-mode=AlwaysAllow", "--shutdown-delay-duration=0s"),
+            *(f"--authorization-mode={'RBAC' if self._roles else 'AlwaysAllow'}", "--shutdown-delay-duration=0s"),
             *(f"--enable-admission-plugins={','.join(self._plugins)}" for _ in self._plugins[:1]),
         )
         self._wait("/readyz")
@@ -152,9 +156,9 @@ class RefusedError(Exception):
 
 
 @contextlib.contextmanager
-def api_server(folder: Path, *plugins: str) -> Iterator[ApiServer]:
+def api_server(folder: Path, *plugins: str, roles: bool = False) -> Iterator[ApiServer]:
     """An API server for the context; see `ApiServer`."""
-    server = ApiServer(folder, *plugins)
+    server = ApiServer(folder, *plugins, roles=roles)
     try:
         server.start()
         yield server

@@ -11,6 +11,7 @@ import pytest
 
 from tfx_estimator.components.trainer.tfjob.training import modules_of
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
 
@@ -42,6 +43,16 @@ def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
     code = "import train; print(train.CIRCLE, train.common.WIDTH)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "pod", capture_output=True, text=True)
     assert (ran.stdout.split(), ran.stderr) == (["3.14", "32"], "")
+
+
+def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_there(tmp_path, monkeypatch):
+    (tmp_path / "in_the_step.py").write_text("import beside_it\n\n\ndef run_fn(fn_args):\n    pass\n")
+    (tmp_path / "beside_it.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    section = TrainerSection.parse_obj({"model": None, "module_file": "in_the_step.py", "train_steps": 9})
+    packed = modules_of(section, "in_the_step.run_fn")
+    assert packed is not None
+    assert packed.modules == ("beside_it", "in_the_step")
 
 
 def test_nothing_travels_of_what_is_built_in():
