@@ -34,7 +34,11 @@ def check_python(text: str) -> None:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in imported:
             continue
         given = {each.arg: each.value for each in node.keywords if each.arg}
-        inspect.signature(imported[node.func.id]).bind_partial(*node.args, **given)
+        signature = inspect.signature(imported[node.func.id])
+        signature.bind_partial(*node.args, **given)
+        # What a component takes to refuse it is no parameter.
+        unknown = {name for name in given if signature.parameters.get(name) is None}
+        assert not unknown, f"{node.func.id} has no {unknown}"
         if "distribution" in given:
             read_distribution(ast.literal_eval(given["distribution"]))
 
