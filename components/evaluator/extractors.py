@@ -167,10 +167,11 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
         if name in sliced and returned[name].dtype.is_floating:
             raise UserCodeError(
                 f"evaluator.slices: the feature `{name}` is {returned[name].dtype.name}: each of its values would be a "
-                "slice, one for about every example",
+                "slice, of fractions one for about every example",
                 expected="a feature that is a text or a whole number, of few values",
-                todo="return what it falls into from the preprocessing_fn, by another name, as "
-                f'`tf.where({name} > 0.5, "high", "low")` or tft.bucketize; or remove `{name}`',
+                todo="have the preprocessing_fn return it as whole numbers if it is some, by tf.cast(…, tf.int64); or "
+                f'else what it falls into, as `tf.where({name} > 0.5, "high", "low")` or tft.bucketize, by another '
+                f"name; or remove `{name}`",
             )
     for name in averaged:
         found = returned.get(name) if name in wanted else None

@@ -107,7 +107,8 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     # The checkpoints of a run_fn are its own affair.
     takes_over = job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
-    drop_others(folder.uri, settings.runtime.profile)
+    if job.path != RUN_FN:
+        drop_others(folder.uri, settings.runtime.profile)
     if earlier is None:
         return
     if earlier.steps == folder.steps:

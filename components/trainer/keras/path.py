@@ -243,7 +243,7 @@ class _Task:
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
             make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
             if by_fit:
-                served.fit(model, make_dataset, watch, served.stretch(self._section))
+                served.fit(model, make_dataset, watch)
             else:
                 served.loop(model, make_dataset, watch, strategy)
             return

@@ -111,18 +111,17 @@ def _values(model: tf.keras.Model, watch: Watch, steps: int, values: Mapping[str
     return {**{name: float(value) for name, value in values.items()}, EXTRA_STEPS: extra}
 
 
-def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch, steps: int) -> None:
+def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch) -> None:
     """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch.
 
     Args:
         model: Compiled, in the strategy's scope.
         make_dataset: Of `dataset_fn`.
         watch: Is told of each stretch.
-        steps: Of a stretch.
     """
     while not watch.ended:
         length = watch.next_steps()
-        epochs = watch.whole_executions(steps) if length == steps else 1
+        epochs = watch.whole_executions(length) if length == watch.stretch else 1
         batches = tf.keras.utils.experimental.DatasetCreator(make_dataset)
         model.fit(batches, steps_per_epoch=length, epochs=epochs, verbose=0, callbacks=[_Stretches(watch, length)])
 
@@ -134,7 +133,8 @@ class _Stretches(tf.keras.callbacks.Callback):
         self._steps = steps
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._watch.done(self._steps, _values(self.model, self._watch, self._steps, logs))
+        # In the first the workers make what they read, and at times the functions that they run.
+        self._watch.done(self._steps, _values(self.model, self._watch, self._steps, logs), paced=epoch > 0)
         if self._watch.ended:
             self.model.stop_training = True
 

@@ -19,8 +19,10 @@ from tfx_estimator.pipeline.errors import TrainingError
 EXTRA_STEPS = "extra_steps"
 # Between two reports, and two looks for the request to stop; no execution is much longer.
 _EVERY_SECONDS = 0.5
-# Of executions that are to have a fixed number of steps: a longer one would outlive a request to stop.
+# Of executions that are to have a fixed number of steps: a longer one would outlive a request to stop. As long as it is
+# not known how long a step lasts, they have few.
 _MOST_SECONDS = 10.0
+_FIRST_STEPS = 5
 
 
 class Saves(Protocol):
@@ -116,8 +118,8 @@ class Watch:
         self._steps, self._seconds = 0, 0.0
         self._pause = 0.5
         self._agree_at = 0
-        # Seconds a step of the last execution; as if it were slow, as long as that is not known.
-        self._pace = 1.0
+        # Seconds a step, of an execution before which nothing was built.
+        self._pace: Optional[float] = None
         self._diverged = False
         self.step = 0
         self.stopped = False
@@ -152,11 +154,16 @@ class Watch:
         self._began = time.monotonic()
         due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
         due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
-        if self._fixed:
-            most = min(self._at_once - self.step % self._at_once, max(int(_MOST_SECONDS / self._pace), 1))
-        else:
-            most = min(self._at_once, int(self._pause))
+        most = self.stretch - self.step % self.stretch if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
+
+    @property
+    def stretch(self) -> int:
+        """Steps of an execution where all have as many: `at_once`, or a part of it where that would last long."""
+        if self._pace is None:
+            return min(self._at_once, _FIRST_STEPS)
+        longest = max(int(_MOST_SECONDS / self._pace), 1)
+        return max(part for part in range(1, min(self._at_once, longest) + 1) if self._at_once % part == 0)
 
     def whole_executions(self, steps: int) -> int:
         """Returns how many executions of as many steps follow one another, as all are where parameter servers are.
@@ -172,20 +179,23 @@ class Watch:
         if self._checkpoint_steps % steps:
             edges.append(self.step - self.step % self._checkpoint_steps + self._checkpoint_steps)
         end = min([self.total, *(edge for edge in edges if edge > self.step)])
-        return max((end - self.step) // steps, 1)
+        executions = max((end - self.step) // steps, 1)
+        return executions if self._pace is not None else min(executions, 2)
 
-    def done(self, steps: int, values: Mapping[str, float]) -> None:
+    def done(self, steps: int, values: Mapping[str, float], paced: bool = True) -> None:
         """Does what is due after an execution.
 
         Args:
             steps: That it had.
             values: Of its last step: `loss`, and what else there is to report.
+            paced: Was nothing but its steps done in it.
 
         Raises:
             TrainingError: The loss is not a number.
         """
         now = time.monotonic()
-        self._pace = max((now - self._began) / steps, 1e-9)
+        if paced:
+            self._pace = max((now - self._began) / steps, 1e-9)
         self._steps, self._seconds = self._steps + steps, self._seconds + now - self._began
         self.step += steps
         self._progress.at(self.step)
@@ -216,6 +226,7 @@ class Watch:
             # The checkpoint of one that is asked to stop is evaluated when training goes on.
             self.over = not self.stopped and self._ends()
         self._profile()
+        self._began = time.monotonic()
 
     def _profile(self, begins: bool = True) -> None:
         if self._profiler is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Optional
 
 from tfx.dsl.io import fileio
@@ -12,6 +13,8 @@ from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILES, Profil
 
 # In a summary: what was declared.
 DECLARED = "declared"
+# A task's folder; what the user's own code has put beside it is not ours.
+_TASK = re.compile(r"[a-z_]+-\d+")
 
 
 def is_of(folder: str, declared: Optional[Profile]) -> bool:
@@ -40,6 +43,7 @@ def drop_others(training_dir: str, declared: Optional[Profile]) -> None:
         declared: Which steps are declared now; None are none.
     """
     profiles = os.path.join(training_dir, PROFILES)
-    for name in fileio.listdir(profiles) if fileio.exists(profiles) else ():
-        if not is_of(folder := os.path.join(profiles, name.rstrip("/")), declared):
+    names = [name.rstrip("/") for name in (fileio.listdir(profiles) if fileio.exists(profiles) else ())]
+    for name in filter(_TASK.fullmatch, names):
+        if not is_of(folder := os.path.join(profiles, name), declared):
             fileio.rmtree(folder)

@@ -132,8 +132,8 @@ def test_no_execution_is_much_longer_than_half_a_second(make, clock, step_second
 def test_with_parameter_servers_executions_have_always_the_same_length(make, clock):
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
-    # But for the first, of which nobody knows how long it will last.
-    assert run(watch, clock, 0.1) == [10, 20, 30, 40, 50, 60, 80, 90, 100, 105]
+    # But for the first, of which nobody knows how long it will last, and the one after it, as much was built in it.
+    assert run(watch, clock, 0.1) == [5, 10, 20, 30, 40, 50, 60, 80, 90, 100, 105]
     assert saves == [50, 100, 105]
 
 
@@ -141,19 +141,47 @@ def test_with_parameter_servers_no_execution_lasts_much_longer_than_ten_seconds(
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
     ends = run(watch, clock, 3.0, 30.0)
-    assert max(after - before for before, after in itertools.pairwise(ends)) == 3
+    # Parts of 20, so that they end where something is due.
+    assert max(after - before for before, after in itertools.pairwise(ends)) == 2
     assert saves == [50, 100, 105]
 
 
-def test_with_parameter_servers_epochs_that_follow_one_another_end_at_a_checkpoint(make, clock):
-    watch, saves = make(fixed=True, train_steps=100, save_checkpoints_steps=47, log_every_steps=20)
-    watch.begin(0)
+def fit(watch, clock, step_seconds, build_seconds):
+    """As `served.fit` does, whose epochs are as long as the first of them; returns where each call began."""
+    begins, ends = [], []
     while not watch.ended:
         steps = watch.next_steps()
-        for _ in range(watch.whole_executions(20) if steps == 20 else 1):
-            clock.now += 1
-            watch.done(steps, {"loss": 1.0})
-    assert saves == [47, 94, 100]
+        begins.append(watch.step)
+        for epoch in range(watch.whole_executions(steps) if steps == watch.stretch else 1):
+            clock.now += step_seconds * steps + (build_seconds if epoch == 0 else 0)
+            watch.done(steps, {"loss": 1.0}, paced=epoch > 0)
+            ends.append(watch.step)
+    return begins, ends
+
+
+def test_what_workers_build_at_the_beginning_of_a_fit_makes_no_stretch_shorter(make, clock):
+    watch, saves = make(fixed=True, train_steps=1000, save_checkpoints_steps=200, log_every_steps=20)
+    watch.begin(0)
+    begins, ends = fit(watch, clock, 0.01, build_seconds=60.0)
+    assert begins == [0, 10, 20]
+    assert ends == [5, 10, *range(20, 1001, 20)]
+    assert saves == [200, 400, 600, 800, 1000]
+
+
+def test_a_slow_fit_has_short_stretches_and_is_still_one(make, clock):
+    watch, _ = make(fixed=True, train_steps=1000, save_checkpoints_steps=200, log_every_steps=20)
+    watch.begin(0)
+    begins, ends = fit(watch, clock, 1.5, build_seconds=60.0)
+    assert begins == [0, 10]
+    assert ends == [5, 10, *range(15, 1001, 5)]
+
+
+def test_stretches_that_do_not_divide_the_interval_end_at_a_checkpoint(make, clock):
+    watch, saves = make(fixed=True, train_steps=1000, save_checkpoints_steps=470, log_every_steps=1000)
+    watch.begin(0)
+    begins, _ = fit(watch, clock, 0.01, build_seconds=5.0)
+    assert saves == [470, 940, 1000]
+    assert begins == [0, 10, 20, 460, 470, 480, 940]
 
 
 def test_a_machine_that_becomes_slower_has_shorter_executions(make, clock):
@@ -262,21 +290,12 @@ def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_pr
         def at(self, step, is_last=False, begins=True):
             pass
 
-    # As `served.fit` does, whose epochs are as long as the first of them.
-    def fit():
-        ends = []
-        while not watch.ended:
-            steps = watch.next_steps()
-            for _ in range(watch.whole_executions(20) if steps == 20 else 1):
-                clock.now += 1
-                watch.done(steps, {"loss": 1.0})
-                ends.append(watch.step)
-        return ends
-
+    watch.begin(0)
+    assert watch.whole_executions(20) == 2
+    assert fit(watch, clock, 0.1, 0.0)[1] == [5, 10, 20, 40, 60, 80, 100]
     watch.begin(0)
     assert watch.whole_executions(20) == 5
-    assert fit() == [10, 20, 40, 60, 80, 100]
     watch._profiler = Profiler()
     watch.begin(0)
     assert watch.whole_executions(20) == 2
-    assert fit() == [20, 40, 53, 57, 60, 80, 100]
+    assert fit(watch, clock, 0.1, 0.0)[1] == [20, 40, 53, 57, 60, 80, 100]

@@ -83,8 +83,14 @@ def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
     (tmp_path / "profile" / "worker-2" / "summary.json").write_text("{")
     drop_others(str(tmp_path), Profile())
     assert kept() == ["chief-0"]
+    # Of the user's own code, which profiles beside.
+    theirs = [tmp_path / "profile" / name for name in ("plugins/profile/run.xplane.pb", "timeline-100.json")]
+    for file in theirs:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("theirs")
     drop_others(str(tmp_path), None)
-    assert kept() == []
+    assert all(file.exists() for file in theirs)
+    assert kept() == ["plugins", "timeline-100.json"]
 
 
 def test_a_training_that_is_too_short_says_so_once(make):
