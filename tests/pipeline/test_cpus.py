@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor.process import _inherited
 from tfx_estimator.components.trainer.task.threads import keep_to_quota
 from tfx_estimator.pipeline import cpus
 from tfx_estimator.pipeline.doctor import machine
@@ -98,7 +101,8 @@ def test_doctor_tells_of_it(cgroups):
     [
         ({}, None, ("3", "3")),
         # Beside others of its container.
-        ({"TF_NUM_INTRAOP_THREADS": "1"}, 1, ("1", "1")),
+        ({"TF_NUM_INTRAOP_THREADS": "1"}, 1, ("1", "3")),
+        ({}, 2, ("2", "2")),
         # What is declared, or exported.
         ({"TF_NUM_INTRAOP_THREADS": "6"}, None, ("6", "3")),
         ({"TF_NUM_INTRAOP_THREADS": "6", "TF_NUM_INTEROP_THREADS": "5"}, None, ("6", "5")),
@@ -111,6 +115,24 @@ def test_a_task_has_no_more_threads_than_its_container_may_use(monkeypatch, caps
     assert tuple(os.environ[name] for name in NAMES) == threads
     said = "runtime: threads inside one op: {}, ops at the same time: {}; this container may use 2.5 of 8 CPUs\n"
     assert capsys.readouterr().out == said.format(*threads)
+
+
+@pytest.mark.parametrize(("servers", "ops"), [(1, "6"), (0, "3")])
+def test_tasks_with_parameter_servers_run_one_op_more_than_there_are_workers(monkeypatch, cgroups, servers, ops):
+    monkeypatch.setattr(os, "environ", {})
+    cgroups("0::/\n", {"cpu.max": "250000 100000"})
+    places = {"chief": ["a:1"], "worker": ["b:1"] * 4, "ps": ["c:1"] * servers}
+    keep_to_quota(1, json.dumps({"cluster": {kind: each for kind, each in places.items() if each}}))
+    assert tuple(os.environ[name] for name in NAMES) == ("1", ops)
+
+
+@pytest.mark.parametrize(("share", "exported", "threads"), [(4, "2", "2"), (4, None, "4"), (1, "2", "1")])
+def test_what_is_exported_goes_before_a_share_of_the_quota(monkeypatch, share, exported, threads):
+    if exported:
+        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", exported)
+    else:
+        monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    assert _inherited(TaskSpec("worker", 0, 1, threads=share))["TF_NUM_INTRAOP_THREADS"] == threads
 
 
 def test_a_task_of_a_machine_without_a_quota_is_told_nothing(monkeypatch, capsys, cgroups):

@@ -149,8 +149,12 @@ def _inherited(task_spec: TaskSpec) -> dict[str, str]:
     """The parent's environment, with the task's threads, and without what would lead it astray."""
     # A task is told its own.
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    if task_spec.threads:
-        inherited["TF_NUM_INTRAOP_THREADS"] = str(task_spec.threads)
+    if task_spec.threads == 1:
+        # Beside those that train, or of more tasks than cores.
+        inherited["TF_NUM_INTRAOP_THREADS"] = "1"
+    elif task_spec.threads:
+        # A share of the container's CPUs: what is exported goes first.
+        inherited.setdefault("TF_NUM_INTRAOP_THREADS", str(task_spec.threads))
     return {
         **inherited,
         **loopback.no_proxy(os.environ, _own_host(task_spec.tf_config)),

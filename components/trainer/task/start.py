@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
         os.environ[VISIBLE_GPUS] = visible_gpus(task.gpus, os.environ)
     if task.tf_config:
         os.environ["TF_CONFIG"] = task.tf_config
-    keep_to_quota(task.threads)
+    keep_to_quota(task.threads, task.tf_config)
     try:
         # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
         with uncollected():
