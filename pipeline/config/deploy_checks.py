@@ -30,7 +30,9 @@ _PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _GS, _NO_BUCKET = "gs://", "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
-_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
+_NO_FOLDER = "a folder of a bucket has no wildcards, blanks, `#`, `.`, `..` or empty parts in its path"
+_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?", re.DOTALL)
+_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)*/?")
 # What services fill in by themselves: of Argo, and of a PipelineSpec.
 _PLACEHOLDER = "{{"
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
@@ -216,7 +218,7 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
     elif target == VERTEX:
         what = "Vertex AI keeps artifacts in Cloud Storage only"
         if root.startswith(_GS):
-            what += f", and {_NO_BUCKET}"
+            what += f", and {_unreached(root)}"
         yield Problem(path, what, expected, "name a bucket", value=root)
     else:
         yield Problem(path, _unreached(root), expected, "name a place that every step reaches", value=root)
@@ -225,7 +227,7 @@ def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
 def _unreached(path: str) -> str:
     """Says why no step reads or writes there."""
     if path.startswith(_GS):
-        return _NO_BUCKET
+        return _NO_FOLDER if _OF_A_BUCKET.fullmatch(path) else _NO_BUCKET
     return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
 
 

@@ -16,6 +16,7 @@ from tfx_estimator.pipeline.release import COMPILED_BY
 from tfx_estimator.pipeline.targets import VERTEX
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNHELD = re.compile("[\0\ud800-\udfff]")
 # Who sets each of them in the container: what stands in the file would be lost, or hide it.
 _SET_BY = {
     "TF_CONFIG": "the service: it tells a task its place in the cluster",
@@ -99,6 +100,9 @@ def check_env(env: Mapping[str, str]) -> Iterator[Problem]:
         elif is_credential(name, value):
             todo = "remove it: deploy.service_account, deploy.secrets; NAME_FILE may name the file"
             yield Problem(f"{path}.{name}", _IN_THE_FILE, "an account, or a Secret's file", todo)
+        elif _UNHELD.search(value):
+            what, expected = "it holds a character that no variable can", "text without \\0 and lone surrogates"
+            yield Problem(f"{path}.{name}", what, expected, "remove the character")
 
 
 def check_deployed_env(deploy: DeploySection, target: str) -> Iterator[Problem]:

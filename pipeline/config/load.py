@@ -21,6 +21,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.hidden_checks import check_hidden
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
@@ -240,7 +241,8 @@ class _Draft:
                     _repair(values, path)
         if declaration is None:
             return None
-        problems = [*check(declaration, self.search_paths, target), *check_tune(declaration, self.search_paths)]
+        problems = [*check_hidden(self.search_paths), *check(declaration, self.search_paths, target)]
+        problems += check_tune(declaration, self.search_paths)
         for problem in problems:
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
                 where = self.where(_path_of(problem.path))
@@ -267,7 +269,8 @@ class _Draft:
     def origin(self, path: Path) -> str:
         """Where a value came from."""
         if self._override_of(path):
-            return OVERRIDE
+            # Of a section that was set as a whole, the rest are defaults.
+            return OVERRIDE if self.is_written(path) else DEFAULT
         return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
 
     def is_written(self, path: Path) -> bool:

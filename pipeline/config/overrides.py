@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.yaml_text import Path, inline, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import MAX_DEPTH, Path, inline, read_yaml
 
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
 
@@ -46,6 +46,10 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[Problem]
             continue
         if not all(path):
             problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
+            continue
+        if len(path) > MAX_DEPTH:
+            expected = f"at most {MAX_DEPTH} parts"
+            problems.append(Problem("", "the override's key has too many parts", expected, "name a key", where))
             continue
         document = read_yaml(written, where)
         if document.problems:

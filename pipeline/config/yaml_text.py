@@ -14,8 +14,11 @@ from tfx_estimator.pipeline.config.problems import Problem, shorten
 Path = tuple[str, ...]
 
 _TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
 # More would only be an attack by aliases of aliases: the longest preset has under 100.
 _MAX_NODES = 10_000
+# Far below what Python itself recurses into.
+MAX_DEPTH = 50
 _MAX_DIGITS = 40
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
@@ -124,7 +127,7 @@ class _Reader:
         line = node.start_mark.line + 1
         self.document.lines.setdefault(path, line)
         self._nodes += 1
-        if self._nodes > _MAX_NODES or id(node) in self._open:
+        if self._nodes > _MAX_NODES or len(self._open) > MAX_DEPTH or id(node) in self._open:
             raise RecursionError
         kind = node.tag.removeprefix(_TAG)
         self._open.append(id(node))
@@ -132,7 +135,7 @@ class _Reader:
             if isinstance(node, yaml.MappingNode) and kind == "map":
                 return dict(self._items(node, path))
             if isinstance(node, yaml.SequenceNode) and kind == "seq":
-                return [self.read(item, (*path, str(index))) for index, item in enumerate(node.value)]
+                return [self._item(item, (*path, str(index))) for index, item in enumerate(node.value)]
             if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
                 return self._scalar(node, kind, path, line)
         finally:
@@ -140,26 +143,33 @@ class _Reader:
         self.refuse(path, line, f"the YAML tag {shorten(_short(node.tag))!r}", "plain values", "remove the tag")
         return None
 
+    def _item(self, node: yaml.Node, path: Path) -> Any:
+        # What was merged may have had another there.
+        self.document.lines[path] = node.start_mark.line + 1
+        return self.read(node, path)
+
     def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
         merged: dict[str, Any] = {}
         own: dict[str, int] = {}
         items: list[tuple[str, Any]] = []
-        for key_node, value_node in node.value:
+        # What is merged comes first: the lines of own keys replace its.
+        for key_node, value_node in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
             line = key_node.start_mark.line + 1
-            if key_node.tag == _TAG + "merge":
-                merged |= self._merge(value_node, path)
-                continue
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TAG + "str":
+            is_merge = key_node.tag == _MERGE
+            if not is_merge and (not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TAG + "str"):
                 key = shorten(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
                 self.refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
                 continue
-            key = key_node.value
+            key = "<<" if is_merge else key_node.value
             if key in own:
                 self.refuse(
                     (*path, key), line, f"this key stands in line {own[key]} already", "each key once", "keep one"
                 )
                 continue
             own[key] = line
+            if is_merge:
+                merged = self._merge(value_node, path)
+                continue
             inner = (*path, key)
             self.document.lines[inner] = line
             items.append((key, self.read(value_node, inner)))
@@ -169,13 +179,13 @@ class _Reader:
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, Any]:
         """`<<: *anchor`, or a list of them, of which the first wins."""
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        values = [self.read(item, path) for item in nodes]
+        values = [self.read(item, path) for item in reversed(nodes)]
         if not all(isinstance(value, dict) for value in values):
             self.refuse(
                 path, node.start_mark.line + 1, "`<<` merges no mapping", "a mapping's alias", "remove the line"
             )
             return {}
-        return {key: item for value in reversed(values) for key, item in value.items()}
+        return {key: item for value in values for key, item in value.items()}
 
     def _scalar(self, node: yaml.ScalarNode, kind: str, path: Path, line: int) -> Any:
         text = node.value

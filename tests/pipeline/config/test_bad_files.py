@@ -9,6 +9,7 @@ import pytest
 
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.yaml_text import read_yaml
 from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
@@ -38,6 +39,8 @@ TEXTS = [
     ("name: !!binary aGk=\n", ["YAML tag '!!binary'"]),
     ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
     ("<<: 5\n", ["`<<` merges no mapping"]),
+    ("x: &x {a: 1}\ny: &y {a: 2}\n<<: *x\n<<: *y\n", ["mine.yaml:4  <<", "stands in line 3 already", "keep one"]),
+    ("!!merge [a]: {b: 1}\n!!merge [c]: {d: 1}\n", ["mine.yaml:2  <<", "stands in line 1 already"]),
 ]
 
 
@@ -47,6 +50,19 @@ def test_a_damaged_file(refuse, tmp_path, text, parts):
     for part in parts:
         assert part in message
     assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("depth", [51, 100, 400])
+@pytest.mark.parametrize(("opening", "closing"), ["[]", ("{a: ", "}")])
+def test_what_is_nested_too_deeply_is_refused_before_anything_goes_through_it(refuse, good, depth, opening, closing):
+    nested = opening * depth + "1" + closing * depth
+    assert "nested too deeply" in refuse(f"{good}  params: {{deep: {nested}}}\n")
+    assert "nested too deeply" in refuse(good, [f"trainer.params.deep={nested}"])
+    assert "too many parts" in refuse(good, [f"trainer.params.{'a.' * depth}b=1"])
+
+
+def test_what_is_nested_less_deeply_is_taken():
+    assert not read_yaml("deep: " + "[" * 48 + "1" + "]" * 48, "mine.yaml").problems
 
 
 def test_aliases_of_aliases_do_not_eat_the_memory(refuse):

@@ -63,6 +63,17 @@ def test_what_lies_in_a_volume_is_there():
         ("deploy.region=Europe", "", "this is no region"),
         ("deploy.project=My Project", "", "this is no project"),
         ("deploy.env={A-B: x}", "", "no variable's name"),
+        ('deploy.env={X: "a\\0"}', "", "a character that no variable can"),
+        ('deploy.env={X: "\\ud800"}', "", "a character that no variable can"),
+        (
+            "deploy.pipeline_root=gs://bucket/x?y*[z] #q",
+            "vertex",
+            "Cloud Storage only, and a folder of a bucket has no",
+        ),
+        ("deploy.pipeline_root=gs://bucket/x?y*[z] #q", "kubeflow", "no wildcards"),
+        ("deploy.pipeline_root=gs://bucket/a//b/../c", "kubeflow_v2", "no wildcards"),
+        ("data.data_dir=gs://bucket/a/*", "vertex", "no wildcards"),
+        ("pusher.destination=gs://bucket/a/..", "kubeflow", "no wildcards"),
         ("deploy.labels={-team: x}", "", "this is no label"),
         ("deploy.labels={team: 'a b'}", "", "this is no label"),
         ("deploy.volumes=[{claim: A_B, path: /x}]", "", "no name of Kubernetes"),
@@ -185,7 +196,7 @@ def test_data_that_nobody_may_fetch_are_missed(target):
 
 def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     for name, text in {
-        "random.py": "def small(num_classes):\n    import fast, faster\n",
+        "sched.py": "def small(num_classes):\n    import fast, faster\n",
         "fast.cpython-310-x86_64-linux-gnu.so": "",
         "faster.cpython-310-x86_64-linux-gnu.so": "",
         "a/prepare.py": "import helpers\n\ndef preprocessing_fn(inputs):\n    return inputs\n",
@@ -199,14 +210,14 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     source = tmp_path / "mine.yaml"
     source.write_text(
         "name: mine\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
-        "trainer: {model: 'random:small', train_steps: 9}\n"
+        "trainer: {model: 'sched:small', train_steps: 9}\n"
     )
     load(source)
     for target in (*TARGETS, "tfjob"):
         with pytest.raises(DeclarationError) as caught:
             load(source, (), target)
         said = str(caught.value)
-        for each in ("random.py, has the name of one of Python's own", "fast is compiled", "faster is compiled"):
+        for each in ("sched.py, has the name of one of Python's own", "fast is compiled", "faster is compiled"):
             assert said.count(each) == 1
         assert "deploy.image" in said
     whole = (*OF_TFJOB[:4], f"transform.module_file={tmp_path / 'a/prepare.py'}", "trainer.model=networks:small")
@@ -221,9 +232,9 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
 
 
 def test_a_training_in_a_tfjob_takes_no_module_that_cannot_travel(tmp_path):
-    (tmp_path / "random.py").write_text("def small(num_classes):\n    return 1\n")
+    (tmp_path / "sched.py").write_text("def small(num_classes):\n    return 1\n")
     (tmp_path / "mine.yaml").write_text(
-        "name: mine\ndata: {dataset: digits}\ntrainer: {model: 'random:small', train_steps: 9}\n"
+        "name: mine\ndata: {dataset: digits}\ntrainer: {model: 'sched:small', train_steps: 9}\n"
     )
     with pytest.raises(DeclarationError, match="has the name of one of Python's own"):
         load(tmp_path / "mine.yaml", (*OF_TFJOB[:4], "deploy.tfjob.train=true"))

@@ -169,6 +169,25 @@ def test_anchors_and_merges(write, good):
     assert distribution.eval.devices.cpu == 4
 
 
+def test_a_merge_after_keys_of_ones_own_leaves_them_their_lines(write, good):
+    devices = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
+    write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n")
+    loaded = load("mine.yaml")
+    assert loaded.declaration.trainer.distribution.eval.devices.cpu == 4
+    assert loaded.origins["trainer.distribution.eval.devices.cpu"] == "mine.yaml:11"
+    assert loaded.origins["trainer.distribution.eval.strategy"] == "mine.yaml:9"
+
+
+def test_of_a_section_that_is_set_as_a_whole_the_rest_are_defaults(write, good):
+    write(good + "  optimizer:\n    learning_rate: 0.5\n")
+    assert load("mine.yaml").origins["trainer.optimizer.learning_rate"] == "mine.yaml:9"
+    loaded = load("mine.yaml", ["trainer.optimizer.momentum=0.5", "trainer.optimizer={name: adam}"])
+    assert loaded.declaration.trainer.optimizer.learning_rate != 0.5
+    assert loaded.origins["trainer.optimizer.name"] == "--set"
+    assert loaded.origins["trainer.optimizer.learning_rate"] == "default"
+    assert loaded.origins["trainer.optimizer.momentum"] == "default"
+
+
 def test_a_section_whose_lines_are_commented_out_is_its_defaults(write, good):
     write(good + "  optimizer:\n    # name: sgd\nbeam:\n")
     loaded = load("mine.yaml")
