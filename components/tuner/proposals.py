@@ -82,6 +82,10 @@ class Proposals:
 def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict[str, Any]:
     """As they were declared: numbers of NumPy's as Python's own, and what a text stands for."""
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in proposed.values.items()}
+    for name, each in section.ranges.items():
+        if each.sampling == "log" and each.step is not None and each.max is not None:
+            # 1e-8 * 10**11 is 1000.0000000000001, and may be refused.
+            plain[name] = min(plain[name], each.max)
     known = {name: by_text(each) for name, each in section.ranges.items()}
     return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}
 

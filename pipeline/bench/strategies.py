@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import NATURES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.vary import Variation, parse_variations, reworded
+from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
@@ -193,13 +193,15 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
         What can be measured, and why the rest cannot.
 
     Raises:
-        DeclarationError: Where nothing is varied, one cannot be trained; else none can.
+        DeclarationError: Where nothing is varied, one cannot be trained; else none can. Or a key is both set and
+            varied.
     """
     loaded: dict[Variation, Loaded] = {}
     refused: dict[str, DeclarationError] = {}
     chosen = []
     for variation in dict.fromkeys(each.variation for each in contenders):
         measured = [each for each in contenders if each.variation == variation]
+        check_not_set(overrides, variation)
         try:
             loaded[variation] = _load(source, overrides, variation, measured)
         except DeclarationError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.config.vary import parse_variations, reworded
+from tfx_estimator.pipeline.config.vary import check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.source import Run, find_runs
@@ -114,6 +114,7 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
             todo="name one, or leave --vary out",
         )
     variations = parse_variations(vary)
+    check_not_set(overrides, variations[0])
     _check_count(len(variations), "vary fewer values" if variations[1:] else "vary more: trainer.seed=1,2")
     found = []
     for each in variations:

@@ -118,9 +118,13 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 def _reject_all(value: Any, annotations: tuple[Any, ...]) -> str:
     """Says why a value is of none of several kinds: by the one that it is meant to be, where that can be told."""
-    reasons = [reject(value, annotation) for annotation in annotations]
+    # pydantic would take it for an empty mapping.
+    others = [each for each in annotations if not (value == "" and typing.get_origin(each) is Literal)]
+    reasons = [reject(value, annotation) for annotation in others]
     if not all(reasons):
         return ""
+    if len(others) < len(annotations):
+        return "it is empty"
     meant = [reason for reason in reasons if not reason.startswith(f"{name(value)} is no ")]
     return meant[0] if meant else " and ".join(dict.fromkeys(reasons))
 

@@ -71,7 +71,8 @@ def allow_short(schema: dict[str, Any], short: dict[str, Any]) -> None:
         schema: Of the section, as JSON Schema.
         short: What will do alone.
     """
-    head = {key: schema.pop(key) for key in ("title", "description")}
+    # Under `python -OO` there are no descriptions.
+    head: dict[str, Any] = {key: schema.pop(key) for key in ("title", "description") if key in schema}
     mapping = dict(schema)
     schema.clear()
     schema.update(head, anyOf=[short, mapping])

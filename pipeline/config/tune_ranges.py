@@ -5,12 +5,14 @@ from __future__ import annotations
 import decimal
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union, get_args, get_origin
 
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
 from tfx_estimator.pipeline.config.tuned import SECTION
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -103,8 +105,18 @@ def check_range(name: str, each: Range) -> Iterator[Problem]:
         yield Problem(f"{path}.step", "the value is a whole number, and what lies between is not", "a whole number",
                       "choose another value", value=inline(each.step))  # fmt: skip
         return
-    widest = each.max / each.min if log else each.max - each.min
-    if each.step <= (1 if log else 0) or count_steps(each) < 1:
+    if log and not math.isfinite(each.max / each.min):
+        yield Problem(f"{path}.max", "it is too many times min for steps",
+                      f"at most {sys.float_info.max:.1g} times {each.min:g}",
+                      "choose another value, or leave step out", value=inline(each.max))  # fmt: skip
+        return
+    too_small = each.step <= (1 if log else 0)
+    if not too_small and not is_whole(name, each) and _holds_more(each, MAX_STEPS):
+        yield Problem(f"{path}.step", "the range has too many steps", f"at most {MAX_STEPS:,} steps",
+                      "raise it, or leave it out for any value between the ends", value=inline(each.step))  # fmt: skip
+        return
+    if too_small or count_steps(each) < 1:
+        widest = each.max / each.min if log else each.max - each.min
         least = "more than 1, by which values are multiplied" if log else "more than 0"
         yield Problem(f"{path}.step", "no second value lies within the range", f"{least}, and at most {widest:g}",
                       "choose another value", value=inline(each.step))  # fmt: skip
@@ -183,6 +195,17 @@ def item_type(annotation: Any, name: str) -> Any:
     return found[dict][1] if dict in found else None
 
 
+def _holds_more(each: Range, steps: int) -> bool:
+    """Tells whether a range holds more steps, without the division, which may have no result."""
+    assert each.min is not None
+    assert each.max is not None
+    assert each.step is not None
+    if each.sampling == "log":
+        return math.log(each.max) - math.log(each.min) > steps * math.log(each.step)
+    low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step))
+    return high - low > steps * step
+
+
 def count_steps(each: Range, whole: bool = False) -> int:
     """Returns how many steps lie between the ends; in decimals, as 0.3 is three times 0.1 and no less.
 
@@ -194,7 +217,8 @@ def count_steps(each: Range, whole: bool = False) -> int:
     assert each.max is not None
     assert each.step is not None or whole
     if each.sampling == "log" and each.step is not None:
-        return int(math.log(each.max / each.min, each.step) + 1e-8)
+        # Not of the quotient, which may be past what a float holds.
+        return int((math.log(each.max) - math.log(each.min)) / math.log(each.step) + 1e-8)
     low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step or 1))
     return int((high - low) // step)
 
@@ -221,10 +245,12 @@ def checked_values(name: str, each: Range) -> tuple[Any, ...]:
         return each.extremes
     if each.sampling == "log" and each.step is not None:
         assert each.min is not None
-        first, factor, last = each.min, each.step, count_steps(each)
+        assert each.max is not None
+        first, factor, end, last = each.min, each.step, each.max, count_steps(each)
 
         def value(index: int) -> Any:
-            return first * factor**index
+            # 1e-8 * 10**11 is 1000.0000000000001.
+            return min(first * factor**index, end)
 
     else:
         low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step or 1))

@@ -83,10 +83,11 @@ def check_together(
         search_paths: Folders where the user's modules are looked for before `sys.path`.
 
     Yields:
-        A problem where none of them can be trained.
+        A problem where all of them are few, and none can be trained; else `note_together` says it.
     """
     tried = _together(declaration, ranges, search_paths)
-    if not tried or not all(problem for _, problem in tried):
+    drawn = math.prod(map(len, _tried(ranges).values())) > len(tried)
+    if not tried or drawn or not all(problem for _, problem in tried):
         return
     values, problem = tried[0]
     assert problem is not None
@@ -121,7 +122,7 @@ def _together(
     declaration: Declaration, ranges: Mapping[str, Range], search_paths: Sequence[str]
 ) -> list[tuple[Mapping[str, Any], Optional[Problem]]]:
     """The combinations that are tried, and what is first wrong with each."""
-    tried = {name: checked_values(name, each) for name, each in ranges.items() if name.startswith(f"{SECTION}.")}
+    tried = _tried(ranges)
     if len(tried) < 2:
         return []
     if math.prod(map(len, tried.values())) <= _MOST:
@@ -134,6 +135,10 @@ def _together(
     known = _known(declaration, search_paths)
     combinations = [dict(zip(tried, values)) for values in chosen]
     return [(each, next(iter(problems_with(declaration, each, search_paths, known)), None)) for each in combinations]
+
+
+def _tried(ranges: Mapping[str, Range]) -> dict[str, tuple[Any, ...]]:
+    return {name: checked_values(name, each) for name, each in ranges.items() if name.startswith(f"{SECTION}.")}
 
 
 def _said(values: Mapping[str, Any]) -> str:

@@ -65,6 +65,26 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
     return [Variation(tuple(f"{key}={inline(value)}" for key, value in each)) for each in combinations]
 
 
+def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
+    """Refuses values that would be lost: what is varied is set last.
+
+    Args:
+        overrides: `key.path=value` each, of `--set`.
+        variation: Any of those that `parse_variations` returned.
+
+    Raises:
+        DeclarationError: A key is both set and varied.
+    """
+    for override in overrides:
+        key = ".".join(part.strip() for part in override.partition("=")[0].split("."))
+        if lost := [each for each in variation.values if key == each or key.startswith(f"{each}.")]:
+            raise DeclarationError(
+                f"--set {one_line(override)}: {lost[0]} is varied as well, by {_VARY}",
+                expected="each key in one of the two",
+                todo=f"leave the --set out, or the {_VARY}",
+            )
+
+
 def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
     """Returns the error of a declaration under a variation, which knows no option but `--set`.
 

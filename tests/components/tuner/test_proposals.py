@@ -99,6 +99,15 @@ def test_every_step_of_a_fraction_is_drawn_and_both_ends(range_, values):
     assert combinations(tune.ranges) == len(values)
 
 
+def test_no_step_of_a_logarithm_leads_past_the_end():
+    # 1e-8 * 10**11 is 1000.0000000000001, which the declaration may refuse.
+    log = {"min": 1e-8, "max": 1000, "step": 10, "sampling": "log"}
+    tune = TuneSection.parse_obj({"ranges": {RATE: log}, "max_trials": 20})
+    found = [trial.values[RATE] for trial in drive(tune, score=lambda trial: 1 / trial.number)]
+    assert len(found) == combinations(tune.ranges) == 12
+    assert max(found) == 1000
+
+
 @pytest.mark.parametrize("strategy", ["random", "bayesian", "hyperband"])
 def test_the_same_seed_proposes_the_same_within_the_ranges(strategy):
     once, again = (drive(section(strategy=strategy, max_trials=13)) for _ in range(2))

@@ -50,6 +50,27 @@ def test_one_declaration_is_varied_in_all_combinations_and_the_first_is_the_base
     assert {each.values["trainer.train_steps"] for each in found} == {7}
 
 
+@pytest.mark.parametrize(
+    ("override", "vary"),
+    [
+        ("trainer.seed=3", "trainer.seed=1,2"),
+        (" trainer . seed =3", "seed=1,2"),
+        ("trainer.optimizer.learning_rate=1", "optimizer={name: sgd},{name: adam}"),
+    ],
+)
+def test_what_is_varied_is_not_set_as_well(override, vary):
+    assert f"--set {override}: trainer." in (said := refused("digits", overrides=[override], vary=[vary]))
+    assert "is varied as well, by --vary" in said
+
+
+def test_a_part_of_what_is_set_may_be_varied():
+    names = [
+        each.values["trainer.optimizer.name"]
+        for each in find_candidates(["digits"], ["trainer.optimizer={name: sgd}"], ["optimizer.learning_rate=0.1,0.2"])
+    ]
+    assert names == ["sgd", "sgd"]
+
+
 def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path):
     one, other = write(tmp_path / "a", steps=5), write(tmp_path / "b", steps=6)
     assert [each.name for each in find_candidates([one, other], [], [])] == [one, other]

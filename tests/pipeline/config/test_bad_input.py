@@ -54,6 +54,7 @@ REPLACED = [
     ("dataset: mnist", "dataset: no", ["data.dataset: false", "true/false is no text", "in quotes"]),
     ("dataset: mnist", "dataset: {mnist: 1}", ["a mapping is no text"]),
     ("dataset: mnist", "dataset: ''", ["data.dataset", "it is empty"]),
+    ("500", "500\n  class_weights: ''", ["trainer.class_weights: ''", "it is empty", "balanced"]),
     ("dataset: mnist", "dataset: mnist\n  download: 1", ["data.download: 1", "neither true nor false"]),
     ("dataset: mnist", "dataset: mnist\n  version: 3.0", ["data.version: 3.0", "a fraction is no text", "in quotes"]),
     ("dataset: mnist", "dataset: mnist\n  image_size: 28", ["data.image_size: 28", "no list", "a list of 2", "[28]"]),

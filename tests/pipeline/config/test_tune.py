@@ -81,6 +81,10 @@ def test_without_the_section_nothing_is_tuned(write, good):
         ("trainer.seed: {min: 0, max: 9, sampling: log}", "a logarithm has no such values"),
         ("trainer.seed: {min: 1, max: 9, step: 20}", "no second value lies within the range"),
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "more than 1, by which values are multiplied"),
+        ("trainer.optimizer.learning_rate: {min: 0, max: 1, step: 1e-29}", "the range has too many steps"),
+        ("trainer.label_smoothing: {min: 0, max: 1, step: 1e-10}", "at most 1,000,000,000 steps"),
+        ("trainer.params.x: {min: 1, max: 9, sampling: log, step: 1.000000001}", "too many steps"),
+        ("trainer.params.x: {min: 1e-308, max: 1e308, sampling: log, step: 2}", "it is too many times min for steps"),
         ("trainer.seed: {min: 1, max: 9, values: [1]}", "it has values, and min and max as well"),
         ("trainer.seed: [1, 1]", "it has a value twice"),
         ("trainer.seed: {min: 1, max: 9, sampling: cubic}", "choose one of: linear, log"),
@@ -193,6 +197,11 @@ def test_what_is_tried_of_a_range():
     assert tried(min=0, max=1000) == (0, 1, 250, 500, 750, 999, 1000)
     assert checked_values(RATE, Range(min=0.1, max=0.3, step=0.1)) == (0.1, 0.2, 0.3)
     assert checked_values(RATE, Range(min=1, max=9)) == (1, 9)
+    # No step of a logarithm leads past the end, by rounding.
+    assert checked_values(RATE, Range(min=1e-8, max=1000, step=10, sampling="log"))[-1] == 1000
+    widest = Range(min=1e-300, max=1e7, step=2, sampling="log")
+    assert combinations({RATE: widest}) == 1020
+    assert max(checked_values(RATE, widest)) <= 1e7
 
 
 def test_values_that_never_go_together_are_refused_and_some_are_noted(write, problems, good):
@@ -208,6 +217,14 @@ def test_values_that_never_go_together_are_refused_and_some_are_noted(write, pro
     assert "with optimizer.clip_norm 1.0, optimizer.clip_value 1.0, seed 1, " in note
     write(good + ranges(norm + ends, "trainer.optimizer.name: [adam, sgd]"))
     assert not any("cannot be trained" in each for each in load("mine.yaml").notes)
+
+
+def test_combinations_that_were_not_drawn_are_not_refused(write, good):
+    # One of 400 can be trained.
+    many = "[" + ", ".join(f"{number / 10}" for number in range(1, 20)) + ", null]"
+    write(good + ranges(f"trainer.optimizer.clip_norm: {many}", f"trainer.optimizer.clip_value: {many[:-7]}]"))
+    [note] = [each for each in load("mine.yaml").notes if "cannot be trained" in each]
+    assert note.startswith("tune: of 12 combinations that were checked, ")
 
 
 def test_what_is_wrong_without_a_range_is_told_once(problems, good):
