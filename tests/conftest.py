@@ -95,7 +95,7 @@ def real_data_dir() -> str:
 
 
 @pytest.fixture(scope="session")
-def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Makes the place for temporary files, which goes with the session: what tests kill leaves some behind.
 
     Yields:
@@ -111,7 +111,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def isolation(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> Iterator[Path]:
+def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Path) -> Iterator[Path]:
     """Points every home, cache, state and temporary folder at a fresh one, here and in the processes that tests start.
 
     Yields:
@@ -128,7 +128,7 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> Iter
         "LOCAL_HOME": home / "tfx" / "local",  # the state of `tfx … --engine local`
         "KERAS_HOME": home / ".keras",
         "TFHUB_CACHE_DIR": home / "tfhub",
-        "TMPDIR": temporary,
+        "TMPDIR": temporary_of_session,
         RUN_MARK: uuid.uuid4().hex,
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +136,7 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> Iter
             patch.setenv(name, str(value))
         for name in ("TF_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"):
             patch.delenv(name, raising=False)
-        patch.setattr(tempfile, "tempdir", str(temporary))
+        patch.setattr(tempfile, "tempdir", str(temporary_of_session))
         yield home
 
 

@@ -102,7 +102,8 @@ def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(declare, 
     assert "evaluated is `probabilities` (" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", ["keras", pytest.param("estimator", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "estimator"])
 def test_a_layer_that_xla_cannot_compile_for_the_declared_replicas_is_told(declare, capsys, path):
     """The trial itself has one replica."""
     replicas = "xla: true, distribution: {train: 'mirrored:2'}"
@@ -142,7 +143,7 @@ def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tm
 @pytest.mark.parametrize(
     ("exclude", "told"),
     [
-        ("[]", "trainer.warm_start: none of the weights in "),
+        pytest.param("[]", "trainer.warm_start: none of the weights in ", marks=pytest.mark.long),
         pytest.param("[logit/*]", "trainer.warm_start.exclude: no variable of the model fits", marks=pytest.mark.long),
     ],
 )
@@ -419,7 +420,8 @@ def test_a_dry_run_ends_with_its_context(declare):
     assert not running()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 2])
 def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare, times):
     import psutil
 

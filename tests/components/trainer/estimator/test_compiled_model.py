@@ -183,15 +183,26 @@ def _two_outputs(tf: Any, kind: str, names: str = "ab") -> Callable[[Any], Any]:
     return outputs
 
 
+ONE_LOSS = {"loss": "sparse_categorical_crossentropy"}
+
+
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("dict", {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}),
-        ("list", {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"], "loss_weights": [0.5, 2.0]}),
-        ("column", {"loss": {"a": "sparse_categorical_crossentropy", "b": "mse"}, "metrics": {"b": ["mae"]}}),
-        ("dict", {"loss": "sparse_categorical_crossentropy", "weighted_metrics": ["accuracy"]}),
+        pytest.param("dict", {**ONE_LOSS, "metrics": ["accuracy"]}, marks=pytest.mark.long, id="one loss"),
+        pytest.param(
+            "list",
+            {**ONE_LOSS, "metrics": ["accuracy"], "loss_weights": [0.5, 2.0]},
+            marks=pytest.mark.long,
+            id="weights",
+        ),
+        pytest.param(
+            "column", {"loss": {"a": ONE_LOSS["loss"], "b": "mse"}, "metrics": {"b": ["mae"]}}, id="a loss each"
+        ),
+        pytest.param(
+            "dict", {**ONE_LOSS, "weighted_metrics": ["accuracy"]}, marks=pytest.mark.long, id="weighted metrics"
+        ),
     ],
-    ids=["one loss", "weights", "a loss each", "weighted metrics"],
 )
 def test_several_outputs_are_trained_and_evaluated_by_the_same_labels(tf, tmp_path, kind, options):
     make = lambda: _compiled(  # noqa: E731

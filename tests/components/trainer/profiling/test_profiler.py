@@ -65,15 +65,16 @@ def test_the_declared_steps_are_profiled(training, settings, path):
     _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "strategy", "calls"),
     [
         ("keras", "one_device", 6),
-        pytest.param("estimator", "one_device", 6, marks=pytest.mark.long),
-        pytest.param("keras_custom_loop", "one_device", 6, marks=pytest.mark.long),
+        ("estimator", "one_device", 6),
+        ("keras_custom_loop", "one_device", 6),
         # One in each replica.
-        pytest.param("estimator", "mirrored:2", 12, marks=pytest.mark.long),
-        pytest.param("keras", "mirrored:2", 12, marks=pytest.mark.long),
+        ("estimator", "mirrored:2", 12),
+        ("keras", "mirrored:2", 12),
     ],
 )
 def test_a_step_that_xla_compiled_is_computed(training, settings, path, strategy, calls):
