@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -334,7 +335,7 @@ def _parse(part: str) -> Contender:
         return Contender(name)
     if not colon:
         return Contender(name, _DEFAULT_COUNT)
-    if not (count.isascii() and count.isdigit() and 1 <= int(count[:4]) <= _MAX_COUNT):
+    if not (re.fullmatch(r"[1-9][0-9]?", count) and int(count) <= _MAX_COUNT):
         raise DeclarationError(
             f"{_OPTION} {part}: {count!r} is no count of devices or workers",
             expected=f"a whole number from 1 to {_MAX_COUNT}",

@@ -20,6 +20,8 @@ _MAX_NODES = 10_000
 # Far below what Python itself recurses into.
 MAX_DEPTH = 50
 _MAX_DIGITS = 40
+# PyYAML makes a character of it without a look.
+_NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9a-fA-F]{8}")
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
 _FLOAT = re.compile(
@@ -89,6 +91,11 @@ def read_yaml(text: str, source: str) -> Document:
         # It counts characters; its line breaks are those of `splitlines`.
         line = len(f"{text[: error.position]}|".splitlines())
         reader.refuse((), line, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
+    except (ValueError, OverflowError):
+        found = _NO_CHARACTER.search(text)
+        line = text.count("\n", 0, found.start()) + 1 if found else 1
+        what = f"{found[0]} is no character" if found else "it cannot be read"
+        reader.refuse((), line, what, "an escape up to \\U0010FFFF", "correct it, or write the character itself")
     except RecursionError:
         reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
     return reader.document

@@ -43,6 +43,7 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--strategies", ""], ["no strategy ''"]),
         (["--strategies", "mirrored:0"], ["mirrored:0: '0' is no count", "from 1 to 64"]),
         (["--strategies", "mirrored:65"], ["'65' is no count"]),
+        (["--strategies", "mirrored:00065"], ["'00065' is no count"]),
         (["--strategies", "parameter_server:two"], ["'two' is no count", "write for example parameter_server:2"]),
         (["--strategies", "one_core:2"], ["one_core takes no count", "mirrored:2"]),
         (["--strategies", "one_device,mirrored:3"], ["mirrored:3: trainer.global_batch_size: 64 examples do not"]),
