@@ -12,31 +12,51 @@ from typing import Any, Union
 
 # Where the last lines of a log are looked for: a chatty training's has gigabytes.
 _TAIL_BYTES = 64 * 1024
+_PERMISSIONS = 0o777
 
 
-def write_whole(path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False) -> None:
+def write_whole(
+    path: Union[str, os.PathLike[str]], content: Union[str, bytes], *, new: bool = False, named: bool = False
+) -> None:
     """Writes a file, or leaves what was there: nobody sees half of it, however this process ends.
 
     Args:
         path: The file; a file that is there is replaced.
         content: Text becomes UTF-8.
         new: Whether a file that is there is an error instead, where the file system has links.
+        named: Whether a person named the file: then a link leads to it and stays, and the file keeps its mode.
 
     Raises:
         FileExistsError: It was to be new, and is there.
         OSError: It cannot be written.
     """
+    path = os.path.realpath(path) if named else path
     folder, name = os.path.split(os.fspath(path))
     # Processes of several containers, whose numbers are the same, may write one file.
     draft = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with open(draft, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
+        if named:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(draft, os.stat(path).st_mode & _PERMISSIONS)
         if not (new and _is_linked(draft, path)):
             os.replace(draft, path)
     finally:
         with contextlib.suppress(OSError):
             os.remove(draft)
+
+
+def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:
+    """Lists a folder, for suggestions: one that is not there, or may not be listed, is empty.
+
+    Args:
+        folder: The folder.
+    """
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
 
@@ -64,7 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure each strategy once more on a batch that stays in memory: what the input costs",
     )
     strategies.add_argument(
-        "--workdir", metavar="DIR", default="runs", help="where the inputs are kept (default: %(default)s)"
+        "--workdir",
+        metavar="DIR",
+        type=os.path.expanduser,
+        default="runs",
+        help="where the inputs are kept (default: %(default)s)",
     )
     strategies.add_argument(
         "--output",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 
 HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
 _EPILOG = """\
@@ -40,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "combination",
     )
     parser.add_argument(
-        "--workdir", metavar="DIR", default="runs", help="where declarations are trained (default: %(default)s)"
+        "--workdir",
+        metavar="DIR",
+        type=os.path.expanduser,
+        default="runs",
+        help="where declarations are trained (default: %(default)s)",
     )
     parser.add_argument(
         "--output",

@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides, args.target)
     name = loaded.declaration.name
     # The declaration is often called NAME.yaml itself.
-    output = args.output or (f"{name}.json" if args.target == VERTEX else f"{name}-{args.target}.yaml")
+    default = f"{name}.json" if args.target == VERTEX else f"{name}-{args.target}.yaml"
+    output = default if args.output is None else args.output
     if os.path.exists(path := os.path.expanduser(output)) and os.path.samefile(path, loaded.file):
         raise DeclarationError(
             f"{one_line(output)} is the declaration itself",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 HELP = "say what this machine can do, and what to do about what it cannot"
@@ -17,7 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--quick", action="store_true", help="leave out the training of some steps in two processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--workdir", metavar="DIR", default="runs", help="where results will go (default: %(default)s)")
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        type=os.path.expanduser,
+        default="runs",
+        help="where results will go (default: %(default)s)",
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: as TFDS has it)")
 
 
@@ -35,9 +42,13 @@ def run(args: argparse.Namespace) -> int:
                 _say(f"{'':<25} to do: {finding.todo}")
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
-        sys.stdout.write(
-            json.dumps({"ok": not failed, "findings": [each.to_dict() for each in found]}, indent=2) + "\n"
-        )
+        from tfx_estimator.pipeline.writing import printing
+
+        with printing("stdout"):
+            sys.stdout.write(
+                json.dumps({"ok": not failed, "findings": [each.to_dict() for each in found]}, indent=2) + "\n"
+            )
+            sys.stdout.flush()
     else:
         _say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
     return int(bool(failed))
@@ -46,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
 def _say(text: str) -> None:
     """Prints a line at once; what the other verbs print by needs packages that may be broken."""
     from tfx_estimator.pipeline.text import one_line
+    from tfx_estimator.pipeline.writing import printing
 
-    sys.stdout.write(f"{one_line(text)}\n")
-    sys.stdout.flush()
+    with printing("stdout"):
+        sys.stdout.write(f"{one_line(text)}\n")
+        sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
 EPILOG = """\
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         metavar="DIR",
+        type=os.path.expanduser,
         default="rehearsal",
         help="where the results go: a folder, or gs://BUCKET/FOLDER (default: %(default)s)",
     )

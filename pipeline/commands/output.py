@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.text import one_line, printable
-from tfx_estimator.pipeline.writing import writing
+from tfx_estimator.pipeline.writing import printing, writing
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
@@ -25,8 +25,13 @@ def say(text: str, *, to_stderr: bool = False) -> None:
     Args:
         text: The lines; foreign text that is meant to be one of them has to be, by `one_line`.
         to_stderr: Where to; else to stdout.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+        BrokenPipeError: Nobody reads it.
     """
-    print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
+    with printing("stderr" if to_stderr else "stdout"):
+        print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager
@@ -43,12 +48,18 @@ def summarised(summary: Summary, prints: bool) -> Iterator[None]:
             summary.end()
     except BaseException as error:
         summary.end(error)
-        raise
-    finally:
         if prints:
-            # How it ended matters more than that nobody reads it.
-            with contextlib.suppress(BrokenPipeError):
-                say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
+            # How it ended matters more than that nobody reads it, or that it cannot be written.
+            with contextlib.suppress(BrokenPipeError, TfxEstimatorError):
+                _print_summary(summary)
+        raise
+    if prints:
+        with contextlib.suppress(BrokenPipeError):
+            _print_summary(summary)
+
+
+def _print_summary(summary: Summary) -> None:
+    say(json.dumps(summary.to_dict(), indent=2, allow_nan=False))
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:
@@ -65,7 +76,7 @@ def write_file(name: str, text: str, *, force: bool) -> None:
     """
     file = check_file(name, force=force)
     with writing(name):
-        write_whole(file, text)
+        write_whole(file, text, named=True)
 
 
 def check_file(name: str, *, force: bool) -> Path:
@@ -73,7 +84,7 @@ def check_file(name: str, *, force: bool) -> Path:
 
     Args:
         name: The file.
-        force: Whether it may replace a file.
+        force: Whether it may replace a regular file; of a link, what it leads to.
 
     Returns:
         Its path.
@@ -81,10 +92,12 @@ def check_file(name: str, *, force: bool) -> Path:
     Raises:
         DeclarationError: The name cannot be used.
     """
-    from tfx_estimator.pipeline.config.paths import reject_address
+    from tfx_estimator.pipeline.config.paths import current_folder, reject_address
 
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
+    if not file.is_absolute():
+        current_folder()
     name = one_line(name)
     if not name or "\0" in str(file):
         raise DeclarationError(f"{str(file)!r} is no file's name", expected="a file's name", todo="name one")
@@ -94,7 +107,11 @@ def check_file(name: str, *, force: bool) -> Path:
         parent = one_line(str(file.parent))
         todo = f"create it: mkdir -p {parent}"
         raise DeclarationError(f"there is no folder {parent}", expected="a folder that exists", todo=todo)
-    if os.path.exists(file) and not force:
+    if os.path.lexists(real := os.path.realpath(file)) and not os.path.isfile(real):
+        todo = "name another: no device, pipe or socket is replaced"
+        raise DeclarationError(f"{name} is there, and is no regular file", expected="a file's name", todo=todo)
+    # A link to nowhere is somebody's too.
+    if os.path.lexists(file) and not force:
         todo = "choose another name, or replace it with --force"
         raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
     return file

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
+        type=os.path.expanduser,
         default="runs",
         help="where the results go: a folder, or gs://BUCKET/FOLDER (default: %(default)s)",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
@@ -50,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
             if tried:
                 say(f"    tried: {one_line(str(tried))}")
         except TfxEstimatorError as error:
-            say(f"tfx-estimator: {error}", to_stderr=True)
+            # That it cannot be told does not change what it is.
+            with contextlib.suppress(OSError, TfxEstimatorError):
+                say(f"tfx-estimator: {error}", to_stderr=True)
             code = error.exit_code
     return code
 

@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.parallel_checks import check_parallel
 from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
-from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder
+from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder, reject_store
 from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.profile_checks import check_profile
@@ -72,7 +72,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *_run_fn(declaration, search_paths),
         *check_evaluator(declaration),
         # Of a path of somewhere else.
-        *(() if target else _pusher(declaration)),
+        *(() if target else (*_stores(declaration), *_pusher(declaration))),
         *check_beam(declaration, target),
         *check_deploy(declaration, target),
         *check_tfjob(declaration, target),
@@ -204,6 +204,17 @@ def _length(declaration: Declaration) -> Iterator[Problem]:
         what = "neither trainer.train_steps nor trainer.train_epochs is given"
         todo = "add `train_steps:` or `train_epochs:` under `trainer:`, or --set trainer.train_epochs=10"
         yield Problem(both[0], what, "exactly one of the two", todo, depends=both)
+
+
+def _stores(declaration: Declaration) -> Iterator[Problem]:
+    places = {
+        "data.dataset": declaration.data.dataset,
+        "data.data_dir": declaration.data.data_dir,
+        "pusher.destination": declaration.pusher.destination,
+    }
+    for path, value in places.items():
+        if value is not None and is_address(value) and (reason := reject_store(value)):
+            yield Problem(path, reason, "gs://BUCKET/FOLDER, or a path", "copy it there, or name a path", value=value)
 
 
 def _pusher(declaration: Declaration) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.files import names_in
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names, find_module, is_source
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
@@ -71,10 +72,14 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
     expected = f"a Python file that defines {' or '.join(wanted)}"
     place = Path(file)
     # os.path takes any text; pathlib raises on a name that is too long, or holds a zero byte.
-    if not os.path.exists(file):
-        folder = os.path.dirname(file)
-        there = [name for name in os.listdir(folder) if name.endswith(".py")] if os.path.isdir(folder) else []
-        near = nearest(os.path.basename(file), sorted(there))
+    try:
+        os.stat(file)
+    except PermissionError as error:
+        what, todo = f"it cannot be read: {error.strerror}", "check the permissions of its folders"
+        return [Problem(path, what, expected, todo, value=file)]
+    except (OSError, ValueError):
+        there = [name for name in names_in(os.path.dirname(file)) if name.endswith(".py")]
+        near = nearest(os.path.basename(file), there)
         todo = f"did you mean `{near}`?" if near else "check the path: it is relative to the declaration's folder"
         return [Problem(path, "there is no such file", expected, todo, value=file)]
     if not os.path.isfile(file):

@@ -26,7 +26,7 @@ from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
-from tfx_estimator.pipeline.config.paths import resolve_paths
+from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
@@ -184,7 +184,7 @@ class _Draft:
     def __post_init__(self) -> None:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
-        self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
+        self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
         self._complete()
         if renamed.rename(self.values, self.text.document.lines):
             self.renamed = self.where(renamed.NEW)
@@ -207,6 +207,9 @@ class _Draft:
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
+        for path, value, what in find_unresolved(self.values):
+            todo = "write the path itself, or `~` for your home folder"
+            self.problems.append(Problem(".".join(path), what, "a path, or an address", todo, self.where(path), value))
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 

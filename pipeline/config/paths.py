@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.config.yaml_text import Path
@@ -28,12 +28,62 @@ OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud
 # Of what is to run somewhere else.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
 _FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")
+_BUCKET_OR_BELOW = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
+_VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_address(path: str) -> bool:
     """Tells an object store's address, such as gs://bucket/folder, from a path of this machine."""
     return bool(_SCHEME.match(path))
+
+
+def current_folder() -> str:
+    """Returns the current folder.
+
+    Raises:
+        DeclarationError: Somebody removed it.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise DeclarationError(
+            f"the current folder is gone: {error.strerror}",
+            expected="a folder that is there, as relative paths are relative to it",
+            todo="change to one: cd",
+        ) from error
+
+
+def reject_store(address: str) -> str:
+    """Says why nothing is read from an address, or written there.
+
+    Args:
+        address: What the user named.
+
+    Returns:
+        The reason; an empty text for a place in Google's storage.
+    """
+    if not address.startswith("gs://"):
+        return OTHER_STORE
+    named = _BUCKET_OR_BELOW.fullmatch(address)
+    return "" if named else "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
+
+
+def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
+    """Finds paths of which nobody knows where they lead. Expects them as they were written.
+
+    Args:
+        values: The declaration's values.
+
+    Yields:
+        The path in the declaration, the value, and what is wrong with it.
+    """
+    for path, section in _sections(values):
+        value = section[path[-1]]
+        if _VARIABLE.match(value):
+            yield path, value, "variables of the environment are not replaced"
+        elif os.path.expanduser(value).startswith("~"):
+            yield path, value, f"there is no user {value[1:].partition(os.sep)[0]!r}"
 
 
 def reject_address(path: str, option: str) -> None:
@@ -76,6 +126,18 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
         The paths whose value changed.
     """
     changed = set()
+    here = current_folder()
+    for path, section in _sections(values):
+        value = section[path[-1]]
+        absolute = os.path.normpath(os.path.join(bases.get(path, here), os.path.expanduser(value)))
+        if absolute != value:
+            section[path[-1]] = absolute
+            changed.add(path)
+    return changed
+
+
+def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The paths of this machine that are declared, and the sections that hold them."""
     for path in (*PATHS, ("data", "dataset")):
         section: Any = values
         for key in path[:-1]:
@@ -83,13 +145,8 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
         value = section.get(path[-1]) if isinstance(section, dict) else None
         if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
             continue
-        if path == ("data", "dataset") and not is_path(value):
-            continue
-        absolute = os.path.normpath(os.path.join(bases.get(path, os.getcwd()), os.path.expanduser(value)))
-        if absolute != value:
-            section[path[-1]] = absolute
-            changed.add(path)
-    return changed
+        if path != ("data", "dataset") or is_path(value):
+            yield path, section
 
 
 def reject_folder(path: str) -> str:
@@ -126,7 +183,7 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
     """Checks that a run can keep its results in a folder. Creates nothing.
 
     Args:
-        workdir: The folder of all runs; relative to the current one.
+        workdir: The folder of all runs; relative to the current one, with `~` replaced.
         option: Where it was named.
         stores: Whether it may be a folder of a bucket.
 
@@ -137,8 +194,11 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
         _check_bucket(workdir, option)
         return
     reject_address(workdir, option)
-    path = os.path.abspath(workdir)
+    path = os.path.normpath(os.path.join(current_folder(), workdir))
     expected, todo = "a folder that is there and can be written, or can be made", f"name another {option}"
+    if not workdir or workdir.startswith("~"):
+        what = f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder"
+        raise DeclarationError(f"{option} {one_line(workdir)}: {what}", expected=expected, todo=todo)
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
         # TFX looks for its files by patterns made of this path.
         raise DeclarationError(
@@ -179,7 +239,7 @@ def check_output(folder: str, names: Sequence[str]) -> str:
         DeclarationError: They cannot, or results of before are there.
     """
     reject_address(folder, "--output")
-    path = os.path.abspath(os.path.expanduser(folder))
+    path = os.path.normpath(os.path.join(current_folder(), os.path.expanduser(folder)))
     if reason := "it names no folder" if not folder else reject_folder(path):
         raise DeclarationError(
             f"--output {one_line(folder)}: {reason}",

@@ -6,9 +6,11 @@ import os
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.config.paths import current_folder
 from tfx_estimator.pipeline.config.problems import Problem, nearest, to_error
 from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.files import names_in
 from tfx_estimator.pipeline.text import one_line
 
 _MAX_BYTES = 1_000_000
@@ -50,7 +52,7 @@ def read_source(source: str) -> SourceText:
     """
     is_preset = source in presets.names()
     shown = one_line(source)
-    file = str(presets.path(source)) if is_preset else os.path.abspath(os.path.expanduser(source))
+    file = str(presets.path(source)) if is_preset else _absolute(source)
     label = f"preset {source}" if is_preset else shown
     document = read_yaml(_read_text(source, file), label)
     if not isinstance(document.value, dict):
@@ -60,7 +62,7 @@ def read_source(source: str) -> SourceText:
             todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {shown if is_empty else 'FILE'}"
             document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
         raise to_error(document.problems, source)
-    folder = os.getcwd() if is_preset else os.path.dirname(file)
+    folder = current_folder() if is_preset else os.path.dirname(file)
     short_label = label if is_preset else one_line(os.path.basename(file))
     return SourceText(source, file, folder, label, short_label, document)
 
@@ -71,8 +73,15 @@ def _read_text(source: str, file: str) -> str:
     if "\0" in file or not source:
         raise DeclarationError(f"{source!r} is no file's name", expected=expected, todo="name a file or a preset")
     shown = one_line(source)
-    if not os.path.exists(file):
-        raise DeclarationError(f"there is no declaration {shown}", expected=expected, todo=_missing_hint(source, file))
+    try:
+        os.stat(file)
+    except PermissionError as error:
+        what = f"{shown} cannot be read: {error.strerror}"
+        raise DeclarationError(what, expected=expected, todo="check the permissions of its folders") from error
+    except (OSError, ValueError):
+        raise DeclarationError(
+            f"there is no declaration {shown}", expected=expected, todo=_missing_hint(source, file)
+        ) from None
     if os.path.isdir(file):
         raise DeclarationError(f"{shown} is a folder", expected=expected, todo="name the YAML file in it")
     if not os.path.isfile(file):
@@ -94,9 +103,13 @@ def _read_text(source: str, file: str) -> str:
         raise DeclarationError(what, expected="UTF-8 text", todo="save the file as UTF-8") from error
 
 
+def _absolute(source: str) -> str:
+    return os.path.normpath(os.path.join(current_folder(), os.path.expanduser(source)))
+
+
 def _missing_hint(source: str, file: str) -> str:
     folder = os.path.dirname(file)
-    files = [name for name in os.listdir(folder) if name.endswith(_SUFFIXES)] if os.path.isdir(folder) else []
+    files = [name for name in names_in(folder) if name.endswith(_SUFFIXES)]
     if near := nearest(source, presets.names()):
         return f"did you mean the preset `{near}`?"
     if near := nearest(os.path.basename(source), files):

@@ -100,6 +100,9 @@ def check_folder(name: str, path: str, option: str) -> Finding:
         path: The folder.
         option: How to name another one.
     """
+    if not path or path.startswith("~"):
+        what = f"there is no user {path[1:].partition(os.sep)[0]!r}" if path else "it names no folder"
+        return Finding(name, FAILED, what, f"name another one: {option}")
     place = os.path.abspath(path)
     while not os.path.lexists(place):
         place = os.path.dirname(place)

@@ -42,7 +42,7 @@ def write_comparison(runs: Sequence[Run], path: str) -> None:
         "settings": differences([{key: inline(value) for key, value in run.values.items()} for run in runs]),
         "versions": differences([run.summary.get("versions", {}) for run in runs]),
     }
-    write_whole(path, render("comparison.html.j2", **values))
+    write_whole(path, render("comparison.html.j2", **values), named=True)
 
 
 def name_runs(runs: Sequence[Run]) -> list[str]:

@@ -53,7 +53,7 @@ def write_report(run: Run, path: str) -> None:
         "versions": run.summary.get("versions") or read_versions(),
         "versions_are_of_the_run": "versions" in run.summary,
     }
-    write_whole(path, render("report.html.j2", **values))
+    write_whole(path, render("report.html.j2", **values), named=True)
 
 
 def read_run_outputs(run: Run) -> Outputs:

@@ -74,7 +74,7 @@ def watched(work: Callable[[], int]) -> int:
         number = watch.number or slate.last_heard()
         error = signals.SignalledError(number) if number else _explain(status, faults)
         if told := so_far.complete(scratch.path, error):
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):
                 sys.stdout.write(json.dumps(told, indent=2) + "\n")
                 sys.stdout.flush()
         raise error

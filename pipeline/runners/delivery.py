@@ -37,7 +37,7 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
     contents[file] = compiled.text
     for path, content in contents.items():
         with writing(str(path)):
-            write_whole(path, content)
+            write_whole(path, content, named=True)
     return _said(compiled, loaded, target, file, folder)
 
 

@@ -184,6 +184,7 @@ def main(declaration: str, workdir: str) -> None:
 
 def _run(declaration: str, workdir: str) -> None:
     loaded = load(declaration)
+    workdir = os.path.expanduser(workdir)
     check_workdir(workdir, "WORKDIR", stores=True)
     place = resolve(os.environ)
     if place is not None:

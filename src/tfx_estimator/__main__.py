@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
@@ -44,6 +44,13 @@ class _Parser(argparse.ArgumentParser):
         from tfx_estimator.pipeline.text import printable
 
         super().exit(status, message and printable(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        from tfx_estimator.pipeline.writing import printing
+
+        # What is wrong with the arguments, the exit code says as well.
+        with contextlib.suppress(OSError) if file is sys.stderr else printing("stdout"):
+            super()._print_message(message, file)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -96,10 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
     from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
+    from tfx_estimator.pipeline.writing import printing
 
     try:
         code = _dispatch(arguments, alone)
-        sys.stdout.flush()
+        with printing("stdout"):
+            sys.stdout.flush()
     except TfxEstimatorError as error:
         _say(f"{PROG}: {error}")
         code = exit_code_of(error)
@@ -128,16 +137,16 @@ def _open_streams() -> None:
 
 def _say(text: str) -> None:
     # Nobody may be there to read it; the exit code says it as well.
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _drop_what_nobody_reads() -> None:
-    """What a closed pipe has left in a buffer must not fail again when Python ends."""
+    """What a closed pipe, or a full disk, has left in a buffer must not fail again when Python ends."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

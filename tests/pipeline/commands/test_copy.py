@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import stat
 
 import pytest
 
@@ -95,3 +97,46 @@ def test_the_copied_script_takes_the_work_folder_from_the_environment(tmp_path, 
         runpy.run_path("runner.py", run_name="__main__")
     assert ended.value.code == 2
     assert "WORKDIR s3://bucket/runs: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_what_is_no_regular_file_is_never_replaced(tmp_path, capsys, force):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (link := tmp_path / "link").symlink_to(pipe)
+    (loop := tmp_path / "loop").symlink_to(loop)
+    for file in (pipe, link, loop):
+        assert main(["copy", "digits", str(file), *force]) == 2
+        assert "is no regular file" in capsys.readouterr().err
+    assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
+    assert link.is_symlink()
+    assert loop.is_symlink()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_leads_to_what_is_written(tmp_path, capsys, is_there):
+    (folder := tmp_path / "folder").mkdir()
+    if is_there:
+        (folder / "file").write_text("before")
+    (link := tmp_path / "link").symlink_to("folder/file")
+    assert main(["copy", "digits", str(link)]) == 2
+    assert f"{link} exists" in capsys.readouterr().err
+    assert main(["copy", "digits", str(link), "--force"]) == 0
+    assert os.readlink(link) == "folder/file"
+    assert (folder / "file").read_bytes() == presets.path("digits").read_bytes()
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
+    (file := tmp_path / "mine.yaml").write_text("before")
+    file.chmod(0o640)
+    assert main(["copy", "digits", str(file), "--force"]) == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_a_copy_into_a_current_folder_that_is_gone_is_refused(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["copy", "digits", "mine.yaml"]) == 2
+    assert "the current folder is gone" in capsys.readouterr().err
+    assert main(["copy", "digits", str(tmp_path / "mine.yaml")]) == 0

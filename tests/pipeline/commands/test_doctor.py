@@ -276,3 +276,10 @@ def test_the_lines_of_a_person(monkeypatch, capsys):
     index = lines.index("warning  cores            1 logical CPU")
     assert lines[index + 1] == f"{'':<25} to do: one_device"
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("path", "said"), [("", "it names no folder"), ("~nosuchuser/x", "there is no user")])
+def test_a_work_folder_that_is_none_fails(path, said):
+    finding = machine.check_folder("work folder", path, "--workdir")
+    assert finding.state == FAILED
+    assert said in finding.what

@@ -20,6 +20,11 @@ from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 
 pytestmark = pytest.mark.unit
 
+DEPLOYED = (
+    *("--set", f"deploy.image=europe-docker.pkg.dev/example/tfx/estimator@sha256:{'0' * 64}"),
+    *("--set", "deploy.project=example-project", "--set", "deploy.region=europe-west4"),
+    *("--set", "deploy.pipeline_root=gs://example-bucket/pipelines"),
+)
 HEAVY = ("tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich")
 
 
@@ -256,3 +261,57 @@ def test_object_storage_is_refused_before_anything_is_written(tmp_path, monkeypa
     assert f"{option} {scheme}://bucket/x.yaml: this is an address" in said
     assert f"name a path for {option}" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stream", "code"),
+    [
+        ("show mnist", 1, 1),
+        ("validate mnist", 1, 1),
+        ("--help", 1, 1),
+        ("presets", 1, 1),
+        ("run nope --json", 1, 2),
+        ("validate nope", 2, 2),
+        ("show nope", 2, 2),
+        ("show --nope", 2, 2),
+    ],
+)
+def test_what_cannot_be_written_is_told_and_hides_no_exit_code(arguments, stream, code):
+    done = start_shell(f"{sys.executable} -m tfx_estimator {arguments} {stream}>/dev/full")
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("stdout cannot be written: No space left on device" in done.stderr) is (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["run", "digits", "--workdir"], "--workdir"),
+        (["bench", "strategies", "digits", "--workdir"], "--workdir"),
+        (["compare", "digits", "--vary", "seed=1,2", "--workdir"], "--workdir"),
+        (["execute", "mine.json", "--root"], "--root"),
+        (["compile", "digits", "--target", "vertex", *DEPLOYED, "--output"], ""),
+    ],
+)
+def test_an_empty_name_is_refused(tmp_path, monkeypatch, capsys, arguments, option):
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, ""]) == 2
+    said = capsys.readouterr().err
+    assert (f"{option} : it names no folder" if option else "is no file's name") in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("run", ["digits", "--workdir"]),
+        ("bench", ["strategies", "digits", "--workdir"]),
+        ("compare", ["digits", "--workdir"]),
+        ("doctor", ["--workdir"]),
+        ("execute", ["mine.json", "--root"]),
+    ],
+)
+def test_a_work_folder_may_be_named_from_the_home_folder(monkeypatch, verb, arguments):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    args = command_line.make_parser().parse_args([verb, *arguments[:-1], f"{arguments[-1]}=~/runs"])
+    assert getattr(args, arguments[-1].lstrip("-")) == "/home/somebody/runs"

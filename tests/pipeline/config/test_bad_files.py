@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from random import Random
 
@@ -38,6 +39,8 @@ TEXTS = [
     ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),
     ("name: !!binary aGk=\n", ["YAML tag '!!binary'"]),
     ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
+    ('name: "\\UFFFFFFFF"\n', ["mine.yaml:1\n", "\\UFFFFFFFF is no character", "write the character itself"]),
+    ('name: mine\ndata: "\\U00110000"\n', ["mine.yaml:2\n", "\\U00110000 is no character"]),
     ("<<: 5\n", ["`<<` merges no mapping"]),
     ("x: &x {a: 1}\ny: &y {a: 2}\n<<: *x\n<<: *y\n", ["mine.yaml:4  <<", "stands in line 3 already", "keep one"]),
     ("!!merge [a]: {b: 1}\n!!merge [c]: {d: 1}\n", ["mine.yaml:2  <<", "stands in line 1 already"]),
@@ -151,3 +154,45 @@ def test_damage_anywhere_is_a_typed_error_or_none(tmp_path, monkeypatch):
         except DeclarationError as error:
             outcomes.add("refused" if "mine.yaml" in str(error) else f"no place named: {error}")
     assert outcomes == {"loaded", "refused"}
+
+
+def test_an_override_that_is_no_character_is_refused(refuse, good):
+    assert "\\U00110000 is no character" in refuse(good, ['name="\\U00110000"'])
+
+
+@pytest.mark.parametrize("source", ["nope.yaml", "trainer.module_file=nope.py"])
+def test_a_folder_that_may_not_be_listed_suggests_nothing(refuse, write, good, monkeypatch, source):
+    def refused(folder):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", refused)
+    if source.startswith("trainer"):
+        assert "there is no such file" in refuse(good, ["trainer.model=null", source])
+        return
+    write(good)
+    with pytest.raises(DeclarationError, match=r"there is no declaration nope\.yaml"):
+        load(source)
+
+
+def test_what_may_not_be_looked_at_cannot_be_read(refuse, write, good, monkeypatch, tmp_path):
+    whole = os.stat
+
+    def stat(path, *args, **kwargs):
+        if str(path).startswith(f"{tmp_path}/closed"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return whole(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", stat)
+    message = refuse(good, ["trainer.model=null", "trainer.module_file=closed/mine.py"])
+    assert "it cannot be read: Permission denied" in message
+    with pytest.raises(DeclarationError, match=r"closed/mine\.yaml cannot be read: Permission denied"):
+        load("closed/mine.yaml")
+
+
+@pytest.mark.parametrize("source", ["mnist", "mine.yaml", "/nope/mine.yaml"])
+def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, source):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(DeclarationError, match="the current folder is gone"):
+        load(source)

@@ -95,3 +95,49 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
 def test_a_push_destination_that_can_be_written_or_is_remote_passes(folders, write, good, destination):
     write(good + f"pusher: {{destination: {destination!r}}}\n")
     assert load("mine.yaml").declaration.pusher.destination.endswith(destination)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("s3://bucket/x.csv", "TensorFlow 2.15 reads and writes only Cloud Storage"),
+        ("hdfs://nn/x", "reads and writes only Cloud Storage"),
+        ("foo://x", "reads and writes only Cloud Storage"),
+        ("https://x/y", "reads and writes only Cloud Storage"),
+        ("gs://B", "a bucket has a name of at least 3"),
+        ("gs://", "a bucket has a name of at least 3"),
+    ],
+)
+@pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset"])
+def test_an_address_that_nothing_is_read_from_or_written_to_is_refused(refuse, good, key, value, reason):
+    message = refuse(good, [f"{key}={value}"])
+    assert f"--set {key}={value}  {key}: {value}\n" in message
+    assert reason in message
+
+
+@pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset", "trainer.warm_start.model"])
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("~nosuchuser/x", "there is no user 'nosuchuser'"),
+        ("$HOME/x", "variables of the environment are not replaced"),
+        ("${X}/y", "variables of the environment are not replaced"),
+    ],
+)
+def test_a_path_of_which_nobody_knows_where_it_leads_is_refused(refuse, good, key, value, reason):
+    message = refuse(good, [f"{key}={value}"])
+    assert "has 1 problem\n" in message
+    assert f"--set {key}={value}  {key}: {value}\n" in message
+    assert reason in message
+
+
+def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):
+    (tmp_path / "$HOME").mkdir()
+    (tmp_path / "$HOME" / "mine.yaml").write_text(good + "pusher: {destination: served}\n")
+    assert load(tmp_path / "$HOME" / "mine.yaml").declaration.pusher.destination == f"{tmp_path}/$HOME/served"
+
+
+@pytest.mark.parametrize(("workdir", "reason"), [("", "it names no folder"), ("~nosuchuser/x", "there is no user")])
+def test_a_workdir_that_names_no_folder_is_refused(workdir, reason):
+    with pytest.raises(DeclarationError, match=reason):
+        check_workdir(workdir)

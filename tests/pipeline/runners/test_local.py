@@ -20,6 +20,8 @@ pytestmark = pytest.mark.unit
         ("gs://bucket", "this is no folder of a bucket"),
         ("gs://bucket/a/../b", "this is no folder of a bucket"),
         ("gs://bucket/a*", "this is no folder of a bucket"),
+        ("", "it names no folder"),
+        ("~nosuchuser/runs", "there is no user"),
     ],
 )
 def test_an_address_that_can_keep_no_runs_is_refused(tmp_path, monkeypatch, capsys, workdir, said):
