@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.credentials import flag_of, is_credential, shown_options
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.config.env_checks import is_credential
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE
 from tfx_estimator.pipeline.config.problems import Problem
 
@@ -43,12 +43,12 @@ def check_deployed_beam(beam: BeamSection, deploy: DeploySection) -> Iterator[Pr
 
 
 def _options(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
-    for option in beam.options:
-        name, _, value = option.partition("=")
+    for option, shown in zip(beam.options, shown_options(beam.options)):
+        name, value = flag_of(option)
+        if is_credential(name, value, deploy):
+            continue  # told as such
         if _LOCAL_HOST.search(option):
-            yield Problem("beam.options", OF_THIS_MACHINE, _A_HOST, _IN_THE_CLUSTER, value=option)
-        elif not is_credential(name, value) and value.startswith(("/", "~", ".")) and not deploy.is_mounted(value):
-            expected = "a place that the steps reach"
-            yield Problem(
-                "beam.options", OF_THIS_MACHINE, expected, "name one in a bucket, or in a volume", value=option
-            )
+            yield Problem("beam.options", OF_THIS_MACHINE, _A_HOST, _IN_THE_CLUSTER, value=shown)
+        elif value.startswith(("/", "~", ".")) and not deploy.is_provided(value):
+            expected, todo = "a place that the steps reach", "name one in a bucket, or in a volume"
+            yield Problem("beam.options", OF_THIS_MACHINE, expected, todo, value=shown)

@@ -165,6 +165,17 @@ class DeploySection(Section):
             path: An absolute path.
             writable: Whether only volumes count in which steps may write.
         """
-        folder = os.path.normpath(path) + "/"
         volumes = [volume for volume in self.volumes if not (writable and volume.read_only)]
-        return any(folder.startswith(os.path.normpath(volume.path) + "/") for volume in volumes)
+        return any(_is_below(path, volume.path) for volume in volumes)
+
+    def is_provided(self, path: str) -> bool:
+        """Tells whether a path lies in a declared volume, or in a Secret.
+
+        Args:
+            path: An absolute path.
+        """
+        return self.is_mounted(path) or any(_is_below(path, secret.path) for secret in self.secrets)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return f"{os.path.normpath(path)}/".startswith(f"{os.path.normpath(folder)}/")

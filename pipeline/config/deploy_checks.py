@@ -9,9 +9,10 @@ from typing import Optional, Union
 from tfx_estimator.pipeline.config import render
 from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
+from tfx_estimator.pipeline.config.credentials import check_credentials, may_hold_one
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
-from tfx_estimator.pipeline.config.env_checks import check_credentials, check_deployed_env, check_env
+from tfx_estimator.pipeline.config.env_checks import check_deployed_env, check_env
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.label_checks import check_labels
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
@@ -64,7 +65,7 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
         value = getattr(deploy, key)
         if value is not None and not pattern.fullmatch(value):
             yield Problem(f"deploy.{key}", f"this is no {key}", expected, "correct it", value=value)
-    yield from check_env(deploy.env)
+    yield from check_env(deploy)
     yield from check_labels(deploy, target)
     yield from check_mounts(deploy)
     if deploy.vertex is not None:
@@ -98,7 +99,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     yield from _places(declaration, deploy, target)
     yield from check_deployed_beam(declaration.beam, deploy)
     yield from check_deployed_env(deploy, target)
-    yield from check_credentials(declaration.trainer.params, declaration.beam.options)
+    yield from check_credentials(declaration.trainer.params, declaration.beam.options, deploy)
     if declaration.tune is not None and target == TFJOB:
         what, expected = "a TFJob's pods train one model, and no trials", "the values that a tuning chose"
         yield Problem("tune", what, expected, "tune elsewhere first, and write its best values down")
@@ -263,7 +264,9 @@ def _placeholders(declaration: Declaration) -> Iterator[Problem]:
     for path, value in render.leaves(declaration.dict()):
         if _PLACEHOLDER in str(value):
             what, expected = "the service takes what is in {{…}} for a name, and puts its value there", "no `{{`"
-            yield Problem(".".join(path), what, expected, "write it otherwise", value=str(value))
+            dotted = ".".join(path)
+            written = "" if may_hold_one(dotted, value) else str(value)
+            yield Problem(dotted, what, expected, "write it otherwise", value=written)
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
 from tfx_estimator.pipeline.config import kinds, known
+from tfx_estimator.pipeline.config.credentials import shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
@@ -42,6 +43,8 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
         todo = f"add `{path[-1]}:`" + (f" under `{parent}:`" if parent else "") + f", or --set {dotted}=VALUE"
         return Problem(dotted, "this key is missing", expected, todo, where(path))
     value = _get(values, path)
+    if path[:2] == ("beam", "options") and isinstance(value, str):
+        (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
     if kind == "value_error.const":
         return _unknown_value(dotted, str(value), expected, where(path), field)

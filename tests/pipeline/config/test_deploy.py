@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
 from tfx_estimator.pipeline.config import env_checks, load
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
@@ -106,6 +109,9 @@ def test_what_lies_in_a_volume_is_there():
         ("beam.options=[--my_api_key_file=/home/me/key]", "vertex", "place of this machine"),
         ("trainer.params={wandb_api_key: abc}", "vertex", "trainer.params.wandb_api_key it would stand in"),
         ("trainer.params={wandb: {api_key: abc}}", "kubeflow", "trainer.params.wandb.api_key it would stand in"),
+        ("trainer.params={api_keys: [AbC123]}", "vertex", "trainer.params.api_keys it would stand in"),
+        ("trainer.params={users: [{hf_token: abc}]}", "vertex", "trainer.params.users.hf_token it would stand in"),
+        ("trainer.params={token: 'Ab1234567890CdEf'}", "vertex", "trainer.params.token it would stand in"),
         ("deploy.volumes=[{claim: a, path: /x}]", "vertex", "Vertex AI has none"),
         ("deploy.nodes.default.timeout_seconds=9", "vertex", "no deadline of a step"),
         ("deploy.nodes.Trainer.accelerator=nvidia.com/gpu", "vertex", "no accelerator of the target vertex"),
@@ -305,8 +311,69 @@ def test_neither_a_services_variables_nor_credentials_are_taken(name, said):
 
 
 def test_a_variable_may_lead_to_a_secrets_file():
-    paths = {"GITHUB_TOKEN_FILE": "secrets/x", "AWS_SECRET": "/secrets/key/aws", "TOKENIZERS_PARALLELISM": "false"}
-    load("digits", [f"deploy.env.{name}={value!r}" for name, value in paths.items()])
+    paths = {
+        "GITHUB_TOKEN_FILE": "secrets/x",
+        "AWS_SECRET": "/secrets/key/aws",
+        "TOKEN": "/mnt/data/token",
+        "MY_SECRETS_DIR": "/opt/x",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    mine = [f"deploy.env.{name}={value!r}" for name, value in paths.items()]
+    mounts = (VOLUME, "deploy.secrets=[{name: key, path: /secrets/key}]")
+    load("digits", [*mine, *mounts])
+    # Base64 has the character as well.
+    assert len(refused("", *mine)) == 2
+
+
+_SECRET = "/Ab12+secretsofmine/34"
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("beam.options", [f"--s3_secret_access_key={_SECRET}"]),
+        ("beam.options", ["--s3_secret_access_key", _SECRET]),
+        ("beam.options", [f"--s3_secret_access_key {_SECRET}"]),
+        ("beam.options", [f"s3_secret_access_key={_SECRET}"]),
+        ("beam.options", f"--s3_secret_access_key={_SECRET}"),
+        ("beam.options", [f"--s3_secret_access_key=localhost{_SECRET}"]),
+        ("beam.options", [f"--s3_secret_access_key={_SECRET}", "--mine={{x}}"]),
+        ("beam.options", [f"--s3_secret_key_file={_SECRET}"]),
+        ("deploy.env.API_KEY", _SECRET),
+        ("trainer.params.api_key", _SECRET),
+        ("trainer.params.api_keys", ["x", _SECRET]),
+    ],
+)
+def test_nobody_is_shown_a_credential_that_looks_like_a_path(key, values, tmp_path):
+    place = mine = as_sections("vertex")
+    *outer, last = key.split(".")
+    for name in outer:
+        place = place.setdefault(name, {})
+    place[last] = values
+    mine |= {"name": "mine", "data": {"dataset": "digits"}}
+    mine["trainer"] = {"model": "mnist_cnn", "train_steps": 9, **mine.get("trainer", {})}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
+    with pytest.raises(DeclarationError) as caught:
+        load(tmp_path / "mine.yaml", (), "vertex")
+    assert f"  {key}" in str(caught.value)
+    assert "secretsofmine" not in str(caught.value)
+
+
+def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
+    (tmp_path / "networks.py").write_text("def small(num_classes, **others):\n    return others\n")
+    monkeypatch.chdir(tmp_path)
+    params = {
+        "pool_token": "mean",
+        "token_type": "word",
+        "token_model": "sentencepiece_unigram",
+        "token_vocabulary": "gs://a-bucket/vocabulary-32000.txt",
+        "special_tokens": ["<pad>", "[CLS]", "end of text, as it is written"],
+        "max_tokens": 512,
+        "api_key_file": "/opt/keys/1234567890",
+        "hf_token": "/secrets/key/hf",
+    }
+    mine = ("trainer.model=networks:small", f"trainer.params={json.dumps(params)}")
+    load("digits", (*COMMON, *OF_TARGET["kubeflow"], *mine), "kubeflow")
 
 
 @pytest.mark.parametrize(
