@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
+from tfx_estimator.pipeline.config.credentials import flag_of, shown_options
 from tfx_estimator.pipeline.config.dataflow_checks import check_dataflow, is_own_builder
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.user_source.modules import find_module, is_installed, is_project
+from tfx_estimator.pipeline.user_source.packages import distributions_of, is_editable
 
 _ENDPOINT = re.compile(r"[^\s:/]+:[0-9]{1,5}")
 _AN_ENDPOINT = "HOST:PORT"
@@ -27,11 +30,12 @@ _CONFIGS = {
 }
 
 
-def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+def check_beam(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[Problem]:
     """Checks the section.
 
     Args:
         declaration: Typed values.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
 
     Yields:
@@ -45,22 +49,22 @@ def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
         what = "multi_process needs to know how many processes work"
         yield Problem("beam.runner", what, "beam.workers", todo, value=beam.runner, depends=("beam.workers",))
     if beam.runner == "portable":
-        yield from _portable(beam)
-        yield from _own_builder(declaration)
+        yield from _portable(beam, target)
+        yield from _own_builder(declaration, search_paths, target)
     if beam.runner == "dataflow":
         yield from check_dataflow(declaration, target)
 
 
 def _options(beam: BeamSection) -> Iterator[Problem]:
-    for option in beam.options:
+    for option, shown in zip(beam.options, shown_options(beam.options)):
         flag = option.partition("=")[0]
         name = _SAID.get(flag)
         if not option.startswith("--") or name == "runner":
             what = "the runner is named by beam.runner" if name == "runner" else "this is no flag"
-            yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=option)
+            yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=shown)
         elif name is not None and getattr(beam, name) is not None:
             what, todo = f"beam.{name} says the same", "remove one of the two"
-            yield Problem("beam.options", what, f"{flag} once", todo, value=option, depends=(f"beam.{name}",))
+            yield Problem("beam.options", what, f"{flag} once", todo, value=shown, depends=(f"beam.{name}",))
 
 
 def _foreign(beam: BeamSection) -> Iterator[Problem]:
@@ -78,23 +82,60 @@ def _foreign(beam: BeamSection) -> Iterator[Problem]:
             yield Problem(f"beam.{name}", what, expected, todo, value=_written(value), depends=("beam.runner",))
 
 
-def _own_builder(declaration: Declaration) -> Iterator[Problem]:
-    """Checks that a builder of the user's own runs where its module is: in this process alone."""
-    beam, dataset = declaration.beam, declaration.data.dataset
-    flag = f"{PORTABLE['environment_type']}="
-    kinds = [beam.environment_type, *(each.partition("=")[2] for each in beam.options if each.startswith(flag))]
-    if is_own_builder(dataset) and any(kind not in (None, "LOOPBACK") for kind in kinds):
+def note_beam(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
+    """Says what workers elsewhere must have, so that they can read the data.
+
+    Args:
+        declaration: Typed values, checked.
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+    """
+    dataset = declaration.data.dataset
+    if _workers_read_builder(declaration) and _is_of_package(dataset, search_paths):
+        top = dataset.partition(":")[0].partition(".")[0]
+        package = "/".join(distributions_of(top)) or top
+        who = "Beam's workers and the image" if target else "Beam's workers"
+        yield f"data.dataset: {dataset} is of an installed package: {who} must have {package}, too"
+
+
+def _own_builder(declaration: Declaration, search_paths: Sequence[str], target: str) -> Iterator[Problem]:
+    """Checks that a builder in a file of the user's own runs where that file is: in this process alone."""
+    dataset = declaration.data.dataset
+    if _workers_read_builder(declaration) and not _is_of_package(dataset, search_paths):
         what = "the job server's workers have no module of yours"
-        expected = "a data set of TFDS, or a folder of one that is prepared, or beam.environment_type: LOOPBACK"
-        todo = "prepare it with TFDS, and name its folder; or have this process do the work: LOOPBACK"
+        expected = "a data set of TFDS, or a folder of one that is prepared, or a module of an installed package"
+        todo = "prepare it with TFDS, and name its folder; or install its package, "
+        if target:
+            todo += "here, in the image and where the workers run"
+        else:
+            expected += ", or beam.environment_type: LOOPBACK"
+            todo += "here and where the workers run; or have this process do the work: LOOPBACK"
         yield Problem("data.dataset", what, expected, todo, value=dataset, depends=("beam.environment_type",))
+
+
+def _workers_read_builder(declaration: Declaration) -> bool:
+    """Tells whether other processes than the run's own, or the step's, read the data by a builder of the user's own."""
+    beam = declaration.beam
+    name = PORTABLE["environment_type"]
+    kinds = [beam.environment_type, *(value for flag, value in map(flag_of, beam.options) if flag == name)]
+    is_elsewhere = beam.runner == "portable" and any(kind not in (None, "LOOPBACK") for kind in kinds)
+    return is_elsewhere and is_own_builder(declaration.data.dataset)
+
+
+def _is_of_package(dataset: str, search_paths: Sequence[str]) -> bool:
+    """Tells a builder of an installed package, which others can install as well, from one in a file of the user's."""
+    name = dataset.partition(":")[0]
+    module = find_module(name, search_paths)
+    if module is None or module.file is None:
+        return False
+    return is_installed(module) or is_project(module) or is_editable(name.partition(".")[0], module.file)
 
 
 def _written(value: object) -> str:
     return str(value) if isinstance(value, (str, int)) else "{…}"
 
 
-def _portable(beam: BeamSection) -> Iterator[Problem]:
+def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
     said = {option.partition("=")[0] for option in beam.options}
     if beam.job_endpoint is None and PORTABLE["job_endpoint"] not in said:
         yield Problem(
@@ -114,11 +155,13 @@ def _portable(beam: BeamSection) -> Iterator[Problem]:
     kind, config = beam.environment_type, beam.environment_config
     if kind is None:
         if PORTABLE["environment_type"] not in said:
+            # A job server elsewhere would look for the step's own process in vain.
+            others = "EXTERNAL, DOCKER or PROCESS"
             yield Problem(
                 "beam.runner",
                 "Beam would run its workers in its own image, which has no TFX",
-                "beam.environment_type: LOOPBACK, EXTERNAL, DOCKER or PROCESS",
-                "set beam.environment_type; LOOPBACK has the work done by this process",
+                f"beam.environment_type: {others if target else f'LOOPBACK, {others}'}",
+                "set beam.environment_type" + ("" if target else "; LOOPBACK has the work done by this process"),
                 value="portable",
                 depends=("beam.environment_type", "beam.options"),
             )

@@ -73,7 +73,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_evaluator(declaration),
         # Of a path of somewhere else.
         *(() if target else (*_stores(declaration), *_pusher(declaration))),
-        *check_beam(declaration, target),
+        *check_beam(declaration, search_paths, target),
         *check_deploy(declaration, target),
         *check_tfjob(declaration, target),
         *check_gpus(declaration, target),

@@ -13,6 +13,7 @@ from pydantic.v1 import BaseModel, ValidationError
 
 from tfx_estimator.pipeline.config import read, renamed, render, short_forms
 from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
+from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
@@ -157,6 +158,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     deployed = (
         *note_deployment(declaration, target),
         *note_travel(declaration, draft.search_paths, target),
+        *note_beam(declaration, draft.search_paths, target),
         *note_data(declaration, target),
     )
     notes = (

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from tfx_estimator.pipeline.installed import BUILDS
 
@@ -29,6 +32,23 @@ def is_of_image(module: str) -> bool:
         module: Its name.
     """
     return any(_canonical(each) in _of_image() for each in distributions_of(module))
+
+
+def is_editable(module: str, file: Path) -> bool:
+    """Tells whether a file is of a package that was installed to be edited where it lies.
+
+    Args:
+        module: Name of the top-level module.
+        file: Where links lead.
+    """
+    from importlib import metadata
+
+    for name in distributions_of(module):
+        told = json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
+        folder = Path(unquote(urlsplit(told.get("url", "")).path))
+        if told.get("dir_info", {}).get("editable") and file.is_relative_to(folder.resolve()):
+            return True
+    return False
 
 
 @functools.lru_cache(maxsize=1)
