@@ -1,4 +1,4 @@
-"""One package per TFX component. In a container, each step imports it first, whoever starts the step."""
+"""One package per TFX component. Each step of this project's own imports it first, whoever starts it."""
 
 from tfx_estimator.pipeline.release import check_release
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import tfx_estimator
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tests.root import ROOT
 from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.runners import entry, pipeline_spec
+from tfx_estimator.pipeline.runners.compiling import compile_declaration
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS
 
 pytestmark = pytest.mark.unit
 
@@ -43,6 +50,53 @@ def test_each_step_says_both_releases_before_anything_else(start):
     if "import" not in start[-1] and "replica" not in start[1]:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
+
+
+# What a step's container imports by the path of a class, of which one may be refused and the next one not.
+_IMPORTS = """
+import importlib, sys
+for path in sys.argv[1:]:
+    try:
+        importlib.import_module(path.rpartition(".")[0])
+    except Exception as error:
+        print(path, "refused" if "has compiled this pipeline" in str(error) else error)
+    else:
+        print(path, "imported")
+"""
+_TUNE = "tune={max_trials: 2, ranges: {'trainer.optimizer.learning_rate': [0.001, 0.01]}}"
+_LOOK_AT_ONCE = ([*entry.COMMAND], [*pipeline_spec._STEP])
+
+
+def classes_of(container: dict[str, Any], executor: str) -> list[str]:
+    """The classes that a step's container imports by their paths: an executor, or what a resolver asks."""
+    if executor:
+        return [executor]
+    arguments = container["args"]
+    (node,) = json.loads(arguments[arguments.index("--tfx_ir") + 1])["nodes"]
+    graphs = node["pipelineNode"]["inputs"]["inputGraphs"].values()
+    return [each["opNode"]["opType"] for graph in graphs for each in graph["nodes"].values() if "opNode" in each]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_step_of_this_projects_own_looks(target):
+    more = (_TUNE, *OF_TARGET[target])
+    steps = read_steps(compile_declaration(load("digits", (*COMMON, *more), target), target).text, target)
+    unseen = {
+        name: classes_of(step.container, step.executor)
+        for name, step in steps.items()
+        if step.container["command"] not in _LOOK_AT_ONCE
+    }
+    paths = [path for each in unseen.values() for path in each]
+    assert paths or target == KUBEFLOW_V2
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), release.COMPILED_BY: "9.8.7"}
+    command = [sys.executable, "-c", _IMPORTS, *paths]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert set(told) == set(paths)
+    assert set(told.values()) <= {"refused", "imported"}
+    blind = {name for name, each in unseen.items() if "refused" not in {told[path] for path in each}}
+    # As the pages say: TFX's own.
+    assert blind == (set() if target == KUBEFLOW_V2 else {"StatisticsGen"})
 
 
 def test_the_same_release_goes_on(monkeypatch):
