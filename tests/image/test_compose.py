@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ trainer:
 """
 
 
+# A variable's name; and whether it stands in for nothing, or another text for it.
+_VARIABLE = re.compile(r"\$\{(\w+):([-+])((?:[^{}]|\{[^{}]*\})*)\}")
+
+
 def words(command: str, **variables: str) -> list[str]:
     """The words of a command, as compose makes them of the file's text: variables first.
 
@@ -33,7 +38,16 @@ def words(command: str, **variables: str) -> list[str]:
         command: As the file has it.
         **variables: Of the environment.
     """
-    return shlex.split(re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: variables.get(found[1]) or found[2], command))
+    return shlex.split(_interpolate(command, variables))
+
+
+def _interpolate(text: str, variables: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        name, kind, other = found.groups()
+        given = variables.get(name, "")
+        return given if bool(given) is (kind == "-") else _interpolate(other, variables)
+
+    return _VARIABLE.sub(value, text)
 
 
 def declared(**variables: str) -> dict:
@@ -59,3 +73,12 @@ def test_of_a_declaration_of_ones_own_the_strategy_alone_is_overridden(tmp_path:
     assert (trainer["global_batch_size"], trainer["train_steps"]) == (192, 6)
     train = trainer["distribution"]["train"]
     assert (train["strategy"], train["timeout_seconds"]) == ("multi_worker_mirrored", 90)
+
+
+def test_a_batch_is_overridden_where_one_is_named(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my own.yaml").write_text(OWN)
+    assert declared(BATCH="48")["trainer"]["global_batch_size"] == 48
+    assert declared(DECLARATION="'my own.yaml'", BATCH="384")["trainer"]["global_batch_size"] == 384
+    for batch in ({}, {"BATCH": ""}):
+        assert declared(DECLARATION="'my own.yaml'", **batch)["trainer"]["global_batch_size"] == 192
