@@ -84,7 +84,7 @@ def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in proposed.values.items()}
     for name, each in section.ranges.items():
         if each.sampling == "log" and each.step is not None and each.max is not None:
-            # 1e-8 * 10**11 is 1000.0000000000001, and may be refused.
+            # 1e-5 * 10**8 is 1000.0000000000001, and may be refused.
             plain[name] = min(plain[name], each.max)
     known = {name: by_text(each) for name, each in section.ranges.items()}
     return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}

@@ -249,7 +249,7 @@ def checked_values(name: str, each: Range) -> tuple[Any, ...]:
         first, factor, end, last = each.min, each.step, each.max, count_steps(each)
 
         def value(index: int) -> Any:
-            # 1e-8 * 10**11 is 1000.0000000000001.
+            # 1e-5 * 10**8 is 1000.0000000000001.
             return min(first * factor**index, end)
 
     else:

@@ -131,6 +131,12 @@ def test_a_signal_before_there_is_anything_to_compare_leaves_nothing(tmp_path, c
     assert not (tmp_path / "results").exists()
 
 
+def test_what_is_varied_is_not_set_as_well():
+    contenders = parse_contenders("one_device", "", ["trainer.seed=1,2"])
+    with pytest.raises(errors.DeclarationError, match=r"trainer\.seed is varied as well, by --vary"):
+        choose(contenders, "digits", ["trainer.seed=3"])
+
+
 def test_what_is_varied_is_told_apart_and_what_is_refused_is_listed(compare, tmp_path):
     declared = {}
 
