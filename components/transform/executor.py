@@ -10,11 +10,17 @@ from typing import Any
 import tensorflow as tf
 from tfx.components.transform import executor
 
+from tfx_estimator.components.transform.renaming import renamed_again
 from tfx_estimator.pipeline.errors import UserCodeError
 
 
 class Executor(executor.Executor):
-    """TFX's, with a preprocessing_fn whose result is looked at."""
+    """TFX's, with a preprocessing_fn whose result is looked at, and folders that a failing store renames after all."""
+
+    def Do(self, *args: Any, **kwargs: Any) -> None:
+        """See `executor.Executor.Do`."""
+        with renamed_again():
+            super().Do(*args, **kwargs)
 
     def _GetPreprocessingFn(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:  # noqa: N802  TFX's name
         return checked(super()._GetPreprocessingFn(*args, **kwargs))
