@@ -185,6 +185,24 @@ def test_what_a_path_cannot_train_is_refused(train, model, told, path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("model", ["two_outputs", "pair"])
+def test_several_outputs_are_trained_and_served_alike_on_every_path(train, model):
+    found = []
+    for path in ("keras", "keras_custom_loop", *(["estimator"] if model == "two_outputs" else [])):
+        served, run = train(model, path=path)
+        answers = _answers(served)
+        assert sorted(answers) == (["again", "digit"] if model == "two_outputs" else ["output_1", "output_2"])
+        found.append((_losses(run), run.get_float_custom_property("eval_average_loss"), answers))
+    (losses, evaluated, answers), *others = found
+    assert losses[-1] < losses[0]
+    for other, others_evaluated, others_answers in others:
+        np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
+        assert others_evaluated == pytest.approx(evaluated, abs=1e-4)
+        for name, each in answers.items():
+            np.testing.assert_allclose(others_answers[name], each, rtol=0, atol=1e-4)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_its_batches_are_not_cut_into_parts(train, path):
     with pytest.raises(TfxEstimatorError, match="returns a compiled model: its batches would stay whole"):

@@ -37,6 +37,30 @@ def two_inputs(num_classes, compiled=True, second="mean", named=True):
     return _compile(model) if compiled else model
 
 
+def two_outputs(num_classes):
+    """Of one loss; its layers are not named as its outputs are."""
+    inputs = tf.keras.Input([28, 28, 1])
+    flat = layers.Flatten()(inputs)
+    return _compile(tf.keras.Model(inputs, {"digit": layers.Dense(num_classes)(flat), "again": layers.Dense(12)(flat)}))
+
+
+class Pair(tf.keras.Model):
+    """Returns a tuple."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.flatten, self.first, self.second = layers.Flatten(), layers.Dense(units), layers.Dense(units + 2)
+
+    def call(self, images):
+        flat = self.flatten(images)
+        return self.first(flat), self.second(flat)
+
+
+def pair(num_classes):
+    """Of one loss for both outputs."""
+    return _compile(Pair(num_classes))
+
+
 def adamw(num_classes):
     """With an optimizer that an Estimator cannot have."""
     model = tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes)])
