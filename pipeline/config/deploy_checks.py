@@ -95,7 +95,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     for key, (expected, todo) in wanted.items():
         if getattr(deploy, key) is None:
             yield Problem(f"deploy.{key}", f"the target {target} needs it", expected, f"{todo}: deploy.{key}")
-    yield from _root(deploy, target)
+    yield from _root(deploy, target, alone=declaration.trainer.distribution.pods == {"chief": 1})
     yield from _places(declaration, deploy, target)
     yield from check_deployed_beam(declaration.beam, deploy)
     yield from check_deployed_env(deploy, target)
@@ -198,24 +198,24 @@ def _resources_of(node: Node) -> list[str]:
     return [key for key in _RESOURCES if getattr(node, key) is not None]
 
 
-def _root(deploy: DeploySection, target: str) -> Iterator[Problem]:
+def _root(deploy: DeploySection, target: str, alone: bool) -> Iterator[Problem]:
     root, path = deploy.pipeline_root, "deploy.pipeline_root"
     mounted = "a folder in one of deploy.volumes that is not read_only"
     expected = {
         VERTEX: "gs://BUCKET/FOLDER",
         KUBEFLOW: f"gs://BUCKET/FOLDER, or {mounted}",
         KUBEFLOW_V2: "gs://BUCKET/FOLDER",
-        TFJOB: "a folder in one of deploy.volumes that is not read_only",
+        TFJOB: f"gs://BUCKET/FOLDER, or {mounted}" if alone else mounted,
     }[target]
     if root is None:
         yield Problem(path, f"the target {target} needs it", expected, "name a folder that the steps can write")
-    elif (_BUCKET.fullmatch(root) and target != TFJOB) or (
+    elif (_BUCKET.fullmatch(root) and (target != TFJOB or alone)) or (
         target in (KUBEFLOW, TFJOB) and deploy.is_mounted(root, writable=True)
     ):
         return
-    elif target == TFJOB and is_address(root):
-        what, todo = "its chief keeps ML Metadata there, in a file", "name a folder in a volume"
-        yield Problem(path, what, expected, todo, value=root)
+    elif target == TFJOB and _BUCKET.fullmatch(root):
+        what, todo = "the pods of its cluster meet in files there, which no bucket holds", "name a folder in a volume"
+        yield Problem(path, what, expected, todo, value=root, depends=("trainer.distribution",))
     elif target == VERTEX:
         what = "Vertex AI keeps artifacts in Cloud Storage only"
         if root.startswith(_GS):

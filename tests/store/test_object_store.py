@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
-from tests.pipeline.runners.deployed import COMMON
+from tests.pipeline.runners.deployed import COMMON, IMAGE
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
+from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -114,18 +117,7 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
         longer = ("--set", "trainer.train_steps=1500", "--set", "trainer.save_checkpoints_steps=100", "--no-report")
         with (tmp_path / "run.log").open("w") as log:
             run = store.popen(*RUN, *longer, stdout=log, stderr=log)
-            try:
-                deadline = time.monotonic() + 400
-                while not [name for name in store.names(TRAINING) if name.endswith("model.ckpt-200.index")]:
-                    assert run.poll() is None, (tmp_path / "run.log").read_text()[-3000:]
-                    assert time.monotonic() < deadline
-                    time.sleep(0.5)
-            finally:
-                family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
-                os.killpg(run.pid, signal.SIGKILL)
-                run.wait()
-        _, alive = psutil.wait_procs(family, timeout=20)
-        assert not alive
+            _kill_after(store, run, tmp_path / "run.log")
         store.run(*RUN, *longer)
         resumed = summary(state)
         assert {each["node"]: each["state"] for each in resumed["components"]}["TfdsExampleGen"] == "cached"
@@ -133,6 +125,54 @@ def test_killed_in_training_and_resumed(tmp_path, binary, state):
         assert resumed["training"]["last_step"] == 1500
         assert resumed["blessed"]
         assert len(pushed(store)) == 1
+
+
+def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, binary, state, monkeypatch):
+    places = (f"data.data_dir=gs://{BUCKET}/tfds", f"deploy.pipeline_root=gs://{BUCKET}/runs", f"deploy.image={IMAGE}")
+    longer = ("trainer.train_steps=1500", "trainer.save_checkpoints_steps=100")
+    told = [word for each in (*places, *longer) for word in ("--set", each)]
+    file = tmp_path / "job.yaml"
+    compiled = (sys.executable, "-m", "tfx_estimator", "compile", "digits", "--target", "tfjob", "--output", str(file))
+    with serving(tmp_path, binary) as store:
+        store.run(*compiled, *told)
+        config_map, job = yaml.safe_load_all(file.read_text())
+        declaration = tmp_path / "declaration.yaml"
+        declaration.write_text(config_map["data"][declaration.name])
+        (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
+        program, *arguments = container["command"]
+        assert program == "tfx-estimator"
+        here = [str(declaration) if each == f"{CONFIG_FOLDER}/declaration.yaml" else each for each in arguments]
+        # What the operator, which sets no TF_CONFIG of a lone pod, and the manifest say.
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        command = ("env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-m")
+        command = (*command, "tfx_estimator", *here)
+        with (tmp_path / "run.log").open("w") as log:
+            run = store.popen(*command, stdout=log, stderr=log)
+            _kill_after(store, run, tmp_path / "run.log")
+        # Of another node: it has nothing of what the first one kept beside the bucket.
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        store.run(*command)
+        resumed = summary(tmp_path / "elsewhere" / state.relative_to(tmp_path / "state"))
+        assert {each["node"]: each["state"] for each in resumed["components"]}["TfdsExampleGen"] == "cached"
+        assert resumed["training"]["first_step"] >= 200
+        assert resumed["training"]["last_step"] == 1500
+        assert [name for name in store.names("runs/digits/serving/") if name.endswith("/saved_model.pb")]
+
+
+def _kill_after(store: Store, run: subprocess.Popen, log: Path) -> None:
+    """Kills a run, with all that it has started, between two checkpoints."""
+    try:
+        deadline = time.monotonic() + 400
+        while not [name for name in store.names(TRAINING) if name.endswith("model.ckpt-200.index")]:
+            assert run.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+    finally:
+        family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive
 
 
 COPY = """

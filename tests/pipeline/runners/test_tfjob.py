@@ -216,7 +216,8 @@ REFUSED = {
     "deploy.tfjob={restart_policy: Never, backoff_limit: 2}": "nothing is started again",
     "trainer.distribution.evaluator=false": "has no evaluator",
     "deploy.service_account=a@b.c": "no account of the target tfjob",
-    "deploy.pipeline_root=gs://bucket/x": "keeps ML Metadata there",
+    "deploy.pipeline_root=gs://bucket/x": "the pods of its cluster meet in files there",
+    "deploy.pipeline_root=s3://bucket/x": "only Cloud Storage",
     "deploy.pipeline_root=/home/me": "place of this machine",
     "deploy.pipeline_root=/mnt/data/x": "place of this machine",
     "deploy.nodes.Trainer.timeout_seconds=60": "deploy.tfjob.active_deadline_seconds",
@@ -246,6 +247,16 @@ def test_module_files_have_places_of_their_own_in_the_config_map(tmp_path):
         load("digits", (*OF_TFJOB[:4], *files, f"trainer.module_file={tmp_path}/b/mine.py"), "tfjob")
     with pytest.raises(DeclarationError, match="a ConfigMap has no such key"):
         load("digits", (*OF_TFJOB[:4], *files, f"trainer.module_file={tmp_path}/b/mine one.py"), "tfjob")
+
+
+def test_a_lone_chief_may_keep_all_in_a_bucket(tmp_path):
+    alone = (OF_TFJOB[0], "deploy.pipeline_root=gs://bucket/runs")
+    _, job = compile_it(tmp_path, "digits", *alone)
+    (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["--workdir", "gs://bucket/runs"]
+    two = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
+    with pytest.raises(DeclarationError, match="the pods of its cluster meet in files there"):
+        load("digits", (*alone, two), "tfjob")
 
 
 def test_what_is_missing_is_listed_at_once():
