@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
+from tests.bench.products import PRODUCTS, multiply
+
 if TYPE_CHECKING:
     from tests.bench.worker import Slices
     from tfx_estimator.pipeline.config import Declaration
@@ -55,7 +57,7 @@ def train(
     Args:
         slices: Measures.
         side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
-            `xla` and the path, with a step that XLA compiles, or ONE_THREAD and the path.
+            `xla` and the path, with a step that XLA compiles, or ONE_THREAD and the path; or PRODUCTS.
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
@@ -63,6 +65,8 @@ def train(
     """
     if side == "guide":
         _train_guide(slices, CASES[case], data_dir, slice_steps)
+    elif side == PRODUCTS:
+        multiply(slices, CASES[case].batch_size, CASES[case].threads, slice_steps)
     elif side.endswith("estimator"):
         _train_estimator(slices, side, CASES[case], prepared, slice_steps)
     else:
