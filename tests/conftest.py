@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
-# Set to run the tests marked `long` as well.
+# Set, and not to 0, to run the tests marked `long` as well.
 LONG = "TFX_ESTIMATOR_LONG"
 # Inherited by every process that a test starts: finds those that outlived their parent.
 RUN_MARK = "TFX_ESTIMATOR_TEST_RUN"
@@ -42,7 +42,7 @@ _STDERR = pytest.StashKey[object]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests that take many minutes, unless the environment asks for them."""
     long = [item for item in items if item.get_closest_marker("long")]
-    if long and not os.environ.get(LONG):
+    if long and os.environ.get(LONG, "") in ("", "0"):
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
     if hasattr(config, "workerinput"):  # a process of pytest-xdist

@@ -12,6 +12,8 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.data import features
+from tfx_estimator.model_fn import names
 
 pytestmark = pytest.mark.unit
 
@@ -39,14 +41,18 @@ def module_name(path: Path) -> str:
 
 
 def test_every_module_imports_and_does_nothing_else() -> None:
-    names = [module_name(path) for path in sources() if path.name != "__main__.py"]
-    assert len(names) > 40
+    modules = [module_name(path) for path in sources() if path.name != "__main__.py"]
+    assert len(modules) > 40
     done = subprocess.run(
-        [sys.executable, "-c", IMPORT_ALL, json.dumps(names)], capture_output=True, text=True, cwd=ROOT, timeout=240
+        [sys.executable, "-c", IMPORT_ALL, json.dumps(modules)], capture_output=True, text=True, cwd=ROOT, timeout=240
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("\n") == 1, f"an import printed something:\n{done.stdout}"
     assert json.loads(done.stdout) == {}
+
+
+def test_what_is_ingested_and_what_a_model_takes_have_the_same_names() -> None:
+    assert (features.IMAGE, features.LABEL) == (names.IMAGE, names.LABEL)
 
 
 def test_every_package_folder_is_a_package() -> None:
