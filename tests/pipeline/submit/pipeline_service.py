@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent import futures
 from typing import Any
+
+from tests.grpc_service import FakeService
 
 NOWHERE = "nowhere"
 
 
-class PipelineService:
+class PipelineService(FakeService):
     """Keeps pipeline jobs as Vertex AI does; what they come to the test says.
 
     Args:
@@ -35,46 +36,24 @@ class PipelineService:
         self.created = 0
         self.cancelled: list[str] = []
 
-    def __enter__(self) -> PipelineService:
-        import grpc
         from google.cloud.aiplatform_v1.types import PipelineJob, pipeline_service
         from google.protobuf import empty_pb2
 
-        def handler(function: Any, request: Any, serialize: Any) -> Any:
-            return grpc.unary_unary_rpc_method_handler(function, request.deserialize, serialize)
-
+        listed = pipeline_service.ListPipelineJobsRequest, pipeline_service.ListPipelineJobsResponse
         methods = {
-            "CreatePipelineJob": handler(
-                self._create, pipeline_service.CreatePipelineJobRequest, PipelineJob.serialize
-            ),
-            "ListPipelineJobs": handler(
-                self._list,
-                pipeline_service.ListPipelineJobsRequest,
-                pipeline_service.ListPipelineJobsResponse.serialize,
-            ),
-            "GetPipelineJob": handler(self._get, pipeline_service.GetPipelineJobRequest, PipelineJob.serialize),
-            "CancelPipelineJob": handler(
-                self._cancel, pipeline_service.CancelPipelineJobRequest, empty_pb2.Empty.SerializeToString
-            ),
+            "CreatePipelineJob": (self._create, pipeline_service.CreatePipelineJobRequest, PipelineJob),
+            "ListPipelineJobs": (self._list, *listed),
+            "GetPipelineJob": (self._get, pipeline_service.GetPipelineJobRequest, PipelineJob),
+            "CancelPipelineJob": (self._cancel, pipeline_service.CancelPipelineJobRequest, empty_pb2.Empty),
         }
-        self._server = grpc.server(futures.ThreadPoolExecutor(2))
-        service = "google.cloud.aiplatform.v1.PipelineService"
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-        self.port = self._server.add_insecure_port("localhost:0")
-        self._server.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.stop(None).wait()
+        super().__init__("google.cloud.aiplatform.v1.PipelineService", methods, workers=2)
 
     def client(self, region: str = NOWHERE) -> Any:
         """Returns Google's own client of it."""
-        import grpc
         from google.cloud.aiplatform_v1 import PipelineServiceClient
         from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
 
-        channel = grpc.insecure_channel(f"localhost:{self.port}")
-        return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=channel))
+        return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=self.channel()))
 
     def _create(self, request: Any, context: Any) -> Any:
         import grpc

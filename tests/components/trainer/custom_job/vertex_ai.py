@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent import futures
 from typing import Any
 
+from tests.grpc_service import FakeService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL
 from tfx_estimator.pipeline.config import load
@@ -24,7 +24,7 @@ def measured() -> Any:
     return made
 
 
-class Server:
+class Server(FakeService):
     """The part of Vertex AI's own protocol that is used, on a port of this machine.
 
     Args:
@@ -44,7 +44,6 @@ class Server:
         self.created: list[Any] = []
         self.cancelled: list[str] = []
 
-    def __enter__(self) -> Server:
         import grpc
         from google.cloud.aiplatform_v1.types import CustomJob, job_service
         from google.protobuf import empty_pb2
@@ -76,39 +75,23 @@ class Server:
             self.cancelled.append(request.name)
             return empty_pb2.Empty()
 
-        def handler(function: Any, request: Any, serialize: Any) -> Any:
-            return grpc.unary_unary_rpc_method_handler(function, request.deserialize, serialize)
-
         methods = {
-            "CreateCustomJob": handler(create, job_service.CreateCustomJobRequest, CustomJob.serialize),
-            "ListCustomJobs": handler(
-                find, job_service.ListCustomJobsRequest, job_service.ListCustomJobsResponse.serialize
-            ),
-            "GetCustomJob": handler(get, job_service.GetCustomJobRequest, CustomJob.serialize),
-            "CancelCustomJob": handler(
-                cancel, job_service.CancelCustomJobRequest, lambda message: message.SerializeToString()
-            ),
+            "CreateCustomJob": (create, job_service.CreateCustomJobRequest, CustomJob),
+            "ListCustomJobs": (find, job_service.ListCustomJobsRequest, job_service.ListCustomJobsResponse),
+            "GetCustomJob": (get, job_service.GetCustomJobRequest, CustomJob),
+            "CancelCustomJob": (cancel, job_service.CancelCustomJobRequest, empty_pb2.Empty),
         }
-        self._server = grpc.server(futures.ThreadPoolExecutor(1))
-        service = "google.cloud.aiplatform.v1.JobService"
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-        self.port = self._server.add_insecure_port("localhost:0")
-        self._server.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.stop(None).wait()
+        super().__init__("google.cloud.aiplatform.v1.JobService", methods, workers=1)
 
     def service(self, project: str, region: str) -> Any:
         """Returns the client's side."""
-        import grpc
         from google.cloud.aiplatform_v1 import JobServiceClient
         from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
 
         from tfx_estimator.components.trainer.custom_job.service import VertexService
 
-        channel = grpc.insecure_channel(f"localhost:{self.port}")
-        return VertexService(JobServiceClient(transport=JobServiceGrpcTransport(channel=channel)), project, region)
+        client = JobServiceClient(transport=JobServiceGrpcTransport(channel=self.channel()))
+        return VertexService(client, project, region)
 
 
 def hears(server: Server, *then: Any) -> None:

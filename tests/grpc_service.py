@@ -1,0 +1,55 @@
+"""Services that speak gRPC, on ports of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from typing import Any, TypeVar
+
+# What a method does with a request and its context; the messages it is asked by, and answers by.
+Method = tuple[Callable[[Any, Any], Any], Any, Any]
+_Self = TypeVar("_Self", bound="FakeService")
+
+
+class FakeService:
+    """A service whose answers the test says; it serves as a context manager.
+
+    Args:
+        name: As clients ask for it, with its package.
+        methods: By their names.
+        workers: How many requests it answers at a time.
+    """
+
+    def __init__(self, name: str, methods: Mapping[str, Method], workers: int) -> None:
+        self._name, self._methods, self._workers = name, methods, workers
+
+    def __enter__(self: _Self) -> _Self:
+        import grpc
+
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(function, _reader(request), _writer(answer))
+            for name, (function, request, answer) in self._methods.items()
+        }
+        self._server = grpc.server(futures.ThreadPoolExecutor(self._workers))
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(self._name, handlers),))
+        self.port = self._server.add_insecure_port("localhost:0")
+        self._server.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(None).wait()
+
+    def channel(self) -> Any:
+        """Returns a client's way to it."""
+        import grpc
+
+        return grpc.insecure_channel(f"localhost:{self.port}")
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    # Of Google's own wrapper, or of protobuf itself.
+    return message.deserialize if hasattr(message, "deserialize") else message.FromString
+
+
+def _writer(message: Any) -> Callable[[Any], bytes]:
+    return message.serialize if hasattr(message, "serialize") else message.SerializeToString
