@@ -140,6 +140,25 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Pa
         yield home
 
 
+class Clock:
+    """Stands still until a test moves it; what a test is given as `clock`."""
+
+    now = 1000.0
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """Puts a clock that stands still in the place of `time.monotonic`.
+
+    Yields:
+        The clock.
+    """
+    made = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: made.now)
+        yield made
+
+
 @pytest.fixture(autouse=True)
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
     """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""

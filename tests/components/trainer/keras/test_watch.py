@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 
-from tfx_estimator.components.trainer.keras import watch as watch_module
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
@@ -35,15 +34,6 @@ class Tasks:
         self.said.append(values)
         other = [self.others.get(index, value) for index, value in enumerate(values)]
         return tuple((one + two) / 2 for one, two in zip(values, other))
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    class Clock:
-        now = 1000.0
-
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: Clock.now)
-    return Clock
 
 
 @pytest.fixture

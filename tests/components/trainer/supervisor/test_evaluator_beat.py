@@ -73,26 +73,27 @@ def test_an_evaluator_that_does_not_get_on_is_given_up(job, tmp_path):
     assert "a sign of progress within 1 s" in raised.value.expected
 
 
-def test_what_has_got_on_is_told_now_and_then_and_not_into_a_published_folder(job, tmp_path):
+def test_what_has_got_on_is_told_now_and_then_and_not_into_a_published_folder(clock, job, tmp_path):
     done: list[bool] = []
-    beat = EvaluatorBeat(job.training_dir, 10 * SECONDS, lambda: bool(done))
+    beat = EvaluatorBeat(job.training_dir, 600.0, lambda: bool(done))
     beat.tell(0.0)
     assert evaluator_beat.read(job.training_dir) is None
     beat.tell(1.0)
     first = evaluator_beat.read(job.training_dir)
     # Too soon, then nothing new.
+    clock.now += 29
     beat.tell(2.0)
-    time.sleep(SECONDS)
+    clock.now += 1
     beat.tell(1.0)
     assert evaluator_beat.read(job.training_dir) == first
     beat.tell(3.0)
     assert evaluator_beat.read(job.training_dir) > first
     evaluator_beat.forget(job.training_dir)
     done.append(True)
-    time.sleep(SECONDS)
+    clock.now += 30
     beat.tell(4.0)
     (tmp_path / "bucket" / "training").rmdir()
     done.clear()
-    time.sleep(SECONDS)
+    clock.now += 30
     beat.tell(5.0)
     assert not (tmp_path / "bucket" / "training").exists()

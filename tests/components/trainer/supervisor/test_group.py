@@ -10,11 +10,12 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-from tfx_estimator.components.trainer.supervisor import group as group_module
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.pipeline.errors import UserCodeError
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("clock")]
+
+STALL = 60.0
 
 
 @dataclasses.dataclass
@@ -28,7 +29,7 @@ class Task:
     cpu: float = 0.0
     printed: int = 0
     gone: bool = False
-    started: float = dataclasses.field(default_factory=time.monotonic)
+    started: float = dataclasses.field(default_factory=lambda: time.monotonic())
     said: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
@@ -78,7 +79,7 @@ Task.log = "the log"  # type: ignore[attr-defined]
 
 
 def start(
-    *kinds: str, stall_timeout: float = 0.3, serving: frozenset[str] = frozenset({"ps"})
+    *kinds: str, stall_timeout: float = STALL, serving: frozenset[str] = frozenset({"ps"})
 ) -> tuple[Group, dict[str, Task]]:
     tasks: dict[str, Task] = {}
 
@@ -138,45 +139,48 @@ def test_workers_that_serve_are_not_waited_for_when_training_is_to_stop():
     assert group.trainers_ended()
 
 
-def test_a_worker_that_serves_somebody_else_s_chief_reports_no_steps_and_does_not_stall():
-    group, tasks = start("worker", serving=frozenset({"ps", "worker"}), stall_timeout=0.1)
+def test_a_worker_that_serves_somebody_else_s_chief_reports_no_steps_and_does_not_stall(clock):
+    group, tasks = start("worker", serving=frozenset({"ps", "worker"}))
     tasks["worker-0"].say("serving")
     group.look()
-    time.sleep(0.2)
+    clock.now += 2 * STALL
+    tasks["worker-0"].quiet = STALL
     assert group.look() is None
-    tasks["worker-0"].quiet = 0.2
+    tasks["worker-0"].quiet += 1
     failure = group.look()
     assert failure is not None
     assert failure.task == "worker-0"
 
 
 @pytest.mark.parametrize("serving", [("ps",), ("ps", "worker")])
-def test_of_a_training_that_waits_for_a_stopped_parameter_server_that_one_is_named(monkeypatch, serving):
-    monkeypatch.setattr(group_module, "_SILENT_SECONDS", 0.05)
-    group, tasks = start("chief", "worker", "ps", serving=frozenset(serving), stall_timeout=0.2)
+def test_of_a_training_that_waits_for_a_stopped_parameter_server_that_one_is_named(clock, serving):
+    group, tasks = start("chief", "worker", "ps", serving=frozenset(serving))
     for name, task in tasks.items():
         task.say("step" if name == "chief-0" else "serving")
     group.look()
-    time.sleep(0.3)
+    clock.now += STALL
+    tasks["ps-0"].quiet = 6.0
+    assert group.look() is None
+    clock.now += 1
     # The last step was done before: its own deadline is not over yet.
-    tasks["ps-0"].quiet = 0.1
     failure = group.look()
     assert failure is not None
     assert failure.task == "ps-0"
-    tasks["ps-0"].quiet = 0.0
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "chief-0"
+    # Silence of a moment is nobody's fault.
+    for quiet in (5.0, 0.0):
+        tasks["ps-0"].quiet = quiet
+        failure = group.look()
+        assert failure is not None
+        assert failure.task == "chief-0"
 
 
-def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_not_named(monkeypatch):
-    monkeypatch.setattr(group_module, "_SILENT_SECONDS", 0.05)
+def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_not_named():
     group, tasks = start("chief", "worker", "worker", "ps", serving=frozenset({"ps", "worker"}))
     for name, task in tasks.items():
         task.say("step" if name == "chief-0" else "serving")
     group.look()
     # TensorFlow holds the chief's interpreter; its last sign of life came before the worker's.
-    tasks["chief-0"].quiet, tasks["worker-1"].quiet = 0.31, 0.29
+    tasks["chief-0"].quiet, tasks["worker-1"].quiet = STALL + 1, STALL - 1
     failure = group.look()
     assert failure is not None
     assert failure.task == "worker-1"
@@ -186,37 +190,37 @@ def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_no
     assert failure.task == "chief-0"
 
 
-def test_an_evaluator_that_waits_for_a_checkpoint_that_never_comes_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(group_module, "_END_SECONDS", 0.1)
-    group, tasks = start("chief", "worker", "evaluator", stall_timeout=5.0)
+def test_an_evaluator_that_waits_for_a_checkpoint_that_never_comes_is_not_waited_for(clock):
+    group, tasks = start("chief", "worker", "evaluator", stall_timeout=600.0)
     for name, task in tasks.items():
         task.say("evaluating" if name == "evaluator-0" else "step")
     tasks["chief-0"].code = tasks["worker-0"].code = 0
     group.look()
-    time.sleep(0.2)
+    clock.now += 100
     group.look()
     assert not group.done()
     tasks["evaluator-0"].say("evaluated")
     group.look()
+    clock.now += 45
+    group.look()
     assert not group.done()
-    time.sleep(0.2)
+    clock.now += 1
     group.look()
     assert group.done()
 
 
-def test_one_that_exports_is_waited_for(monkeypatch):
-    monkeypatch.setattr(group_module, "_END_SECONDS", 0.1)
-    group, tasks = start("chief", "evaluator", stall_timeout=5.0)
+def test_one_that_exports_is_waited_for(clock):
+    group, tasks = start("chief", "evaluator", stall_timeout=600.0)
     tasks["chief-0"].code = 0
     for event in ("evaluated", "exporting"):
         tasks["evaluator-0"].say(event)
     group.look()
-    time.sleep(0.3)
-    group.look()
+    clock.now += 600
+    assert group.look() is None
     assert not group.done()
 
 
-def test_steps_done_again_after_a_step_back_are_progress():
+def test_steps_done_again_after_a_step_back_are_progress(clock):
     group, tasks = start("chief", "worker", "ps")
     for task in tasks.values():
         task.say("step")
@@ -224,9 +228,11 @@ def test_steps_done_again_after_a_step_back_are_progress():
         tasks["chief-0"].done = tasks["worker-0"].done = step
         for _ in range(2):
             assert group.look() is None
-            time.sleep(0.1)
+            clock.now += 0.4 * STALL
         assert group.step == step
-    time.sleep(0.3)
+    clock.now += 0.2 * STALL
+    assert group.look() is None
+    clock.now += 1
     failure = group.look()
     assert failure is not None
     assert "made no progress" in failure.cause
@@ -239,7 +245,9 @@ def test_one_that_stands_still_is_named_and_not_those_that_wait_for_it():
         task.say("step")
         task.done = 5
     group.look()
-    tasks["worker-0"].quiet = 1.0
+    tasks["worker-0"].quiet = STALL
+    assert group.look() is None
+    tasks["worker-0"].quiet += 1
     failure = group.look()
     assert failure is not None
     assert failure.task == "worker-0"
@@ -291,12 +299,13 @@ def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
     assert not group.done()
 
 
-def test_an_evaluator_that_leaves_long_after_the_chief_is_the_users_fault_too(monkeypatch):
-    monkeypatch.setattr(group_module, "_END_SECONDS", 0.0)
+def test_an_evaluator_that_leaves_long_after_the_chief_is_the_users_fault_too(clock):
     group, tasks = start("chief", "worker", "evaluator")
     for name, task in tasks.items():
         task.say("evaluating" if name == "evaluator-0" else "step")
     tasks["chief-0"].code = tasks["worker-0"].code = 0
+    assert group.look() is None
+    clock.now += 50
     assert group.look() is None
     assert not group.done()
     tasks["evaluator-0"].code, tasks["evaluator-0"].gone = 0, True
@@ -322,59 +331,59 @@ def test_what_leaves_after_the_chief_or_out_of_a_run_fn_is_no_failure():
     assert group.done()
 
 
-def test_a_worker_that_stands_still_after_the_chief_is_not_late():
-    group, tasks = start("chief", "worker", "worker", stall_timeout=0.1)
+def test_a_worker_that_stands_still_after_the_chief_is_not_late(clock):
+    group, tasks = start("chief", "worker", "worker")
     tasks["worker-0"].say("step")
     tasks["chief-0"].code = 0
-    tasks["worker-0"].quiet = 1.0
+    tasks["worker-0"].quiet = 10 * STALL
     group.look()
-    time.sleep(0.2)
+    clock.now += 2 * STALL
     assert group.look() is None
 
 
-def test_code_that_reports_nothing_stalls_only_where_it_computes_nothing_either():
-    group, tasks = start("chief", "worker", stall_timeout=0.4)
+def test_code_that_reports_nothing_stalls_only_where_it_computes_nothing_either(clock):
+    group, tasks = start("chief", "worker")
     for task in tasks.values():
         task.say("running")
     # The worker waits for the chief, which holds its interpreter.
     for _ in range(10):
-        tasks["chief-0"].cpu += 10
-        tasks["chief-0"].quiet += 0.1
+        clock.now += STALL / 4
+        tasks["chief-0"].cpu += STALL / 4
+        tasks["chief-0"].quiet += STALL / 4
         assert group.look() is None
-        time.sleep(0.1)
     tasks["chief-0"].quiet = 0.0
-    deadline = time.monotonic() + 5
-    while (failure := group.look()) is None:
+    began = clock.now
+    while (failure := group.look()) is None and clock.now < began + 2 * STALL:
+        clock.now += 0.5
         # A heartbeat, and the like.
-        tasks["chief-0"].cpu += 0.0005
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        tasks["chief-0"].cpu += 0.005
+    assert clock.now == began + STALL + 0.5
+    assert failure is not None
     assert failure.cause.startswith("made no progress")
 
 
-def test_code_that_computes_without_a_word_stalls_after_six_times_as_long():
-    group, tasks = start("chief", stall_timeout=0.2)
+def test_code_that_computes_without_a_word_stalls_after_six_times_as_long(clock):
+    group, tasks = start("chief")
     task = tasks["chief-0"]
     task.say("running")
     # It goes on to run after a word of ours.
     task.say("noticed")
-    began = time.monotonic()
-    while (now := time.monotonic()) < began + 1.6:
-        task.cpu += 10
+    for _ in range(80):
+        clock.now += STALL / 10
+        task.cpu += STALL / 10
         task.printed += 1
         assert group.look() is None
-        time.sleep(0.02)
-    while (failure := group.look()) is None:
-        task.cpu += 10
-        assert time.monotonic() < now + 10
-        time.sleep(0.02)
-    assert time.monotonic() - now > 1.1
+    printed = clock.now
+    while (failure := group.look()) is None and clock.now < printed + 10 * STALL:
+        clock.now += STALL / 10
+        task.cpu += STALL / 10
+    assert clock.now == printed + 6 * STALL
+    assert failure is not None
     assert failure.cause.startswith("made no progress")
 
 
-def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(monkeypatch):
-    monkeypatch.setattr(group_module, "_CAUSE_SECONDS", 0.01)
-    group, tasks = start("chief", "worker", stall_timeout=60.0)
+def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(clock, monkeypatch):
+    group, tasks = start("chief", "worker")
     for task in tasks.values():
         task.say("running")
     tasks["worker-0"].cpu = 1e12
@@ -384,27 +393,31 @@ def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(monkeyp
     monkeypatch.setattr(tasks["chief-0"], "error", lambda: said)
     tasks["chief-0"].code = 1
     assert group.look() is None
-    time.sleep(0.05)
+    clock.now += 5
+    assert group.look() is None
+    clock.now += 1
     failure = group.look()
     assert failure is not None
     assert failure.task == "worker-0"
 
 
-def test_what_computes_and_reports_of_its_own_stalls_without_progress():
-    group, tasks = start("chief", stall_timeout=0.2)
+def test_what_computes_and_reports_of_its_own_stalls_without_progress(clock):
+    group, tasks = start("chief")
     tasks["chief-0"].say("step")
     group.look()
-    time.sleep(0.3)
+    clock.now += STALL
     tasks["chief-0"].cpu = 100.0
+    assert group.look() is None
+    clock.now += 1
     failure = group.look()
     assert failure is not None
     assert failure.cause.startswith("made no progress")
 
 
-def test_an_evaluator_that_waits_is_not_at_work():
+def test_an_evaluator_that_waits_is_not_at_work(clock):
     group, tasks = start("evaluator")
     for event, works in (("started", False), ("waiting", False), ("evaluating", True), ("evaluated", True)):
         tasks["evaluator-0"].say(event)
-        before = time.monotonic()
+        clock.now += 1
         group.look()
-        assert (group.worked >= before) == works
+        assert group.worked == (clock.now if works else 0.0)
