@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from google.cloud.aiplatform_v1.types import PipelineJob
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.pipeline.submit.pipeline_service import PipelineService
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.submit import vertex
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
@@ -214,14 +214,26 @@ def test_an_edited_model_trains_anew_and_nothing_before_it(tmp_path):
 
 def _container(started: subprocess.Popen, module: str) -> psutil.Process:
     """The process of a step's container."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and started.poll() is None:
+
+    def find() -> psutil.Process | None:
+        assert started.poll() is None, started.communicate()[1]
         for process in psutil.Process(started.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if module in process.cmdline() and "--executor_class_path" in process.cmdline():
                     return process
-        time.sleep(0.2)
-    raise AssertionError(started.communicate()[1])
+        return None
+
+    return wait_until(find, f"a container of {module}", 300, every=0.2)
+
+
+def _wait_for_checkpoint(started: subprocess.Popen, training: Path, seconds: float) -> None:
+    """Waits until a training has written a checkpoint of a step after the first."""
+
+    def is_there() -> bool:
+        assert started.poll() is None, started.communicate()[1]
+        return any(training.glob("*/model.ckpt-[1-9]*.index"))
+
+    wait_until(is_there, f"a checkpoint in {training}", seconds, every=0.05)
 
 
 @pytest.mark.long
@@ -231,10 +243,7 @@ def test_a_killed_trainer_is_tried_again_and_goes_on(tmp_path):
     started = rehearsal.start()
     try:
         process = _container(started, "tfx_estimator.components.trainer.executor.Executor")
-        training = rehearsal.root / "digits" / "training"
-        deadline = time.monotonic() + 200
-        while not list(training.glob("*/model.ckpt-[1-9]*.index")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        _wait_for_checkpoint(started, rehearsal.root / "digits" / "training", 200)
         process.kill()
     except BaseException:
         started.kill()
@@ -255,12 +264,7 @@ def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
     started = rehearsal.start()
     family: list[psutil.Process] = []
     try:
-        training = rehearsal.root / "digits" / "training"
-        deadline = time.monotonic() + 400
-        while not list(training.glob("*/model.ckpt-[1-9]*.index")):
-            assert started.poll() is None, started.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _wait_for_checkpoint(started, rehearsal.root / "digits" / "training", 400)
     finally:
         family += [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
         for process in family:

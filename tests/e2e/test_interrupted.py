@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -69,7 +70,7 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
     arguments = (*STEPS, "--set", "trainer.model=own:network")
     run = _start(workdir, *arguments)
     try:
-        step = _wait_for_checkpoint(workdir.path / "digits" / "artifacts" / "Trainer" / "training")
+        step = _wait_for_checkpoint(run, workdir.path / "digits" / "artifacts" / "Trainer" / "training")
         tasks = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, number)
         said, _ = run.communicate(timeout=30)
@@ -153,24 +154,25 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, t
 def _wait_for_component(run: subprocess.Popen, artifacts: Path, printed: Optional[str]) -> None:
     """Waits until a component is at work."""
     assert run.stdout
-    deadline = time.monotonic() + 120
     if printed:
         while printed not in run.stdout.readline():
             assert run.poll() is None
         time.sleep(0.5)
         return
-    while not list(artifacts.glob("TfdsExampleGen/examples/*/.unfinished")):
-        assert time.monotonic() < deadline
-        assert run.poll() is None
-        time.sleep(0.005)
+
+    def is_at_work() -> bool:
+        assert run.poll() is None, f"the run has ended with {run.returncode}"
+        return any(artifacts.glob("TfdsExampleGen/examples/*/.unfinished"))
+
+    wait_until(is_at_work, "the mark of examples that are under way", 120, every=0.005)
 
 
-def _wait_for_checkpoint(training: Path) -> int:
+def _wait_for_checkpoint(run: subprocess.Popen, training: Path) -> int:
     """Waits for a checkpoint after the first step, and returns its step."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+
+    def first() -> int:
+        assert run.poll() is None, f"the run has ended with {run.returncode}"
         steps = [int(path.stem.rsplit("-", 1)[-1]) for path in training.glob("*/model.ckpt-*.index")]
-        if steps and max(steps) >= 50:
-            return min(step for step in steps if step >= 50)
-        time.sleep(0.05)
-    raise AssertionError("no checkpoint within 120 s")
+        return min((step for step in steps if step >= 50), default=0)
+
+    return wait_until(first, f"a checkpoint of a step from 50 on in {training}", 120, every=0.05)

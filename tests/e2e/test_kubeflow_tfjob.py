@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.components.trainer.tfjob.test_training import DECLARATION, STEPS, wri
 from tests.e2e.workflow import Container, containers, execute
 from tests.pipeline.runners.deployed import IMAGE
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -84,11 +84,13 @@ def _started(container: Container, server: ApiServer, secrets: Path, log: Path) 
 
 
 def _until_step(step: int, work: Path, process: subprocess.Popen, log: Path) -> None:
-    deadline = time.monotonic() + 300
-    while _step(work) < step:
+    def is_done() -> bool:
+        if _step(work) >= step:
+            return True
         assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
+        return False
+
+    wait_until(is_done, lambda: f"step {step}: {log.read_text()}", 300, every=0.1)
 
 
 def _step(work: Path) -> int:

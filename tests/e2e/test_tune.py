@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from tests.e2e.conftest import Workdir
 from tests.examples import copy_example, edit
 from tests.root import ROOT
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -58,11 +58,12 @@ def end_in_trial(workdir: Workdir, file: str, number: int, by: signal.Signals, *
     pattern = f"tuned/artifacts/Tuner/tuning/*/trials/{number:04d}/training/*-[2-7]*.index"
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         try:
-            deadline = time.monotonic() + 240
-            while not list(workdir.path.glob(pattern)):
+
+            def is_under_way() -> bool:
                 assert run.poll() is None, run.stdout and run.stdout.read()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+                return any(workdir.path.glob(pattern))
+
+            wait_until(is_under_way, f"{pattern} in {workdir.path}", 240)
             os.kill(run.pid, by)
             run.communicate(timeout=60)
         finally:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 
 # What changes files; openat(2) also reads, see `changes`.
 _CALLS = (
@@ -167,12 +167,13 @@ class Forks:
 
     def wait_for_stop(self, pid: int) -> None:
         """Waits until a call that was begun has stopped itself."""
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        while time.monotonic() < deadline and psutil.pid_exists(pid):
-            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
-                return
-            time.sleep(0.005)
-        raise AssertionError(f"the process did not come to where it stops:\n{self.said}")
+
+        def has_stopped() -> bool:
+            assert psutil.pid_exists(pid), f"the process has ended before it came to where it stops:\n{self.said}"
+            return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+        place = "the place where the process stops"
+        wait_until(has_stopped, lambda: f"{place}:\n{self.said}", _DEADLINE_SECONDS, every=0.005)
 
     def _ask(self, **request: object) -> int:
         try:

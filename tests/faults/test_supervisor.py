@@ -17,6 +17,7 @@ from tfx.types import artifact_utils
 from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.pipeline import errors
 
@@ -71,13 +72,13 @@ class Supervised:
         """Waits until the chief has done a step of this attempt; returns the supervisor and its tasks."""
         from tests.faults.injector import latest_step
 
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            if latest_step(self.root) >= step:
-                supervisor = psutil.Process(self.run.pid)
-                return [supervisor, *supervisor.children(recursive=True)]
-            time.sleep(0.05)
-        raise AssertionError(f"step {step} was not reached within 90 s")
+        def is_done() -> bool:
+            assert self.run.poll() is None, f"the supervisor has ended with {self.run.returncode} before step {step}"
+            return latest_step(self.root) >= step
+
+        wait_until(is_done, f"step {step}", 90, every=0.05)
+        supervisor = psutil.Process(self.run.pid)
+        return [supervisor, *supervisor.children(recursive=True)]
 
     def checkpoint(self) -> int:
         """The step of the last checkpoint."""

@@ -124,10 +124,10 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
     account = {"type": "authorized_user", **dict.fromkeys(("client_id", "client_secret", "refresh_token"), "some")}
     (folder / "account.json").write_text(json.dumps(account))
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    front = [sys.executable, str(Path(__file__).with_name("front.py")), str(folder), binary, str(share), cut]
+    front = [sys.executable, "-m", "tests.store.front", str(folder), binary, str(share), cut]
     command = ["unshare", "--net", "--mount", *user, *front]
     with (folder / "front.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
     try:
         assert process.stdout
         said = process.stdout.readline().split()

@@ -4,7 +4,7 @@ The name of Dataflow's service leads here as well: to dataflow_service.py, where
 
 Runs in a network and mount namespace of its own, where the name leads here:
 
-    python front.py FOLDER BINARY SHARE [CUT]
+    python -m tests.store.front FOLDER BINARY SHARE [CUT]
 
 SHARE of all requests is answered by 503; the first upload to a name that holds CUT is cut in its middle. What was done
 to requests stands in FOLDER/faults.log.
@@ -25,12 +25,13 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Optional
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.waiting import wait_until
 
 NAME = "storage.googleapis.com"
 BUCKET = "some-bucket"
@@ -204,16 +205,12 @@ def _take_names(folder: Path) -> None:
         fcntl.ioctl(each, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
 
 
-def _wait_for(port: int, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> None:
@@ -223,14 +220,19 @@ def main(folder: Path, binary: str, share: float, cut: Optional[str] = None) -> 
     if not (folder / "both.pem").exists():
         _make_certificate(folder)
     place = ["-host", "127.0.0.1", "-port", str(_INNER), "-public-host", NAME, "-external-url", f"https://{NAME}"]
-    subprocess.Popen(
+    inner = subprocess.Popen(
         # On a file system it would lose what TensorFlow makes of an empty folder: an object whose name ends in `/`.
         [binary, "-scheme", "http", "-backend", "memory", *place],
         stdout=subprocess.DEVNULL,
         stderr=(folder / "server.log").open("ab"),
         preexec_fn=lambda: ctypes.CDLL(None).prctl(_DIES, signal.SIGKILL),
     )
-    _wait_for(_INNER)
+
+    def serves() -> bool:
+        assert inner.poll() is None, f"fake-gcs-server has ended with {inner.returncode}: see server.log"
+        return _listens(_INNER)
+
+    wait_until(serves, f"fake-gcs-server on port {_INNER}", every=0.05)
     told = f'{{"name": "{BUCKET}"}}'.encode()
     assert _ask("POST", "/storage/v1/b?project=some-project", {"Content-Type": "application/json"}, told)[0] == 200
     server = _Server(folder / "both.pem")

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from tests.pipeline.beam.staged import install, unpickle_there
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET, DATAFLOW_PORT
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -91,11 +91,11 @@ def _dataflow(store: Store, folder: Path, *arguments: str) -> Iterator[Path]:
 
 
 def _wait_for(line: str, log: Path, process: subprocess.Popen, seconds: float = 200) -> None:
-    until = time.monotonic() + seconds
-    while line not in log.read_text():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    def is_there() -> bool:
+        assert process.poll() is None, f"the step has ended with {process.returncode}"
+        return line in log.read_text()
+
+    wait_until(is_there, lambda: f"{line} in\n{log.read_text()}", seconds, every=0.1)
 
 
 def test_the_job_asks_for_what_was_declared_and_brings_the_package(tmp_path, binary):

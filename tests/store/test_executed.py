@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +15,7 @@ import pytest
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
+from tests.waiting import wait_until
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
@@ -144,9 +144,12 @@ def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary
             runs.append(store.popen(*state, *command, stdout=output, stderr=output))
             stack.callback(runs[-1].wait)
             stack.callback(runs[-1].kill)
-        deadline = time.monotonic() + 200
-        while all(run.poll() is None for run in runs) and time.monotonic() < deadline:
-            time.sleep(0.5)
+        wait_until(
+            lambda: any(run.poll() is not None for run in runs),
+            lambda: f"the end of one of the two: {[log.read_text() for log in logs]}",
+            200,
+            every=0.5,
+        )
         said = [log.read_text() for log in logs]
         (refused,) = [place for place, run in enumerate(runs) if run.poll() is not None]
         assert runs[refused].returncode == 6, said
@@ -166,11 +169,12 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
         with log.open("w") as output:
             run = store.popen(*PROGRAM, "execute", str(file), "--root", ROOT, stdout=output, stderr=output)
         try:
-            deadline = time.monotonic() + 400
-            while not [name for name in store.names(f"{HOME}/training/") if name.endswith("/model.ckpt-250.index")]:
+
+            def is_under_way() -> bool:
                 assert run.poll() is None, log.read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
+                return any(name.endswith("/model.ckpt-250.index") for name in store.names(f"{HOME}/training/"))
+
+            wait_until(is_under_way, lambda: f"the checkpoint of step 250: {log.read_text()}", 400, every=0.5)
             run.terminate()
             assert run.wait(120) == 143, log.read_text()
         finally:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import yaml
 from tests.pipeline.runners.deployed import COMMON, IMAGE
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
@@ -162,11 +162,12 @@ def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, b
 def _kill_after(store: Store, run: subprocess.Popen, log: Path) -> None:
     """Kills a run, with all that it has started, between two checkpoints."""
     try:
-        deadline = time.monotonic() + 400
-        while not [name for name in store.names(TRAINING) if name.endswith("model.ckpt-200.index")]:
+
+        def is_between() -> bool:
             assert run.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+            return any(name.endswith("model.ckpt-200.index") for name in store.names(TRAINING))
+
+        wait_until(is_between, lambda: f"the checkpoint of step 200: {log.read_text()[-3000:]}", 400, every=0.5)
     finally:
         family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
         os.killpg(run.pid, signal.SIGKILL)

@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.file_operations import Forks
+from tests.waiting import wait_until
+from tfx_estimator.pipeline.errors import TrainingError
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")
 TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
+
+
+def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[str]:
+    """Has jobs come at the same time, each in a thread of its own.
+
+    Args:
+        come: What each does; it is given what to call where it may train, which returns when all have been heard.
+        count: How many there are.
+
+    Returns:
+        What each said: "on" where it called that, or why it was refused.
+    """
+    start, leave, said = threading.Barrier(count), threading.Event(), []
+
+    def train() -> None:
+        said.append("on")
+        leave.wait()
+
+    def job() -> None:
+        start.wait()
+        try:
+            come(train)
+        except TrainingError as error:
+            said.append(error.what)
+
+    def all_have_spoken() -> bool:
+        for each in jobs:
+            if each.done():
+                each.result()
+        return len(said) >= count
+
+    with futures.ThreadPoolExecutor(count) as threads:
+        jobs = [threads.submit(job) for _ in range(count)]
+        try:
+            wait_until(all_have_spoken, lambda: f"a word of each of {count} jobs that come at once: {said}")
+        finally:
+            leave.set()
+        for each in jobs:
+            each.result()
+    return said
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.components.trainer.conftest import Training
+from tests.waiting import wait_until
 from tfx_estimator.pipeline import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -281,10 +282,16 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]
     supervisor = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        task = _wait_for(lambda: _step_reported(tmp_path / "logs") and psutil.Process(supervisor.pid).children())[0]
+
+        def find_tasks() -> list[psutil.Process]:
+            assert supervisor.poll() is None, "the supervisor has ended"
+            return psutil.Process(supervisor.pid).children() if _step_reported(tmp_path / "logs") else []
+
+        task = wait_until(find_tasks, "a task that reports a step", 90, every=0.1)[0]
         supervisor.send_signal(signal.SIGKILL)
         supervisor.wait()
-        _wait_for(lambda: not task.is_running() or task.status() == psutil.STATUS_ZOMBIE, seconds=10)
+        gone = f"the end of the task {task.pid}"
+        wait_until(lambda: not task.is_running() or task.status() == psutil.STATUS_ZOMBIE, gone, 10, every=0.1)
     finally:
         supervisor.kill()
         supervisor.wait()
@@ -292,12 +299,3 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
 
 def _step_reported(logs: Path) -> bool:
     return any('"step"' in path.read_text() for path in logs.glob("*.progress.jsonl"))
-
-
-def _wait_for(condition, seconds: float = 90):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        time.sleep(0.1)
-    raise AssertionError(f"not so within {seconds} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.components.trainer.conftest import at_once
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer import claim_file, stored_claim, training_claim
 from tfx_estimator.components.trainer.stored_claim import StoredClaim
 from tfx_estimator.components.trainer.training_claim import claimed
@@ -42,18 +43,14 @@ def test_a_folder_that_nobody_has_is_claimed_and_given_back(folder):
         assert name.startswith("abc-600.claim.00000001.")
         path = str(Path(folder).parent / name)
         first = claim_file.read_claim(path)
-        deadline = time.monotonic() + 10
-        while claim_file.read_claim(path) == first:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: claim_file.read_claim(path) != first, f"a beat after {first}", 10, every=0.01)
         check()
     assert files(folder) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_of_those_that_come_at_once_one_goes_on(folder, monkeypatch, seed):
-    chance, start, leave = random.Random(seed), threading.Barrier(4), threading.Event()
-    write, said = stored_claim.write_whole, []
+    chance, write = random.Random(seed), stored_claim.write_whole
 
     def slowly(path: str, text: Any) -> None:
         time.sleep(chance.random() * 0.02)
@@ -62,27 +59,13 @@ def test_of_those_that_come_at_once_one_goes_on(folder, monkeypatch, seed):
 
     monkeypatch.setattr(stored_claim, "write_whole", slowly)
 
-    def come() -> None:
-        start.wait()
-        try:
-            with claimed(folder, 0.1, PATIENCE * 4) as check:
-                check()
-                said.append("on")
-                leave.wait(30)
-                check()
-        except TrainingError as error:
-            said.append(error.what)
+    def come(train: Callable[[], None]) -> None:
+        with claimed(folder, 0.1, PATIENCE * 4) as check:
+            check()
+            train()
+            check()
 
-    threads = [threading.Thread(target=come) for _ in range(4)]
-    for each in threads:
-        each.start()
-    deadline = time.monotonic() + 60
-    while len(said) < 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    leave.set()
-    for each in threads:
-        each.join()
-    assert sorted("another job trains in" in each for each in said) == [False, True, True, True]
+    assert sorted("another job trains in" in each for each in at_once(come)) == [False, True, True, True]
     assert files(folder) == []
 
 

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from tests.components.trainer.conftest import at_once
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer import claim_file
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.ending import signals
@@ -44,10 +47,7 @@ def _take(claim) -> None:
     with claimed(folder, BEAT, PATIENCE):
         first = json.loads(claim.path.read_text())
         assert first["pid"] == os.getpid()
-        deadline = time.monotonic() + 10
-        while json.loads(claim.path.read_text()) == first:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: json.loads(claim.path.read_text()) != first, f"a beat after {first}", 10, every=0.01)
     assert list(claim.path.parent.iterdir()) == []
 
 
@@ -101,29 +101,13 @@ def test_the_number_of_a_process_of_another_container_tells_nothing(claim):
 
 
 def test_of_those_that_come_at_once_one_goes_on(claim):
-    folder, start, leave, said = str(claim.path)[: -len(".claim")], threading.Barrier(4), threading.Event(), []
-
-    def come() -> None:
-        start.wait()
-        try:
-            with claimed(folder, 2.0, PATIENCE):
-                said.append("on")
-                leave.wait(30)
-        except TrainingError as error:
-            said.append(error.what)
+    def come(train: Callable[[], None]) -> None:
+        with claimed(str(claim.path)[: -len(".claim")], 2.0, PATIENCE):
+            train()
 
     # They wait for what a killed job left, and find at the same time that it may be taken over.
     claim()
-    threads = [threading.Thread(target=come) for _ in range(4)]
-    for each in threads:
-        each.start()
-    deadline = time.monotonic() + 30
-    while len(said) < 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    leave.set()
-    for each in threads:
-        each.join()
-    assert sorted("trains in" in each for each in said) == [False, True, True, True]
+    assert sorted("trains in" in each for each in at_once(come)) == [False, True, True, True]
 
 
 def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(claim):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tfx.types import artifact_utils
 
 from tests.equivalence.conftest import largest_difference, read_weights
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.speed_trial import verdict
 from tfx_estimator.components.trainer.speed_trial.verdict import Verdict, Way
 
@@ -110,11 +110,12 @@ def test_two_processes_get_one_verdict_which_a_restart_keeps(training, settings,
     job.write_text(json.dumps(values))
     command = [sys.executable, "-m", "tests.faults.train", str(job)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as first:
-        deadline = time.monotonic() + 200
-        while not list(training.root.glob("training/*/model.ckpt-2*.index")):
-            assert first.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+
+        def is_under_way() -> bool:
+            assert first.poll() is None, "the run to kill has ended"
+            return any(training.root.glob("training/*/model.ckpt-2*.index"))
+
+        wait_until(is_under_way, "a checkpoint of a step from 200 on", 200, every=0.1)
         first.send_signal(signal.SIGKILL)
     (kept,) = training.root.glob("training/*/speed_trial.json")
     before = kept.read_text()

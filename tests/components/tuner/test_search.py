@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
 from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.search import Search
 from tfx_estimator.components.tuner.table import lines
@@ -103,10 +104,7 @@ def test_an_error_that_is_no_result_ends_the_other_trials():
 
     def run(trial: Trial) -> Result:
         if trial.number == 1:
-            deadline = time.monotonic() + 30
-            while not searching.enough():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(searching.enough, "the end of the search", 30)
             ended.set()
             return judged(trial)
         raise UserCodeError("no such metric")
@@ -115,4 +113,4 @@ def test_an_error_that_is_no_result_ends_the_other_trials():
     with pytest.raises(UserCodeError, match="no such metric"):
         searching.search()
     proposals.close()
-    assert ended.is_set()
+    assert ended.is_set(), "the other trial was not told that the search has ended"

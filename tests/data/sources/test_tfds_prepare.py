@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
@@ -140,9 +141,7 @@ def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
     with _hold(source):
         other = threading.Thread(target=source.prepare)
         other.start()
-        deadline = time.monotonic() + 30
-        while not caplog.messages and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: caplog.messages, "a word of the one that waits", 30, every=0.05)
         assert _versions(data_dir) == []
     other.join(60)
     assert caplog.messages == [f"Another process is preparing {_versions(data_dir)[0]}; waiting for up to 30 minutes"]

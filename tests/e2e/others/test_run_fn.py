@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
+from concurrent import futures
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -57,11 +59,15 @@ def test_replicas_train_the_same_model_and_only_the_chief_publishes(
 def test_a_killed_worker_is_survived(train, served, eval_examples, tmp_path: Path):
     epochs = tmp_path / "epochs"
     epochs.mkdir()
-    killer = threading.Thread(target=_kill_in_epoch, args=(epochs / "worker-0", 4), daemon=True)
-    killer.start()
     distribution = {**WORKERS, "max_restarts": 1}
-    trained = train("cancer_workers", distribution=distribution, custom_config={"mark_epochs": str(epochs)})
-    killer.join(timeout=5)
+    over = threading.Event()
+    with futures.ThreadPoolExecutor(1) as beside:
+        killing = beside.submit(_kill_in_epoch, epochs / "worker-0", 4, over)
+        try:
+            trained = train("cancer_workers", distribution=distribution, custom_config={"mark_epochs": str(epochs)})
+        finally:
+            over.set()
+        killing.result()
     _check(trained, served, eval_examples[1])
     assert trained.properties["restarts"] == 1
     for name in ("chief-0", "worker-0"):
@@ -75,13 +81,13 @@ def test_a_killed_worker_is_survived(train, served, eval_examples, tmp_path: Pat
         assert done[1][-1] == 9
 
 
-def _kill_in_epoch(path: Path, epoch: int) -> None:
-    while True:
+def _kill_in_epoch(path: Path, epoch: int, over: threading.Event) -> None:
+    def find() -> int | None:
+        assert not over.is_set(), f"training has ended before epoch {epoch}"
         lines = path.read_text().splitlines() if path.exists() else []
-        if lines and int(lines[-1].split()[1]) >= epoch:
-            os.kill(int(lines[-1].split()[0]), signal.SIGKILL)
-            return
-        time.sleep(0.01)
+        return int(lines[-1].split()[0]) if lines and int(lines[-1].split()[1]) >= epoch else None
+
+    os.kill(wait_until(find, f"epoch {epoch} in {path}", 240, every=0.01), signal.SIGKILL)
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.errors import DamagedDataError
 from tfx_estimator.pipeline.run.explain import explain
@@ -166,12 +166,12 @@ def test_no_worker_outlives_its_run(tmp_path, number):
     environment = {**os.environ, "READY": str(ready), "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path)], env=environment) as process:
         try:
-            deadline = time.monotonic() + 100
-            while not (ready.exists() and ready.read_text()):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            worker = psutil.Process(int(ready.read_text()))
+
+            def find_worker() -> str:
+                assert process.poll() is None, "the run has ended"
+                return ready.read_text() if ready.exists() else ""
+
+            worker = psutil.Process(int(wait_until(find_worker, "a worker at its step", 100, every=0.05)))
             process.send_signal(number)
             code = process.wait(timeout=30)
         finally:

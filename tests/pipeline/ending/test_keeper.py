@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 
@@ -43,10 +43,12 @@ def start(file: Path, end: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", PARENT, KEPT + end, str(file)], env=environment)
 
 
-def daemon(file: Path) -> psutil.Process:
-    deadline = time.monotonic() + 30
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+def daemon(run: subprocess.Popen, file: Path) -> psutil.Process:
+    def is_there() -> bool:
+        assert run.poll() is None, f"what starts the daemon has ended with {run.returncode}"
+        return file.exists()
+
+    wait_until(is_there, "the daemon", 30)
     return psutil.Process(int(file.read_text()))
 
 
@@ -80,7 +82,7 @@ def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, 
 @pytest.mark.parametrize("victim", ["keeper", "parent"])
 def test_a_daemon_ends_when_its_keeper_is_asked_to_or_has_lost_its_parent(tmp_path, victim):
     run = start(file := tmp_path / "pid", "time.sleep(300)")
-    found = daemon(file)
+    found = daemon(run, file)
     (keeper,) = psutil.Process(run.pid).children()
     assert found.ppid() == keeper.pid
     if victim == "keeper":

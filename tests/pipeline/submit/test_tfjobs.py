@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +13,9 @@ import yaml
 
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob import api, failures, pending
+from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.submit import connect, tfjobs
@@ -261,11 +261,13 @@ def test_one_that_the_operator_leaves_restarting_is_ended(cluster, tmp_path, mon
 
 def followed(jobs: TfJobs, until: Callable[[Look], bool]) -> list[Look]:
     """Looks until something is seen."""
-    looks, deadline = [jobs.look("digits")], time.monotonic() + 20
-    while not until(looks[-1]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    looks: list[Look] = []
+
+    def is_seen() -> bool:
         looks.append(jobs.look("digits"))
+        return until(looks[-1])
+
+    wait_until(is_seen, lambda: f"what is looked for; the last look was {looks[-1]}", 20, every=0.05)
     return looks
 
 
@@ -304,39 +306,42 @@ def test_restarts_that_the_operator_counts_are_left_to_it(cluster, tmp_path, pol
     assert not cluster.deleted
 
 
-def test_what_pods_wait_for_is_told_once_and_not_for_ever(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 0.0)
+def test_what_pods_wait_for_is_told_once_and_not_for_ever(cluster, clock, tmp_path, monkeypatch):
     jobs = service(cluster, tmp_path)
     jobs.start(False)
     notes = cluster.there["metadata"]["annotations"]
     assert notes[PENDING_TIMEOUT] == "1800"
     pulled = 'Back-off pulling image "registry.example/x"'
     cluster.wait("chief", "ImagePullBackOff", pulled)
+    assert jobs.look("digits").notices == ()
+    clock.now += 10
     assert jobs.look("digits").notices == (f"waiting for pods: chief-0 ImagePullBackOff: {pulled}",)
     assert jobs.look("digits").notices == ()
     # Whoever attaches later knows the deadline as well.
-    notes[PENDING_TIMEOUT] = "0.3"
+    notes[PENDING_TIMEOUT] = "90"
     later = service(cluster, tmp_path, uid="uid-1")
     later.look("digits")
-    time.sleep(0.4)
+    clock.now += 91
     # In a queue, or where nobody could see them, they may take as long as they like.
     cluster.there["spec"]["runPolicy"]["suspend"] = True
     assert not later.look("digits").ended
     del cluster.there["spec"]["runPolicy"]["suspend"]
     assert not later.look("digits").ended
-    time.sleep(0.4)
-    monkeypatch.setattr(cluster, "read", raising(api.LostError("gone")))
-    with pytest.raises(LostError):
-        later.look("digits")
-    monkeypatch.undo()
+    clock.now += 91
+    with monkeypatch.context() as away:
+        away.setattr(cluster, "read", raising(api.LostError("gone")))
+        with pytest.raises(LostError):
+            later.look("digits")
     assert not later.look("digits").ended
-    time.sleep(0.4)
+    clock.now += 90
+    assert not later.look("digits").ended
+    clock.now += 1
     look = later.look("digits")
     assert (type(look.error), cluster.deleted) == (errors.TaskStalledError, ["uid-1"])
-    # How long the pods waited is this machine's: 0.4 s of sleep are told as a second where it was slow.
-    assert re.search(rf"did not start for \d s: chief-0 ImagePullBackOff: {re.escape(pulled)}", str(look.error))
+    assert f"did not start for 91 s: chief-0 ImagePullBackOff: {pulled}" in str(look.error)
     assert "deploy.tfjob.pending_timeout" in look.error.expected
     assert "or raise the deadline; the operator did not end the TFJob, and it is deleted" in look.error.todo
+    jobs.close()
 
 
 @pytest.mark.parametrize(("message", "limit"), [(DEADLINE, False), (BACKOFF, True)])

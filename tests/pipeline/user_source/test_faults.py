@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
@@ -58,10 +58,13 @@ def test_what_ends_a_process_whose_work_is_done_is_nobodys_fault(tmp_path):
 @pytest.mark.parametrize("line", ["while True: pass", "sum(range(10**12))"])
 def test_what_does_not_end_is_told_with_the_line(tmp_path, line):
     process = begin(tmp_path, line)
-    deadline = time.monotonic() + 30
+
+    def read() -> list[str]:
+        assert process.poll() is None, f"the process has ended with {process.returncode}"
+        return read_users_frames(str(tmp_path / "stacks"))
+
     try:
-        while not (found := read_users_frames(str(tmp_path / "stacks"))) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        found = wait_until(read, "the user's frames", 30, every=0.1)
     finally:
         process.kill()
         process.wait()

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from tests.components.trainer.cluster.private_users import (
     supervised,
 )
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import private_network
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
 
@@ -139,10 +139,7 @@ def test_tasks_die_with_the_supervisor(user):
         tasks = [psutil.Process(pid) for pid in pids]
         supervisor.process.kill()
         # An init that reaps late leaves a zombie, which is as dead.
-        deadline = time.monotonic() + 10
-        while any(_lives(task) for task in tasks) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not any(_lives(task) for task in tasks)
+        wait_until(lambda: not any(_lives(task) for task in tasks), lambda: f"the end of all of {tasks}", 10)
 
 
 def _lives(process: psutil.Process) -> bool:

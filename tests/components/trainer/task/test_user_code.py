@@ -22,12 +22,11 @@ def trainer_fn(fn_args, schema):
 # A pip that anything would stumble over, as it would without a network.
 PIP = "raise SystemExit('pip was asked')\n"
 TASK = """
-import os, sys, time
+import os, sys
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.task.user_code import function_of
-deadline = time.monotonic() + 60
 open(sys.argv[2] + str(os.getpid()), "w").close()
-while len(os.listdir(sys.argv[2])) < 3 and time.monotonic() < deadline:
-    time.sleep(0.01)
+wait_until(lambda: len(os.listdir(sys.argv[2])) == 3, "all three tasks")
 function = function_of({"module_path": sys.argv[1]}, "run_fn")
 folder = os.path.dirname(sys.modules["beside"].__file__)
 print(function(None), folder, sorted(name for name in os.listdir(folder) if name.endswith(".py")))

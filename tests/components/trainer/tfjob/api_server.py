@@ -8,7 +8,6 @@ import lzma
 import shutil
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 
 from tests.root import ROOT
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 
 # Tools and data for tests that are no part of the project: see docs/developing.md.
@@ -129,17 +129,23 @@ class ApiServer:
             self._processes[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=self.folder)
 
     def _wait(self, path: str) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while True:
+        refusals: list[Exception] = []
+
+        def answers() -> bool:
             try:
                 self.ask("GET", path)
-                return
+                return True
             except (RefusedError, OSError) as error:
-                ended = [name for name, process in self._processes.items() if process.poll() is not None]
-                if ended or time.monotonic() > deadline:
-                    logs = "\n".join((self.folder / f"{name}.log").read_text()[-2000:] for name in self._processes)
-                    raise AssertionError(f"{path}: {error}; ended: {ended}\n{logs}") from error
-                time.sleep(0.2)
+                refusals.append(error)
+            ended = [name for name, process in self._processes.items() if process.poll() is not None]
+            assert not ended, f"ended: {ended}; {told()}"
+            return False
+
+        def told() -> str:
+            logs = "\n".join((self.folder / f"{name}.log").read_text()[-2000:] for name in self._processes)
+            return f"an answer to {path}; the last was {refusals[-1]!r}\n{logs}"
+
+        wait_until(answers, told, _READY_SECONDS, every=0.2)
 
 
 class RefusedError(Exception):

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 from tests.components.trainer.tfjob.api_server import NAMESPACE
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.test_submitted import SOURCE, WORKS
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE
 
@@ -55,7 +55,7 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator:
         start()
         first, config_map = job_of(server), config_map_of(server)
-        wait_for(lambda: operator.started == ["digits-chief-0"])
+        wait_until(lambda: operator.started == ["digits-chief-0"], "the first chief", every=0.1)
         # What is applied again, and nothing else, starts nothing; what is changed would alter the one that goes on.
         start(only_apply=True)
         same = job_of(server)["metadata"]
@@ -65,15 +65,15 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
         server.ask("PATCH", f"{JOBS}/digits", unlabelled, "application/merge-patch+json")
         assert 'tfjob.kubeflow.org "digits" deleted' in start()
         assert (second := job_of(server))["metadata"]["uid"] != first["metadata"]["uid"]
-        wait_for(lambda: operator.started == ["digits-chief-0"] * 2)
+        wait_until(lambda: operator.started == ["digits-chief-0"] * 2, "the second chief", every=0.1)
         assert config_map_of(server)["metadata"]["name"] == config_map["metadata"]["name"]
         done.touch()
-        wait_for(lambda: "Succeeded" in str(job_of(server).get("status")))
+        wait_until(lambda: "Succeeded" in str(job_of(server).get("status")), "the second TFJob's success", every=0.1)
         done.unlink()
         start("trainer.train_steps=7")
         third, changed = job_of(server), config_map_of(server)
         assert len({each["metadata"]["uid"] for each in (first, second, third)}) == 3
-        wait_for(lambda: operator.started == ["digits-chief-0"] * 3)
+        wait_until(lambda: operator.started == ["digits-chief-0"] * 3, "the third chief", every=0.1)
         assert changed["metadata"]["name"] != config_map["metadata"]["name"]
         assert yaml.safe_load(changed["data"]["declaration.yaml"])["trainer"]["train_steps"] == 7
         spec = third["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
@@ -93,11 +93,3 @@ def config_map_of(server) -> dict[str, Any]:
     listed = server.ask("GET", CONFIG_MAPS)["items"]
     (found,) = [each for each in listed if each["metadata"]["name"].startswith("digits-")]
     return found
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    """Waits for what must be within a minute."""
-    deadline = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

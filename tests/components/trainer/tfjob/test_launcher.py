@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 from typing import Optional
 
@@ -18,6 +19,7 @@ import pytest
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
@@ -107,7 +109,7 @@ def test_the_servers_restart_is_survived(fresh_server, tmp_path):
     wait = tmp_path / "go"
     with Operator(fresh_server, tmp_path / "pods", _waits(tmp_path, wait)):
         found, thread = _in_a_thread(tmp_path)
-        _until(lambda: len(list((tmp_path / "pods").glob("*chief*.log"))) > 0)
+        _wait_for_pods(tmp_path, "*chief*.log")
         fresh_server.stop_server()
         time.sleep(2)
         fresh_server.start_server()
@@ -124,7 +126,7 @@ def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
         (tmp_path / "kubeconfig").write_text(config)
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         found, thread = _in_a_thread(tmp_path)
-        _until(lambda: len(list((tmp_path / "pods").glob("*chief*.log"))) > 0)
+        _wait_for_pods(tmp_path, "*chief*.log")
         time.sleep(1)
         # The two watches, and the logs.
         assert proxy.cut() >= 4
@@ -174,7 +176,7 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
         with pytest.raises(UserCodeError, match="your loss is no number"):
             launcher(tmp_path).run()
         assert operator.started[2:] == [operator.started[0]]
-        _until(lambda: not Kube().jobs()["items"])
+        wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
 
 
 class Told:
@@ -274,7 +276,7 @@ def test_pods_that_never_start_have_a_deadline(server, tmp_path):
         operator.pending = True
         with pytest.raises(TaskStalledError, match=r"does the namespace admit them.*get events"):
             launcher(tmp_path, "deploy.tfjob.pending_timeout=11").run()
-        _until(lambda: not Kube().jobs()["items"])
+        wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
 
 
 @pytest.mark.long
@@ -308,22 +310,23 @@ def test_a_signal_deletes_the_job(server, tmp_path):
     with Operator(server, tmp_path / "pods", lambda *_: stops):
 
         def end() -> None:
-            _until(lambda: len(list((tmp_path / "pods").glob("*.log"))) == 2)
-            time.sleep(1)
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                _wait_for_pods(tmp_path, "*.log", 2)
+                time.sleep(1)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
 
-        thread = threading.Thread(target=end)
-        thread.start()
-        with pytest.raises(StoppedError, match="is deleted; no checkpoint was written yet") as caught:
-            launcher(tmp_path).run()
-        thread.join()
+        with futures.ThreadPoolExecutor(1) as beside:
+            ending = beside.submit(end)
+            with pytest.raises(StoppedError, match="is deleted; no checkpoint was written yet") as caught:
+                launcher(tmp_path).run()
+            ending.result()
         assert caught.value.exit_code == 143
         assert not Kube().jobs()["items"]
     assert (tmp_path / "asked").exists()
 
 
-def _until(done, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
+    """Waits until so many pods have begun to write their logs."""
+    there = folder / "pods"
+    wait_until(lambda: len(list(there.glob(logs))) >= count, f"{count} of {there / logs}", every=0.1)

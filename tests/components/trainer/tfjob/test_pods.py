@@ -6,12 +6,13 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.tfjob import failures as failures_module
@@ -114,11 +115,8 @@ class Logs:
                 yield part
 
 
-def until(done: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def wait_for_last(logs: Logs) -> None:
+    wait_until(lambda: not logs.streams, lambda: f"the last connection for a log; {len(logs.asked)} were asked for", 30)
 
 
 def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
@@ -128,7 +126,7 @@ def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkey
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     monkeypatch.setattr(pods_module, "_LONGEST_LOG_WAIT", 0.01)
     found.take(pod("Running"))
-    until(lambda: not logs.streams)
+    wait_for_last(logs)
     logs.streams = [[printed(7)]]
     failure = found.take(pod("Running", restartCount=1, lastState=ended(3)))
     found.end(30)
@@ -148,7 +146,7 @@ def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
     )
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Running"))
-    until(lambda: not logs.streams)
+    wait_for_last(logs)
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
     wanted = "".join(f"line {each}\n" for each in (0, 1, 2, 3, 4, 5, 6, 8, 9))
@@ -161,7 +159,7 @@ def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
     logs = Logs([printed(0), dead], [printed(0, 1)[:-1]])
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Running"))
-    until(lambda: (tmp_path / "mine-worker-1.1.log").exists())
+    wait_until((tmp_path / "mine-worker-1.1.log").exists, "the pod's log", 30)
     found.take(pod("Failed", state=ended(1)))
     found.end(1.0)
     assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.components.trainer.tfjob.test_launcher import launcher
 from tests.components.trainer.tfjob.test_pods import ended, pod
+from tests.waiting import wait_until
 from tfx_estimator.components.trainer.tfjob import launcher as module
 from tfx_estimator.components.trainer.tfjob import pending, watching
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
@@ -100,14 +101,14 @@ def test_a_pod_that_waits_again_is_given_up(kube, tmp_path):
     assert kube.deleted == [UID]
 
 
-def test_one_that_waits_in_a_queue_is_left_there(kube, tmp_path):
+def test_one_that_waits_in_a_queue_is_left_there(kube, clock, tmp_path):
     train = launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube)
     train._suspended = True
-    time.sleep(0.4)
+    clock.now += 0.4
     train._check_start(UID)
     assert kube.deleted == []
     train._suspended = False
-    time.sleep(0.4)
+    clock.now += 0.4
     with pytest.raises(TaskStalledError, match="there are no pods"):
         train._check_start(UID)
     assert kube.deleted == [UID]
@@ -200,8 +201,8 @@ def test_a_watch_outlives_what_it_does_not_understand(kube):
 
 
 def said_of(watch: Watching, kind: str) -> Any:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (said := watch.next(1)) and said[0] == kind:
-            return said[1:]
-    raise AssertionError(f"the watch of {kind} has ended")
+    def said() -> Any:
+        found = watch.next(1)
+        return found[1:] if found and found[0] == kind else None
+
+    return wait_until(said, f"a word of the watch of {kind}", 30, every=0)

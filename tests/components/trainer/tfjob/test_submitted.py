@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.components.trainer.tfjob.api_server import NAMESPACE, RefusedError
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob import pending
 from tfx_estimator.components.trainer.tfjob.api import Kube
@@ -131,21 +133,18 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Too few cpu"}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/digits-chief-0/status"
 
-    def schedule() -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with contextlib.suppress(RefusedError):
-                server.ask("PATCH", path, {"status": {"conditions": [full]}}, "application/merge-patch+json")
-                return
-            time.sleep(0.2)
+    def schedule() -> bool:
+        with contextlib.suppress(RefusedError):
+            server.ask("PATCH", path, {"status": {"conditions": [full]}}, "application/merge-patch+json")
+            return True
+        return False
 
-    with Operator(server, tmp_path / "pods") as operator:
+    with Operator(server, tmp_path / "pods") as operator, futures.ThreadPoolExecutor(1) as beside:
         operator.unscheduled = {"chief"}
-        thread = threading.Thread(target=schedule)
-        thread.start()
+        scheduling = beside.submit(wait_until, schedule, "a chief's pod to be scheduled", 60, every=0.2)
         timeout = ["--set", "deploy.tfjob.pending_timeout=6"]
         assert main(["submit", *SOURCE, *timeout, "--yes", "--follow"]) == 5
-        thread.join()
+        assert scheduling.result()
         err = capsys.readouterr().err
         assert err.count("warning: waiting for pods: chief-0 Unschedulable: 0/3 nodes: 3 Too few cpu\n") == 1
         assert "did not start for 6 s: chief-0 Unschedulable" in err
@@ -154,10 +153,7 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
 
 def wait_for_none() -> None:
     """Waits until a TFJob that was deleted has gone."""
-    deadline = time.monotonic() + 60
-    while Kube(namespace=NAMESPACE).read("digits"):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not Kube(namespace=NAMESPACE).read("digits"), "the end of the deleted TFJob", every=0.1)
 
 
 def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys):

@@ -22,6 +22,7 @@ import yaml
 from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
 from tfx_estimator.components.trainer.tfjob.api import Kube
@@ -183,13 +184,16 @@ class Run:
         logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
         return max((step for path in logs for step in _steps(path)), default=-1)
 
-    def until(self, done: Callable[[], bool], seconds: float = 300.0) -> None:
-        """Waits for something."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.1)
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Waits for something, which is named, as long as it runs."""
+
+        def is_done() -> bool:
+            if done():
+                return True
+            assert self.process.poll() is None, f"it has ended without {what}: {self.said}"
+            return False
+
+        wait_until(is_done, lambda: f"{what}: {self.said}", 300, every=0.1)
 
 
 def _steps(path: Path) -> list[int]:
@@ -215,10 +219,10 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
         )
         run = Run(tmp_path, config)
         try:
-            run.until(lambda: run.step() >= 60)
+            run.until(lambda: run.step() >= 60, "step 60")
             assert proxy.cut() >= 2
             operator.kill("worker", 0)
-            run.until(lambda: len(operator.started) > 2)
+            run.until(lambda: len(operator.started) > 2, "a third pod")
             time.sleep(2)
             server.stop_server()
             time.sleep(3)
@@ -244,7 +248,7 @@ def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator:
         run = Run(tmp_path, server.kubeconfig)
         try:
-            run.until(lambda: run.step() >= 60)
+            run.until(lambda: run.step() >= 60, "step 60")
             run.process.send_signal(signal.SIGTERM)
             run.process.communicate(timeout=200)
         finally:
@@ -256,7 +260,7 @@ def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
         run = Run(tmp_path, server.kubeconfig)
         try:
             before = run.step()
-            run.until(lambda: run.step() > before)
+            run.until(lambda: run.step() > before, f"a step after {before}")
             run.process.kill()
             run.process.wait()
             started = len(operator.started)
@@ -276,7 +280,8 @@ def test_a_chief_that_is_killed_when_its_workers_are_done(server, tmp_path):
         run = Run(tmp_path, server.kubeconfig)
         try:
             logs = f"{run.work}/digits-tfjob/artifacts/Trainer/training/*/logs/"
-            run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0))
+            exports = "an exporter, and the end of the worker"
+            run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0), exports)
             operator.kill("chief", 0)
             began = time.monotonic()
             results = run.summary()
@@ -356,18 +361,20 @@ def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, lis
 def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:
     """Has an operator run a TFJob to its end; returns the chief's summary."""
     Kube().create(job)
-    deadline = time.monotonic() + 600
-    while True:
-        logs = [path.read_text() for path in (folder / "pods").glob("*.log")]
-        assert time.monotonic() < deadline, logs
+
+    def logs() -> list[str]:
+        return [path.read_text() for path in (folder / "pods").glob("*.log")]
+
+    def has_succeeded() -> bool:
         there = Kube().read(job["metadata"]["name"])
         assert there
         conditions = {each["type"] for each in there.get("status", {}).get("conditions", ())}
-        assert "Failed" not in conditions, logs
-        if "Succeeded" in conditions:
-            break
-        look()
-        time.sleep(0.5)
+        assert "Failed" not in conditions, logs()
+        if "Succeeded" not in conditions:
+            look()
+        return "Succeeded" in conditions
+
+    wait_until(has_succeeded, lambda: f"the TFJob's success: {logs()}", 600, every=0.5)
     return json.loads(sorted(folder.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
 
 
