@@ -8,9 +8,9 @@ from typing import Any, Optional, Union
 
 from absl import logging
 
+from tfx_estimator.components.in_python import TRAINER
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
-from tfx_estimator.components.trainer.in_python import TRAINER
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.source import deciding_code

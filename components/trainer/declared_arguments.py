@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfx_estimator.components.trainer.in_python import TRAINER, Argument, parse, plain
+from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.declaration import Declaration

@@ -6,8 +6,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, Union
 
+from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn

@@ -12,6 +12,7 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
+from tfx_estimator.components.in_python import reword
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.idle_gpus import warn_of_idle_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
@@ -25,7 +26,6 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
-from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger

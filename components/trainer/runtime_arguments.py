@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.in_python import TRAINER, Argument, parse, plain
+from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.pipeline.config.profile_checks import refuse_run_fn
 from tfx_estimator.pipeline.config.runtime_checks import check_runtime

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Union
 
-from tfx_estimator.components.trainer.in_python import TRAINER, Argument, read_section
+from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Union
 
-from tfx_estimator.components.trainer.in_python import TUNER, Argument, read_section
+from tfx_estimator.components.in_python import TUNER, Argument, read_section
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection, long_ranges
 from tfx_estimator.pipeline.config.tune_ranges import check_section
 from tfx_estimator.pipeline.config.tuned import SECTION

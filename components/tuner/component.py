@@ -12,10 +12,10 @@ from tfx.proto import trainer_pb2
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
+from tfx_estimator.components.in_python import TUNER
 from tfx_estimator.components.trainer.arguments import read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
-from tfx_estimator.components.trainer.in_python import TUNER
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
 from tfx_estimator.components.tuner.executor import Executor

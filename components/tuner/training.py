@@ -16,13 +16,13 @@ from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils
 
 from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.in_python import TUNER, reword
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, with_counts, write_declaration
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
-from tfx_estimator.components.trainer.wording import reword
 from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
@@ -92,7 +92,7 @@ class Trials:
             raise
         except TfxEstimatorError as error:
             if self.settings.declaration is None:
-                reword(error)
+                reword(error, TUNER)
             seconds = time.monotonic() - started
             result = Result(trial.number, trial.values, FAILED, seconds=seconds, reason=str(error), parent=trial.parent)
         else:

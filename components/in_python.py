@@ -1,4 +1,4 @@
-"""Sections of a declaration as arguments of a component: what they hold, and what is wrong, in Python's words."""
+"""What a YAML file calls a thing, in the words of a pipeline that is written in Python: arguments, and errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pydantic.v1 import ValidationError
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
-# What a YAML file calls it, and what Python does.
-_IN_PYTHON = (
+# Neither table decides a model: they are in no key. The first is for what an argument holds, when a component is made:
+# the error names the component and the argument, so that a path begins within it. The second is for an error of a
+# training that goes on, where nothing else says which argument is meant: it gives the whole call.
+_IN_AN_ARGUMENT = (
     (r"\btrainer\.distribution\.?", ""),
     (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start)\b)", ""),
     (r"\btrainer\.(?=(precision|xla|gradient_accumulation|sync_every|model_parallel|pipeline_parallel)\b)", ""),
@@ -35,6 +37,12 @@ _IN_PYTHON = (
     (r"\bsection\b", "dict"),
     (r"\btext is no\b", "a str is no"),
     (r"\bno text\b", "no str"),
+)
+_AS_A_CALL = (
+    (r"\btrainer\.(start_timeout|stall_timeout)\b", r"{component}(settings=Settings(\1=…))"),
+    (r"\btrainer\.distribution\.(train|eval)\.(\w+)", r"{component}(distribution={'\1': {'\2': …}})"),
+    (r"\btrainer\.distribution\.(\w+)", r"{component}(distribution={'\1': …})"),
+    (r"\btrainer\.distribution\b", "{component}(distribution=…)"),
 )
 
 Typed = TypeVar("Typed", bound=Section)
@@ -172,8 +180,22 @@ def name_kind(value: Any) -> str:
     return repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
 
 
+def reword(error: TfxEstimatorError, component: str = TRAINER) -> None:
+    """Tells a caller of `Trainer(…)`, or of `Tuner(…)`, which of its arguments an error of a training is about.
+
+    Args:
+        error: Written for a declaration; its texts are changed.
+        component: That trains.
+    """
+    for pattern, call in _AS_A_CALL:
+        words = call.replace("{component}", component)
+        error.what, error.expected, error.todo = (
+            re.sub(pattern, words, text) for text in (error.what, error.expected, error.todo)
+        )
+
+
 def _in_python(problem: Problem) -> Problem:
     fields = {name: getattr(problem, name) for name in ("path", "what", "expected", "todo", "value")}
-    for pattern, word in _IN_PYTHON:
+    for pattern, word in _IN_AN_ARGUMENT:
         fields = {name: re.sub(pattern, word, text) for name, text in fields.items()}
     return dataclasses.replace(problem, **fields)
