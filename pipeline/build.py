@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
@@ -21,6 +21,7 @@ from tfx_estimator.components.evaluator.extractors import find_features
 from tfx_estimator.components.evaluator.trial import try_metrics
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
+from tfx_estimator.components.in_python import name_kind
 from tfx_estimator.components.pusher import Pusher
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
@@ -30,8 +31,9 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
-from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.travelling import preprocessing_fn, told, travelling_function
@@ -39,7 +41,7 @@ from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
 def create_pipeline(
-    declaration: Declaration,
+    declaration: Union[Declaration, Loaded],
     folders: PipelineFolders,
     search_paths: Sequence[str] = (),
     declared: Sequence[str] = (),
@@ -48,7 +50,8 @@ def create_pipeline(
     """Builds the TFX pipeline of a declaration.
 
     Args:
-        declaration: What to ingest, train and push.
+        declaration: What to ingest, train and push: what `load_declaration` returns, or the declaration in it. Of the
+            former come search_paths and declared as well, and Python then finds the declared modules.
         folders: Where to keep it.
         search_paths: Folders where the declared modules are found, beside `sys.path`.
         declared: Dotted paths of what was written down, not defaults.
@@ -59,8 +62,13 @@ def create_pipeline(
 
     Raises:
         DataError: The data set cannot be opened.
-        DeclarationError: A declared metric cannot be measured of the data's classes.
+        DeclarationError: A declared metric cannot be measured of the data's classes; or an argument is something else.
     """
+    _check_kinds(declaration, folders)
+    if isinstance(declaration, Loaded):
+        declaration.make_importable()
+        search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
+        declaration = declaration.declaration
     source = open_source(declaration.data)
     image_shape = source.info.image_shape
     trainer, transform = declaration.trainer, declaration.transform
@@ -154,6 +162,24 @@ def create_pipeline(
         metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
+
+
+def _check_kinds(declaration: Any, folders: Any) -> None:
+    """Refuses what else somebody might pass who writes the call by hand."""
+    if not isinstance(declaration, (Declaration, Loaded)):
+        named = repr(declaration) if isinstance(declaration, str) else '"digits"'
+        raise DeclarationError(
+            f"create_pipeline(…): the declaration is {name_kind(declaration)}",
+            expected="what load_declaration(…) returns, or a Declaration",
+            todo=f"create_pipeline(load_declaration({named}), folders): a preset's name, or the path of a YAML file",
+        )
+    if not isinstance(folders, PipelineFolders):
+        named = repr(folders) if isinstance(folders, str) else '"runs"'
+        raise DeclarationError(
+            f"create_pipeline(…): the folders are {name_kind(folders)}",
+            expected="PipelineFolders",
+            todo=f"PipelineFolders({named}, loaded.declaration.name)",
+        )
 
 
 def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:

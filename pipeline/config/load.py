@@ -12,7 +12,6 @@ from typing import Any
 from pydantic.v1 import BaseModel, ValidationError
 
 from tfx_estimator.pipeline.config import read, renamed, render, short_forms
-from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
@@ -20,27 +19,23 @@ from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
-from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.hidden_checks import check_hidden
 from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
 from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
 from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
-from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
-from tfx_estimator.pipeline.config.runtime_checks import check_runtime, note_runtime
-from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.runtime_checks import note_runtime
 from tfx_estimator.pipeline.config.technique_notes import note_techniques
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune import RANGES
-from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune, refuse_others_cluster
+from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
-from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.config.yaml_text import Path
-from tfx_estimator.pipeline.text import one_line
 
 DEFAULT = "default"
 PRESET = "preset "
@@ -62,63 +57,6 @@ _STAND_INS: dict[Path, Any] = {
     ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
     ("beam", "dataflow", "sdk_container_image"): "stand/in",
 }
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A declaration that was loaded and checked.
-
-    Args:
-        declaration: Its values, paths absolute.
-        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; with what
-            was derived from it.
-        source: The preset or file, as the user named it.
-        file: The file that was read.
-        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
-            current one.
-        notes: What the user should know and need not change at once.
-        warnings: What was declared and has no effect, as far as the code's text tells.
-        declared: Dotted paths of what the user wrote down himself: no defaults, nothing of a preset.
-    """
-
-    declaration: Declaration
-    origins: Mapping[str, str]
-    source: str
-    file: str
-    search_paths: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    declared: tuple[str, ...] = ()
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Notes and warnings, each as one line that says which of both it is."""
-        told = (("note", self.notes), ("warning", self.warnings))
-        return tuple(f"{kind}: {one_line(text)}" for kind, texts in told for text in texts)
-
-    def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
-        """Checks the declaration once more, when it is known how many tasks there are.
-
-        Args:
-            distribution: The declared one, resolved.
-            joins: Whether this process is a task of somebody else's cluster.
-
-        Raises:
-            DeclarationError: The declaration cannot be trained by so many tasks, or by those of others.
-        """
-        if joins and self.declaration.tune is not None:
-            raise refuse_others_cluster()
-        trainer = self.declaration.trainer.copy(update={"distribution": distribution})
-        declaration = self.declaration.copy(update={"trainer": trainer})
-        problems = [
-            *check_distribution(declaration),
-            *check_accumulation(declaration, self.search_paths),
-            *check_runtime(trainer),
-            *check_precision(declaration, self.search_paths),
-            *check_xla(declaration, self.search_paths),
-        ]
-        if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
-            raise to_error(found, self.source)
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: str = "") -> Loaded:

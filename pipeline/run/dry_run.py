@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +108,7 @@ class DryRun:
     def __init__(self, loaded: Loaded, logs: str, folder: str, log_stays: bool, path: str = "") -> None:
         trainer = loaded.declaration.trainer
         self._timeout = min(max(_QUIET_SECONDS, min(trainer.start_timeout, trainer.stall_timeout)), _MOST_SECONDS)
-        sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+        loaded.make_importable()
         self._settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
         self._logs, self._folder, self._path, self._environment = logs, folder, path, trainer.environment
         self._process = self._start(attempt=1)

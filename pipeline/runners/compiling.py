@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -65,11 +64,11 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
 
     # Not that of the pipeline root: only the service needs to reach it.
     check_buckets((declaration.data.dataset, declaration.data.data_dir))
-    sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+    loaded.make_importable()
     targets = user_targets(declaration)
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
     folders = PipelineFolders(deploy.pipeline_root or "", declaration.name)
-    pipeline = create_pipeline(declaration, folders, loaded.search_paths, loaded.declared, target)
+    pipeline = create_pipeline(loaded, folders, target=target)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
         text, path = _compile(pipeline, declaration, target, folders.home, modules, place)
     return Compiled(text, tuple(dict.fromkeys(modules.values())), os.path.join(folders.home, entry.FOLDER), path)

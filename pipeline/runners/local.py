@@ -141,7 +141,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
         )
     data = loaded.declaration.data
     check_buckets((folders.workdir, data.dataset, data.data_dir, loaded.declaration.pusher.destination))
-    sys.path[:0] = [path for path in loaded.search_paths if path not in sys.path]
+    loaded.make_importable()
     deploy = loaded.declaration.deploy
     if deploy is not None and deploy.tfjob.train and resolve(os.environ) is None:
         from tfx_estimator.components.trainer.tfjob import training
@@ -149,7 +149,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
         training.check(deploy, folders.home)
     # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
     open_source(loaded.declaration.data).prepare()
-    return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
+    return create_pipeline(loaded, folders)
 
 
 def _not_reached(node: pipeline_pb2.PipelineNode) -> NodeRun:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.tuner import Tuner
     from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.config import Declaration
-    from tfx_estimator.pipeline.config.load import load as load_declaration
+    from tfx_estimator.pipeline.config import Declaration, Loaded
+    from tfx_estimator.pipeline.config import load as load_declaration
     from tfx_estimator.pipeline.errors import (
         DamagedDataError,
         DataError,
@@ -60,6 +60,7 @@ _ERRORS = (
 # Public name -> where it is, and what it is called there.
 _PLACES = {
     "Declaration": ("pipeline.config", "Declaration"),
+    "Loaded": ("pipeline.config", "Loaded"),
     "Settings": ("components.trainer.settings", "Settings"),
     "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
     "Pusher": ("components.pusher", "Pusher"),
@@ -79,6 +80,7 @@ __all__ = [
     "Declaration",
     "DeclarationError",
     "ExportError",
+    "Loaded",
     "NotBlessedError",
     "NotEqualError",
     "PipelineError",

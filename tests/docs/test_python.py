@@ -6,6 +6,8 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -55,6 +57,34 @@ def test_the_pages_show_the_trainer_and_the_layers() -> None:
     shown = "".join(block.text for page in PAGES for block in page.of("python"))
     for name in ("Trainer", "SynchronizedBatchNormalization", "StatelessDropout"):
         assert name in shown
+
+
+def _pipeline() -> str:
+    """The block that makes a pipeline of a declaration."""
+    (text,) = (block.text for page in PAGES for block in page.of("python") if "create_pipeline(" in block.text)
+    return text
+
+
+def test_the_pipeline_on_the_page_is_made(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    *before, last = ast.parse(_pipeline()).body
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    assert ast.unparse(last.value.func) == "LocalDagRunner().run"
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module(before, []), "page", "exec"), names)
+    made = eval(compile(ast.Expression(last.value.args[0]), "page", "eval"), names)
+    assert {node.id for node in made.components} > {"TfdsExampleGen", "Trainer", "Pusher"}
+    assert made.pipeline_info.pipeline_root == str(tmp_path / "runs" / "digits" / "artifacts")
+
+
+@pytest.mark.long
+def test_the_pipeline_on_the_page_runs(tmp_path) -> None:
+    (tmp_path / "run_digits.py").write_text(_pipeline())
+    done = subprocess.run([sys.executable, "run_digits.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert list((tmp_path / "runs" / "digits" / "serving").glob("*/saved_model.pb"))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,53 @@ def test_the_trainer_is_told_the_declaration_and_the_images(tmp_path):
     assert told.label_names == tuple(str(digit) for digit in range(10))
 
 
+OWN = """
+import tensorflow as tf
+from tfx_estimator.data.preprocessing import preprocessing_fn as scaled
+def network(num_classes):
+    return tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
+"""
+
+
+def test_what_was_loaded_says_by_itself_where_its_modules_are(tmp_path, monkeypatch):
+    from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
+
+    (tmp_path / "beside.py").write_text(OWN)
+    (tmp_path / "own.yaml").write_text(
+        "name: own\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+        "trainer: {model: 'beside:network', train_steps: 5}\ntransform: {preprocessing_fn: 'beside:scaled'}\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    loaded, folders = load_declaration(tmp_path / "own.yaml"), PipelineFolders(str(tmp_path / "runs"), "own")
+    in_parts = create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
+    assert str(tmp_path) not in sys.path
+    whole = create_pipeline(loaded, folders)
+    for one, other in zip(whole.components, in_parts.components, strict=True):
+        assert one.exec_properties == other.exec_properties
+    assert "trainer.model" in settings(whole).declared
+    # TFX imports the preprocessing_fn by its name.
+    assert str(tmp_path) in sys.path
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"declaration": "digits"}, "create_pipeline(load_declaration('digits'), folders)"),
+        ({"declaration": {"name": "mine"}}, "is an object, builtins.dict"),
+        ({"folders": "runs"}, "PipelineFolders('runs', loaded.declaration.name)"),
+        ({"folders": None}, "the folders are an object, builtins.NoneType"),
+    ],
+)
+def test_what_is_no_declaration_and_no_folders_is_refused(tmp_path, given, told):
+    from tfx_estimator import DeclarationError, PipelineFolders, create_pipeline, load_declaration
+
+    arguments = {"declaration": load_declaration("digits"), "folders": PipelineFolders(str(tmp_path), "digits")}
+    with pytest.raises(DeclarationError) as refused:
+        create_pipeline(**{**arguments, **given})
+    assert told in str(refused.value)
+    assert "expected" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("override", "changes"),
     [
