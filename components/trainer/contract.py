@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -9,12 +10,18 @@ from typing import Any, Optional
 from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
 
+from tfx_estimator.components.in_python import TRAINER
 from tfx_estimator.components.trainer.settings import path_of
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN, functions_of
 
 # What TFX's executors call.
 _CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN, tfx_executor.Executor: TRAINER_FN}
+
+
+_DOTTED = "a dotted path, `package.module.function`"
+# A module's file may have a name that is no word of Python, as `my-module`.
+_IS_DOTTED = re.compile(r"([^\s.:/]+\.)+[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,12 @@ class Contract:
 
 
 def find_contract(
-    module_file: Any, run_fn: Any, trainer_fn: Any, executor: Optional[executor_spec.ExecutorSpec], own: type
+    module_file: Any,
+    run_fn: Any,
+    trainer_fn: Any,
+    executor: Optional[executor_spec.ExecutorSpec],
+    own: type,
+    component: str = TRAINER,
 ) -> Contract:
     """Decides as TFX does: by the argument, by the executor; of a module file with both functions it is the run_fn.
 
@@ -43,13 +55,17 @@ def find_contract(
         trainer_fn: Dotted path.
         executor: `custom_executor_spec`.
         own: This Trainer's executor, which calls either.
+        component: That is given them.
 
     Returns:
         The contract.
 
     Raises:
-        DeclarationError: The executor is none of TFX's, or calls what is not there.
+        DeclarationError: A function is not named by a dotted path; the executor is none of TFX's, or calls what is not
+            there.
     """
+    for name, given in ((RUN_FN, run_fn), (TRAINER_FN, trainer_fn)):
+        _check_dotted(name, given, component)
     called = _called_by(executor, own)
     if not module_file:
         name, dotted = (TRAINER_FN, trainer_fn) if trainer_fn else (RUN_FN, run_fn)
@@ -70,6 +86,34 @@ def find_contract(
         raise _contradiction(executor, called, f"the module file {module_file} defines {functions[0]} only")
     chosen: Sequence[str] = [called] if called else functions or ()
     return Contract(path_of(chosen), module_file, has_both=not called and len(functions or ()) > 1)
+
+
+def _check_dotted(name: str, given: Any, component: str) -> None:
+    """Refuses what TFX imports no function by, and the key sees no source of: else only the task would say so.
+
+    What is known at run time only, a RuntimeParameter, is left alone.
+    """
+    call = f"{component}({name}=…)"
+    if callable(given):
+        function = getattr(given, "__qualname__", "")
+        path = f"{given.__module__}.{function}" if function.isidentifier() else ""
+        what = f"{call} is the function itself, and a task, in a process of its own, finds it by its name only"
+        raise DeclarationError(what, expected=_DOTTED, todo=_say(name, path))
+    if not given or not isinstance(given, str) or (_IS_DOTTED.fullmatch(given) and not given.endswith(".py")):
+        return
+    file = given.partition(":")[0]
+    path = re.sub(r"[:/\\\s.]+", ".", given).strip(".")
+    todo = f"give the file in its place: module_file={file!r}" if file.endswith(".py") else _say(name, path)
+    raise DeclarationError(f"{call} is {given!r}", expected=_DOTTED, todo=todo)
+
+
+def _say(name: str, path: str) -> str:
+    """What to write: the path, if it is one by now, and of no script's own function, which nobody can import."""
+    if _IS_DOTTED.fullmatch(path) and not path.startswith("__main__."):
+        return f'say {name}="{path}"'
+    function = path.rpartition(".")[2]
+    word = function if function.isidentifier() else name
+    return f'name a module that can be imported, and the function in it: {name}="package.module.{word}"'
 
 
 def _called_by(spec: Optional[executor_spec.ExecutorSpec], own: type) -> str:

@@ -117,7 +117,7 @@ class Tuner(base_component.BaseComponent):
                 expected="what the Trainer is given",
                 todo="give the one that the Trainer has",
             )
-        contract = find_contract(module_file, run_fn, trainer_fn, None, Executor)
+        contract = find_contract(module_file, run_fn, trainer_fn, None, Executor, TUNER)
         refuse_entries(declared, settings or Settings(), TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
         settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start, TUNER)

@@ -182,6 +182,44 @@ def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
         assert Settings.of(trainer.exec_properties).path == path
 
 
+@pytest.mark.parametrize(
+    ("given", "todo"),
+    [
+        ("a:b", 'say {}="a.b"'),
+        ("models.own:train", 'say {}="models.own.train"'),
+        ("models/own.train", 'say {}="models.own.train"'),
+        (" a.b", 'say {}="a.b"'),
+        ("..a.b", 'say {}="a.b"'),
+        ("ab", 'the function in it: {}="package.module.ab"'),
+        ("a.", 'the function in it: {}="package.module.a"'),
+        ("a.1", 'the function in it: {0}="package.module.{0}"'),
+        ("taxi_utils.py", "give the file in its place: module_file='taxi_utils.py'"),
+        ("there/taxi_utils.py:trainer_fn", "give the file in its place: module_file='there/taxi_utils.py'"),
+        (channels, f'say {{}}="{__name__}.channels"'),
+        (lambda fn_args: None, 'the function in it: {0}="package.module.{0}"'),
+    ],
+)
+def test_a_function_is_named_by_a_dotted_path(given, todo):
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.components.tuner import Tuner
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    for component, name in ((Trainer, "run_fn"), (Trainer, "trainer_fn"), (Tuner, "trainer_fn")):
+        tune = {"tune": {"ranges": {"units": [1, 2]}}} if component is Tuner else {}
+        with pytest.raises(DeclarationError) as refused:
+            component(**channels(), **{name: given}, **tune)
+        assert str(refused.value).startswith(f"{component.__name__}({name}=…) is ")
+        assert refused.value.expected == "a dotted path, `package.module.function`"
+        assert todo.format(name) in refused.value.todo
+
+
+def test_a_module_may_have_a_name_that_is_no_word_of_python():
+    from tfx_estimator.components.trainer import Trainer
+
+    for name in ("my-module.run_fn", "package.2nd.run_fn", "módulo.año"):
+        assert Trainer(**channels(), run_fn=name).exec_properties["run_fn"] == name
+
+
 RUN = "def run_fn(fn_args): pass\n"
 TRAIN = "def trainer_fn(fn_args, schema): pass\n"
 
