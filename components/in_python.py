@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 # training that goes on, where nothing else says which argument is meant: it gives the whole call.
 _IN_AN_ARGUMENT = (
     (r"\btrainer\.distribution\.?", ""),
-    (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start)\b)", ""),
+    (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start|start_timeout|stall_timeout)\b)", ""),
     (r"\btrainer\.(?=(precision|xla|gradient_accumulation|sync_every|model_parallel|pipeline_parallel)\b)", ""),
     (r"\b(?<=or )trainer\.model with a function\b", "a declaration, whose trainer.model is a function"),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
@@ -58,17 +58,20 @@ class Argument:
         component: Its class, as the user calls it.
         form: An example of what it takes.
         todo: About what is none.
+        inside: What holds it, where it is a part of an argument: `settings=Settings`.
     """
 
     names: tuple[str, ...]
     component: str
     form: str = ""
     todo: str = "give a dict of numbers and words, as in a declaration"
+    inside: str = ""
 
     @property
     def call(self) -> str:
         """The component with it, in Python."""
-        return f"{self.component}({', '.join(f'{name}=…' for name in self.names)})"
+        given = ", ".join(f"{name}=…" for name in self.names)
+        return f"{self.component}({f'{self.inside}({given})' if self.inside else given})"
 
     def not_plain(self, value: Any, path: str = "") -> DeclarationError:
         """Returns the error of a value that no YAML file could hold.

@@ -8,17 +8,89 @@ from typing import Any, Optional, Union
 
 from absl import logging
 
-from tfx_estimator.components.in_python import TRAINER
+from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import PATHS, Settings
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.components.trainer.warm_start_argument import check_begun, read_warm_start
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.kinds import reject
+from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+# Fields of Settings that no section of a declaration has: their kinds, and what is expected.
+_FILLED: dict[str, tuple[Any, str]] = {
+    "image_shape": (tuple[int, int, int], "three whole numbers: height, width, channels"),
+    "label_names": (tuple[str, ...], "the names of the classes, in the order of their labels"),
+    "source": (str, "a fingerprint"),
+    "declared": (tuple[str, ...], "dotted paths of a declaration"),
+    "path": (str, f"one of {', '.join(PATHS)}, or an empty str"),
+}
+_FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part of it"
+
+
+def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Settings:
+    """Checks the settings that a component is given.
+
+    Args:
+        settings: As they are given; None takes the defaults.
+        component: That is given them: TRAINER or TUNER.
+
+    Returns:
+        The same.
+
+    Raises:
+        DeclarationError: These are no Settings, or a field holds what no task could use.
+    """
+    if settings is None:
+        return Settings()
+    if not isinstance(settings, Settings):
+        todo = "from tfx_estimator import Settings, and give its fields by their names: Settings(start_timeout=…)"
+        raise Argument(("settings",), component, _FORM, todo).not_plain(settings)
+
+    def field(name: str, form: str = "a dict, as the section of a declaration") -> Argument:
+        return Argument((name,), component, form, "leave it out for the default", inside="settings=Settings")
+
+    for name in ("start_timeout", "stall_timeout"):
+        argument = field(name, "a number of seconds")
+        parse({name: plain(getattr(settings, name), argument)}, TrainerSection, ("trainer",), argument)
+    for name, (kind, expected) in _FILLED.items():
+        argument = field(name, expected)
+        value = plain(getattr(settings, name), argument)
+        if reason := reject(value, kind) or _reject_path(name, value):
+            todo = "leave it out: create_pipeline fills it"
+            raise argument.refusal([Problem(name, reason, expected, todo, value=inline(value))])
+    if settings.declaration is not None:
+        _check_declaration(settings.declaration, field("declaration"))
+    if settings.distribution_section is not None:
+        read_distribution(settings.distribution_section, component, field("distribution_section"))
+    if settings.warm_start_section is not None:
+        read_section(settings.warm_start_section, WarmStart, ("trainer", "warm_start"), field("warm_start_section"))
+    if settings.runtime_section is not None:
+        read_section(settings.runtime_section, TrainerSection, ("trainer",), field("runtime_section"))
+    return settings
+
+
+def _reject_path(name: str, value: Any) -> str:
+    if name != "path" or value in ("", *PATHS):
+        return ""
+    near = nearest(value, PATHS)
+    return f"there is no such way of training{f': did you mean `{near}`?' if near else ''}"
+
+
+def _check_declaration(declaration: Any, argument: Argument) -> None:
+    """Checks what of a declaration the component reads: its section `trainer`."""
+    if not isinstance(declaration, Mapping) or "trainer" not in declaration:
+        form = '{"trainer": {"model": "models.own:network", "train_steps": 600}}'
+        todo = "leave it out, and let create_pipeline fill it of what load_declaration returns"
+        raise dataclasses.replace(argument, form=form, todo=todo).not_plain(declaration)
+    read_section(declaration["trainer"], TrainerSection, ("trainer",), argument)
 
 
 def read_arguments(

@@ -15,7 +15,7 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.trainer import published, training_folder
-from tfx_estimator.components.trainer.arguments import read_arguments
+from tfx_estimator.components.trainer.arguments import check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
@@ -83,13 +83,15 @@ class Trainer(tfx_trainer.Trainer):
         gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
         onednn: As `trainer.onednn`: oneDNN's kernels on CPU.
         profile: The section `trainer.profile`, for a trainer_fn: `{"start_step": 100, "steps": 20}`.
-        settings: Deadlines, and the declaration; None takes the defaults.
+        settings: Deadlines: `Settings(stall_timeout=3600.0)`; `create_pipeline` fills in the declaration as well. None
+            takes the defaults.
         **declared: Other entries of a declaration's section `trainer`, `gradient_accumulation` among them. The function
             decides on them by itself: they are refused, with the reason and what to do instead.
 
     Raises:
         DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
-            for weights, threads, GPUs, kernels and profile; or the executor is another one.
+            for weights, threads, GPUs, kernels, profile and settings; or the function is named by no dotted path; or
+            the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -122,10 +124,11 @@ class Trainer(tfx_trainer.Trainer):
         settings: Optional[Settings] = None,
         **declared: Any,
     ) -> None:
+        settings = check_settings(settings)
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
-        refuse_entries(declared, settings or Settings())
-        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start)
+        refuse_entries(declared, settings)
+        settings = read_arguments(contract, settings, distribution, runtime, warm_start)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.contract import Contract
@@ -21,12 +21,15 @@ _TODO = "name the strategy: one_device, mirrored, central_storage, multi_worker_
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
 
 
-def read_distribution(given: Union[Mapping[str, Any], Distribution], component: str = TRAINER) -> Distribution:
+def read_distribution(
+    given: Union[Mapping[str, Any], Distribution], component: str = TRAINER, argument: Optional[Argument] = None
+) -> Distribution:
     """Types and checks what a component was given.
 
     Args:
         given: As in YAML, `{"train": {"strategy": "multi_worker_mirrored", "workers": 2}}`; or typed.
         component: That was given it.
+        argument: That it is, if it is not the component's `distribution`.
 
     Returns:
         The section.
@@ -34,7 +37,7 @@ def read_distribution(given: Union[Mapping[str, Any], Distribution], component: 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    argument = _argument(component)
+    argument = argument or _argument(component)
     section = read_section(given, Distribution, _PATH, argument)
     if problems := [*check_strategies(section), *check_own_input(section)]:
         raise argument.refusal(problems)

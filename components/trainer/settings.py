@@ -24,6 +24,7 @@ OPERATION_KEY = "tfx_estimator_operation"
 HOME_KEY = "pipeline_home"
 # Values of `Settings.path`.
 ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
+PATHS = (ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP)
 _PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
 
 _OPERATIONAL = {"operational": True}
@@ -32,6 +33,11 @@ _OPERATIONAL = {"operational": True}
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Deadlines, and what is trained how.
+
+    Whoever writes `Trainer(settings=Settings(…))`, or that of a Tuner, sets `start_timeout` and `stall_timeout`. The
+    others are filled: `distribution_section`, `warm_start_section` and `runtime_section` by the component, of its own
+    arguments, and the rest by `create_pipeline`, of a declaration. The component checks them, and not this class, which
+    each task makes anew.
 
     Args:
         start_timeout: Seconds until a task's first sign of progress.

@@ -13,7 +13,7 @@ from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
 from tfx_estimator.components.in_python import TUNER
-from tfx_estimator.components.trainer.arguments import read_arguments
+from tfx_estimator.components.trainer.arguments import check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
@@ -76,7 +76,7 @@ class Tuner(base_component.BaseComponent):
         threads: The section `trainer.threads` of a declaration.
         gpu: The section `trainer.gpu`.
         onednn: As `trainer.onednn`.
-        settings: Deadlines, and the declaration; None takes the defaults.
+        settings: As of the Trainer: deadlines.
         **declared: As of the Trainer: refused.
 
     Raises:
@@ -111,6 +111,7 @@ class Tuner(base_component.BaseComponent):
         settings: Optional[Settings] = None,
         **declared: Any,
     ) -> None:
+        settings = check_settings(settings, TUNER)
         if [bool(module_file), bool(run_fn), bool(trainer_fn)].count(True) != 1:
             raise DeclarationError(
                 "Tuner is given none, or several, of module_file, run_fn and trainer_fn",
@@ -118,9 +119,9 @@ class Tuner(base_component.BaseComponent):
                 todo="give the one that the Trainer has",
             )
         contract = find_contract(module_file, run_fn, trainer_fn, None, Executor, TUNER)
-        refuse_entries(declared, settings or Settings(), TUNER)
+        refuse_entries(declared, settings, TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
-        settings = read_arguments(contract, settings or Settings(), distribution, runtime, warm_start, TUNER)
+        settings = read_arguments(contract, settings, distribution, runtime, warm_start, TUNER)
         section = read_tune(tune)
         if settings.declaration is None:
             refuse_declared(section)
