@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any, Optional, Union
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
 from tfx_estimator.components.tfds_example_gen import executor, parameters
+from tfx_estimator.components.tfds_example_gen.argument import read_data
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.log import get_logger
@@ -33,27 +35,30 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
 
     Each split becomes `shards` files of nearly equal size, in stored order. The same data gives the same bytes.
 
-        example_gen = TfdsExampleGen(DataSection(dataset="mnist", shards=8))
+        example_gen = TfdsExampleGen({"dataset": "mnist", "splits": {"train": "train[:90%]", "eval": "train[90%:]"}})
         statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
 
     Inputs: none. Outputs: `examples` (splits `train`, `eval` and, if declared, `test`), which carries the
     data set's name, version, fingerprint, counts, licence and citation as custom properties: see `properties.py`.
 
     Args:
-        data: What to ingest.
+        data: What to ingest: the section `data` of a declaration, as a dict, whose paths are relative to the current
+            folder; or a DataSection.
         fingerprint: Hash of the data; in the cache key it stands for the data set, wherever that lies. None computes
             it from the data set as it is now. A data set that is still to be downloaded has another fingerprint
             afterwards: prepare it first where the next run's cache matters.
 
     Raises:
         DataError: The data set cannot be opened, or evaluation would see training examples.
+        DeclarationError: The section is wrong.
     """
 
     SPEC_CLASS = TfdsExampleGenSpec
     DRIVER_CLASS = parameters.Driver
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.Executor)
 
-    def __init__(self, data: DataSection, fingerprint: Optional[str] = None) -> None:
+    def __init__(self, data: Union[Mapping[str, Any], DataSection], fingerprint: Optional[str] = None) -> None:
+        data = read_data(data)
         if fingerprint is None:
             source = open_source(data)
             if source.is_prepared:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tfx_estimator.components.tuner import Tuner
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration, Loaded
-    from tfx_estimator.pipeline.config import load as load_declaration
+    from tfx_estimator.pipeline.config.data import DataSection
+    from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.errors import (
         DamagedDataError,
         DataError,
@@ -59,6 +60,7 @@ _ERRORS = (
 )
 # Public name -> where it is, and what it is called there.
 _PLACES = {
+    "DataSection": ("pipeline.config.data", "DataSection"),
     "Declaration": ("pipeline.config", "Declaration"),
     "Loaded": ("pipeline.config", "Loaded"),
     "Settings": ("components.trainer.settings", "Settings"),
@@ -76,6 +78,7 @@ __all__ = [
     "DamagedDataError",
     "DataError",
     "DataNotFoundError",
+    "DataSection",
     "DataValidationError",
     "Declaration",
     "DeclarationError",

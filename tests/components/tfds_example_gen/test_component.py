@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import MappingProxyType
+
 import pytest
 from tfx.types import standard_artifacts
 
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.errors import DataError, DataNotFoundError, DeclarationError
 
 pytestmark = pytest.mark.unit
 
@@ -37,6 +41,47 @@ def test_the_cache_key_follows_the_declaration_and_the_data(real_data_dir):
 def test_evaluation_on_training_examples_is_refused_before_the_pipeline_starts(real_data_dir):
     with pytest.raises(DataError, match=r"both hold train\[54000:60000\]"):
         _key(dataset="mnist", data_dir=real_data_dir, splits={"train": "train", "eval": "train[90%:]"})
+
+
+def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
+    section = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}, "shards": 2}
+    given, typed = TfdsExampleGen(section), TfdsExampleGen(DataSection(**section))
+    assert given.exec_properties == typed.exec_properties
+    assert TfdsExampleGen(MappingProxyType(section)).exec_properties == typed.exec_properties
+    monkeypatch.chdir(tmp_path)
+    found = TfdsExampleGen({"dataset": "./pets", "data_dir": "~/tfds"}, fingerprint="known elsewhere")
+    place = json.loads(found.exec_properties["location"])
+    assert (place["dataset"], place["data_dir"]) == (str(tmp_path / "pets"), str(Path.home() / "tfds"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "todo"),
+    [
+        ("mnist", "TfdsExampleGen(data=…) is 'mnist'", 'TfdsExampleGen({"dataset": …})'),
+        (None, "TfdsExampleGen(data=…) is an object, builtins.NoneType", 'TfdsExampleGen({"dataset": …})'),
+        ({}, "data.dataset\n", 'add "dataset"'),
+        ({"datset": "mnist"}, "unknown key `datset`", "did you mean `dataset`?"),
+        ({"dataset": "digits", "shards": "8"}, "a str is no number", "give a number"),
+        ({"dataset": "digits", "shards": 0}, "data.shards: 0", "at least 1"),
+        ({"dataset": "digits", "splits": "train"}, "a str is no dict", "give a dict"),
+        (
+            {"dataset": "digits", "splits": {"trian": "train"}},
+            "unknown key `trian`",
+            "did you mean `train`?",
+        ),
+        ({"dataset": "digits", "download": "no"}, "neither True nor False", "write True or False"),
+        ({"dataset": object()}, "data=…): dataset is an object, builtins.object", "give the data set's name"),
+        ({"dataset": "$DATA/pets"}, "data.dataset: $DATA/pets", "variables of the environment are not replaced"),
+    ],
+)
+def test_a_wrong_section_is_refused_in_pythons_words(given, told, todo):
+    with pytest.raises(DeclarationError) as refused:
+        TfdsExampleGen(given)
+    text = str(refused.value)
+    assert told in text
+    assert todo in text
+    for words in ("--set", "YAML", "the line", "indented"):
+        assert words not in text
 
 
 def test_a_fingerprint_may_be_given():
