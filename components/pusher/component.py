@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 from tfx import types
@@ -10,7 +11,9 @@ from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import pusher_pb2
 
-from tfx_estimator.components.pusher.executor import Executor
+from tfx_estimator.components.in_python import Argument
+from tfx_estimator.components.messages import read_message
+from tfx_estimator.components.pusher.executor import Executor, is_supported
 from tfx_estimator.pipeline.errors import DeclarationError
 
 
@@ -38,13 +41,13 @@ class Pusher(tfx_pusher.Pusher):
         model_blessing: Channel of an Evaluator's `standard_artifacts.ModelBlessing`: a model without it is not pushed.
         infra_blessing: Channel of an InfraValidator's `standard_artifacts.InfraBlessing`, likewise; in place of `model`
             it must hold one.
-        push_destination: A folder of versions, or an address of object storage; may be a RuntimeParameter. Only another
-            executor may do without.
+        push_destination: A folder of versions, or an address of object storage; `{"filesystem": {"base_directory":
+            "serving"}}` says the same, and it may be a RuntimeParameter. Only another executor may do without.
         custom_config: What other executors are told.
         custom_executor_spec: Another executor in place of this Pusher's own.
 
     Raises:
-        DeclarationError: There is no push_destination.
+        DeclarationError: There is no push_destination, or it names no folder.
         ValueError: There is neither a model nor an infra_blessing.
 
     Source: https://www.tensorflow.org/tfx/guide/pusher.
@@ -57,7 +60,7 @@ class Pusher(tfx_pusher.Pusher):
         model: Optional[types.BaseChannel] = None,
         model_blessing: Optional[types.BaseChannel] = None,
         infra_blessing: Optional[types.BaseChannel] = None,
-        push_destination: Optional[Union[pusher_pb2.PushDestination, RuntimeParameter]] = None,
+        push_destination: Optional[Union[pusher_pb2.PushDestination, Mapping[str, Any], RuntimeParameter]] = None,
         custom_config: Optional[dict[str, Any]] = None,
         custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
     ) -> None:
@@ -68,6 +71,8 @@ class Pusher(tfx_pusher.Pusher):
                 expected="a pusher_pb2.PushDestination with a filesystem, or an executor that needs none",
                 todo="pass push_destination=",
             )
+        if own:
+            _check_destination(push_destination)
         super().__init__(
             model=model,
             model_blessing=model_blessing,
@@ -76,3 +81,18 @@ class Pusher(tfx_pusher.Pusher):
             custom_config=custom_config,
             custom_executor_spec=custom_executor_spec,
         )
+
+
+def _check_destination(given: Any) -> None:
+    """Refuses what the executor could push nothing to, after all that comes before it."""
+    folder = given if isinstance(given, str) and not given.startswith("{") else "serving"
+    argument = Argument(
+        ("push_destination",),
+        "Pusher",
+        "a pusher_pb2.PushDestination, or a dict: filesystem.base_directory, and versions by the time",
+        f'push_destination={{"filesystem": {{"base_directory": {folder!r}}}}}, or give it an executor of your own',
+    )
+    message = read_message(given, pusher_pb2.PushDestination, argument)
+    if message is not None and not is_supported(message):
+        what = f"{argument.call} is {' '.join(str(message).split()) or 'empty'}: there this Pusher cannot push"
+        raise DeclarationError(what, expected=argument.form, todo=argument.todo)

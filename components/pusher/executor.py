@@ -59,6 +59,12 @@ class Executor(tfx_executor.Executor):
         self._MarkPushed(pushed, pushed_destination=os.path.join(base, version), pushed_version=version)
 
 
+def is_supported(destination: pusher_pb2.PushDestination) -> bool:
+    """Tells whether this executor can push there: into a folder, by the time's versions."""
+    known = (pusher_pb2.Versioning.AUTO, pusher_pb2.Versioning.UNIX_TIMESTAMP)
+    return bool(destination.filesystem.base_directory) and destination.filesystem.versioning in known
+
+
 def _destination(exec_properties: dict[str, Any]) -> str:
     """Returns the folder of the versions."""
     told = exec_properties[standard_component_specs.PUSH_DESTINATION_KEY]
@@ -66,17 +72,13 @@ def _destination(exec_properties: dict[str, Any]) -> str:
         return told
     destination = pusher_pb2.PushDestination()
     proto_utils.json_to_proto(told, destination)
-    base = destination.filesystem.base_directory
-    if not base or destination.filesystem.versioning not in (
-        pusher_pb2.Versioning.AUTO,
-        pusher_pb2.Versioning.UNIX_TIMESTAMP,
-    ):
+    if not is_supported(destination):
         raise PipelineError(
             f"Pusher cannot push to the push_destination {str(destination).strip()!r}",
             expected="filesystem.base_directory, and versions by the time",
             todo="correct push_destination, or give the Pusher an executor of your own",
         )
-    return base
+    return destination.filesystem.base_directory
 
 
 def _tree(folder: str) -> Tree:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 from absl import logging
+from tfx.proto import trainer_pb2
 
 from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
+from tfx_estimator.components.messages import read_message
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
 from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
@@ -91,6 +93,26 @@ def _check_declaration(declaration: Any, argument: Argument) -> None:
         todo = "leave it out, and let create_pipeline fill it of what load_declaration returns"
         raise dataclasses.replace(argument, form=form, todo=todo).not_plain(declaration)
     read_section(declaration["trainer"], TrainerSection, ("trainer",), argument)
+
+
+def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> None:
+    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out.
+
+    Args:
+        train_args: As they are given: a message, a dict, JSON, or what is known at run time only.
+        eval_args: Likewise.
+        component: That is given them.
+
+    Raises:
+        DeclarationError: One of them is none.
+    """
+    for name, given, kind in (
+        ("train_args", train_args, trainer_pb2.TrainArgs),
+        ("eval_args", eval_args, trainer_pb2.EvalArgs),
+    ):
+        form = f"a trainer_pb2.{kind.__name__}, or a dict of its fields"
+        todo = f"say {name}=trainer_pb2.{kind.__name__}(num_steps=…)"
+        read_message(given, kind, Argument((name,), component, form, todo))
 
 
 def read_arguments(

@@ -15,7 +15,7 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.trainer import published, training_folder
-from tfx_estimator.components.trainer.arguments import check_settings, read_arguments
+from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
@@ -125,6 +125,7 @@ class Trainer(tfx_trainer.Trainer):
         **declared: Any,
     ) -> None:
         settings = check_settings(settings)
+        check_lengths(train_args, eval_args)
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
         refuse_entries(declared, settings)

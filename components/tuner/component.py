@@ -13,7 +13,7 @@ from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
 from tfx_estimator.components.in_python import TUNER
-from tfx_estimator.components.trainer.arguments import check_settings, read_arguments
+from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
@@ -112,6 +112,7 @@ class Tuner(base_component.BaseComponent):
         **declared: Any,
     ) -> None:
         settings = check_settings(settings, TUNER)
+        check_lengths(train_args, eval_args, TUNER)
         if [bool(module_file), bool(run_fn), bool(trainer_fn)].count(True) != 1:
             raise DeclarationError(
                 "Tuner is given none, or several, of module_file, run_fn and trainer_fn",
