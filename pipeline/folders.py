@@ -22,8 +22,8 @@ class PipelineFolders:
 
     Args:
         workdir: Folder of all runs; an address of object storage is kept as it is.
-        name: The pipeline's name.
-        option: What names the first on the command line.
+        name: The pipeline's name: that of its declaration.
+        option: By which the user named `workdir` on the command line: errors say what to change.
     """
 
     workdir: str

@@ -38,6 +38,14 @@ def test_a_pipeline_is_made_of_public_names_alone(tmp_path) -> None:
     assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "digits" / "artifacts")
 
 
+def test_every_public_name_is_told_in_a_line() -> None:
+    lines = [line.split(maxsplit=1) for line in (tfx_estimator.__doc__ or "").splitlines() if line.startswith("    ")]
+    told = [words[0] for words in lines if len(words) == 2 and words[0] not in ("from", "loaded", "pipeline")]
+    assert sorted(told) == [name for name in tfx_estimator.__all__ if name != "__version__"]
+    for name in told:
+        assert (getattr(tfx_estimator, name).__doc__ or "").strip(), name
+
+
 def test_every_error_is_public() -> None:
     found = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert found == {name for name in tfx_estimator.__all__ if name.endswith("Error")}

@@ -1,6 +1,44 @@
 """tfx-estimator: declarative, distributed TFX pipelines for tf.estimator code.
 
-    from tfx_estimator import Trainer, load_declaration, create_pipeline
+    from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
+
+    loaded = load_declaration("digits")
+    pipeline = create_pipeline(loaded, PipelineFolders("runs", loaded.declaration.name))
+
+A declaration, and the pipeline that it becomes:
+
+    load_declaration    Reads a preset or a YAML file, and checks all of it.
+    Loaded              What it returns: the declaration, where each value came from, notes and warnings.
+    Declaration         The values: what to ingest, train, evaluate and push.
+    DataSection         Its section `data`, which TfdsExampleGen takes too.
+    PipelineFolders     Where a pipeline keeps what it makes.
+    create_pipeline     Makes the pipeline, for any runner of TFX.
+
+Components, for a pipeline of anybody's:
+
+    TfdsExampleGen      Writes the examples of a data set of labelled images.
+    Tuner               Tries values in whole, supervised trainings.
+    Trainer             In the place of TFX's: trains in supervised, fresh processes, on one device or a cluster.
+    Settings            Deadlines of these two.
+    Pusher              In the place of TFX's: a version is at its destination whole, or not at all.
+
+Errors, each with what was wrong, where, what was expected and what to do next:
+
+    TfxEstimatorError   The root of all.
+    DeclarationError    A declaration, an override or an argument is wrong.
+    DataError           The data set cannot be had, or is not what it should be; and of these
+    DataNotFoundError       there is no such data set, folder, split or version,
+    DamagedDataError        files are truncated, corrupt or contradictory,
+    DataValidationError     ExampleValidator found anomalies.
+    UserCodeError       A model_fn or a module file does not keep its contract.
+    TrainingError       A training failed; and of these
+    TaskFailedError         a task ended with an error of its own,
+    TaskStalledError        a task did not start, or made no progress, before its deadline,
+    ExportError             training ended without a whole SavedModel,
+    StoppedError            a signal ended it at a checkpoint.
+    PipelineError       A component failed for another reason.
+    NotBlessedError     The model was not blessed, where it had to be.
+    NotEqualError       Accuracies differ by more than was allowed.
 
 The names load what they need when they are first used: `import tfx_estimator` itself imports no other package.
 """
@@ -41,39 +79,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_ERRORS = (
-    "DamagedDataError",
-    "DataError",
-    "DataNotFoundError",
-    "DataValidationError",
-    "DeclarationError",
-    "ExportError",
-    "NotBlessedError",
-    "NotEqualError",
-    "PipelineError",
-    "StoppedError",
-    "TaskFailedError",
-    "TaskStalledError",
-    "TfxEstimatorError",
-    "TrainingError",
-    "UserCodeError",
-)
-# Public name -> where it is, and what it is called there.
-_PLACES = {
-    "DataSection": ("pipeline.config.data", "DataSection"),
-    "Declaration": ("pipeline.config", "Declaration"),
-    "Loaded": ("pipeline.config", "Loaded"),
-    "Settings": ("components.trainer.settings", "Settings"),
-    "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
-    "Pusher": ("components.pusher", "Pusher"),
-    "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
-    "Trainer": ("components.trainer", "Trainer"),
-    "Tuner": ("components.tuner", "Tuner"),
-    "create_pipeline": ("pipeline.build", "create_pipeline"),
-    "load_declaration": ("pipeline.config", "load"),
-    **{name: ("pipeline.errors", name) for name in _ERRORS},
-}
-
 __all__ = [
     "DamagedDataError",
     "DataError",
@@ -103,6 +108,22 @@ __all__ = [
     "create_pipeline",
     "load_declaration",
 ]
+
+# Public name -> where it is, and what it is called there.
+_PLACES = {
+    "DataSection": ("pipeline.config.data", "DataSection"),
+    "Declaration": ("pipeline.config", "Declaration"),
+    "Loaded": ("pipeline.config", "Loaded"),
+    "Settings": ("components.trainer.settings", "Settings"),
+    "PipelineFolders": ("pipeline.folders", "PipelineFolders"),
+    "Pusher": ("components.pusher", "Pusher"),
+    "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
+    "Trainer": ("components.trainer", "Trainer"),
+    "Tuner": ("components.tuner", "Tuner"),
+    "create_pipeline": ("pipeline.build", "create_pipeline"),
+    "load_declaration": ("pipeline.config", "load"),
+    **{name: ("pipeline.errors", name) for name in __all__ if name.endswith("Error")},
+}
 
 
 def __getattr__(name: str) -> Any:
