@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import time
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -54,7 +57,10 @@ def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
 def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View) -> str:
     meeting = Rendezvous(folders, place.cluster.addresses)
     with view.waiting("waiting for the chief's Trainer"):
-        job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout)
+        # Parameter servers and an evaluator are taken back by a training that goes on without them.
+        train = loaded.declaration.trainer.distribution.train
+        in_step = place.task.name if train.in_step and place.task.type != EVALUATOR else ""
+        job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout, in_step)
     if job_path is None:
         return "the chief had nothing to train"
     from tfx_estimator.components.trainer.protocol.job import Job
@@ -123,8 +129,12 @@ def _of_the_chief(what: str, expected: str, todo: str) -> PipelineError:
     return error
 
 
-def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> Optional[str]:
-    """The file that the chief's supervisor writes for all tasks; None if the chief ended without one."""
+def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float, in_step: str = "") -> Optional[str]:
+    """The file that the chief's supervisor writes for all tasks; None if the chief ended without one.
+
+    A task that trains in step, whose name is given, does not join what it was a part of before it was started again:
+    that training has lost it and is about to end, and would cost it another start.
+    """
     pattern = os.path.join(glob.escape(folders.root), "Trainer", "training", "*", "logs", "job-chief-0.json")
     first = before = meeting.read()
     changed = time.monotonic()
@@ -137,8 +147,9 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> 
         lives = said is not None and said["state"] == RUNNING and said != first
         if said is not None and lives and waited <= _SILENT_SECONDS:
             found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
-            if found:
-                return max(found, key=os.path.getmtime)
+            latest = max(found, key=os.path.getmtime, default=None)
+            if latest and not (in_step and _took_part(os.path.dirname(latest), in_step, said["begun"])):
+                return latest
         elif said is not None and said["state"] in (ENDED, FAILED) and (said != first or waited > timeout):
             if said["state"] == ENDED:
                 return None
@@ -146,3 +157,12 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float) -> 
         elif lives or waited > timeout:
             raise _nothing_seen("has gone" if lives else "did not come", folders, waited)
         time.sleep(_POLL_SECONDS)
+
+
+def _took_part(logs: str, task: str, since: float) -> bool:
+    """Was a task of this name in the complete cluster since then."""
+    for path in glob.glob(os.path.join(glob.escape(logs), f"{task}.attempt-*.progress.jsonl")):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            if os.fstat(file.fileno()).st_mtime >= since and f'"{Event.STARTED.value}"' in file.read():
+                return True
+    return False

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join, rendezvous
@@ -36,8 +38,8 @@ def write_job(folders: PipelineFolders, training: str) -> str:
     return str(logs / "job-chief-0.json")
 
 
-def find(folders: PipelineFolders, timeout: float = 5.0) -> str | None:
-    return join._find_job(Rendezvous(folders, TASKS), folders, timeout)
+def find(folders: PipelineFolders, timeout: float = 5.0, in_step: str = "") -> str | None:
+    return join._find_job(Rendezvous(folders, TASKS), folders, timeout, in_step)
 
 
 def test_the_job_of_this_run_is_found_and_not_that_of_an_earlier_one(folders):
@@ -113,6 +115,38 @@ def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopp
     chief.start()
     try:
         assert Path(find(folders)).parents[1].name == "again"
+    finally:
+        found.set()
+        chief.join()
+
+
+@pytest.mark.parametrize("event", [Event.STARTED, Event.NOTICED])
+def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, event):
+    monkeypatch.setenv(RETRYABLE, "138")
+    lost = TrainingError("a task was lost")
+    lost.retryable = True
+
+    def lead() -> None:
+        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
+            files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
+            ProgressWriter(files.progress).write(event)
+            written.set()
+            time.sleep(0.5)
+            raise lost
+        time.sleep(0.1)
+        with Rendezvous(folders, TASKS).led():
+            write_job(folders, "again")
+            found.wait(5)
+
+    written, found = threading.Event(), threading.Event()
+    chief = threading.Thread(target=lead)
+    chief.start()
+    try:
+        written.wait(5)
+        # An evaluator and a parameter server are, and so is a task in step that its cluster still waits for.
+        assert Path(find(folders)).parents[1].name == "this"
+        expected = "again" if event is Event.STARTED else "this"
+        assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
     finally:
         found.set()
         chief.join()
