@@ -1,7 +1,7 @@
 """Which tests may run beside each other in the two processes of `make test`.
 
-One does the trainings and one the pipelines, each in turn: their fixtures are made once, and at most two of them
-compete for the cores. The fast tests fill the rest, file by file.
+Each queue below is kept to one process, which does its tests in turn: their fixtures are made once. The first two
+begin; whichever process is done first takes the third, and the files of all other tests follow, one by one.
 """
 
 from __future__ import annotations

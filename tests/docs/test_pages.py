@@ -47,6 +47,15 @@ def test_every_path_and_name_within_the_text_is_there(page: Page) -> None:
             assert (ROOT / span).exists(), f"{page.name}: `{span}`"
 
 
+def test_the_layout_names_every_folder() -> None:
+    (page,) = [page for page in PAGES if page.name == "docs/developing.md"]
+    (tree,) = page.of("text")
+    named = {name for line in tree.text.splitlines() for name in re.findall(r"([a-z_]+)/(?= )", line)}
+    places = [ROOT / name for name in ("pipeline", "components/trainer", "model_fn", "data")]
+    packages = {file.parent.name for place in places for file in [place / "__init__.py", *place.glob("*/__init__.py")]}
+    assert named == packages | {"components", "tests"}
+
+
 def test_every_block_is_of_a_language_that_is_checked(page: Page) -> None:
     assert page.text.count("```") == 2 * len(page.blocks)
     assert {block.language for block in page.blocks} <= LANGUAGES
