@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from typing import Any, Union
 
 # Where the last lines of a log are looked for: a chatty training's has gigabytes.
@@ -45,6 +46,30 @@ def write_whole(
     finally:
         with contextlib.suppress(OSError):
             os.remove(draft)
+
+
+def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
+    """Makes a new folder that is named by the time, for what begins now.
+
+    Args:
+        parent: The folder that it is in, which is made too.
+
+    Returns:
+        Its path; of several that begin in one second the later ones have a number.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    os.makedirs(parent, exist_ok=True)
+    first = folder = os.path.join(parent, time.strftime("%Y%m%d-%H%M%S"))
+    number = 1
+    while True:
+        try:
+            os.mkdir(folder)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = f"{first}-{number}"
 
 
 def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import IO
 from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.files import make_dated
 
 METADATA = "metadata.sqlite"
 
@@ -71,13 +71,7 @@ class PipelineFolders:
 
     def make_logs(self) -> str:
         """Makes the folder for the logs of a run that begins now."""
-        first = logs = os.path.join(self.logs, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
-        number = 1
-        while os.path.exists(logs):  # another run ended within this second
-            number += 1
-            logs = f"{first}-{number}"
-        os.makedirs(logs)
-        return logs
+        return make_dated(self.logs)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.bench.strategies import Choice, available_cores
 from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import write_json, write_whole
+from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.installed import version_of
@@ -49,8 +49,7 @@ def bench_strategies(choice: Choice, plan: Plan, workdir: str, output: Optional[
     loaded = choice.loaded[plan.contenders[0].variation]
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders):
-        folder = os.path.join(folders.home, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
-        os.makedirs(folder)
+        folder = make_dated(os.path.join(folders.home, "bench"))
         with quiet(os.path.join(folder, "bench.log")) as terminal:
             console = make_console(terminal, _WIDTH_OF_A_FILE)
             console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {output or folder}")

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.compare.results import Comparison
 from tfx_estimator.pipeline.ending import slate
 from tfx_estimator.pipeline.ending.signals import received
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import write_json, write_whole
+from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.artifacts import need
 from tfx_estimator.pipeline.report.missing import LeftOutError
@@ -67,25 +67,12 @@ def compare(
     home = PipelineFolders(workdir, trained.declaration.name).home if trained else candidates[0].home
     folders = PipelineFolders(*os.path.split(home))
     with in_order(folders, alone=trained is not None):
-        folder = _make_folder(os.path.join(home, "compare"))
+        folder = make_dated(os.path.join(home, "compare"))
         with quiet(os.path.join(folder, _LOG), terminal_fd) as terminal:
             console = make_console(terminal, _WIDTH_OF_A_FILE)
             shown = " · ".join(one_line(each.name) for each in candidates)
             console.print(f"{shown}  →  {one_line(output or folder)}")
             return _Session(candidates, folders, folder, console).run(output or folder)
-
-
-def _make_folder(parent: str) -> str:
-    os.makedirs(parent, exist_ok=True)
-    first = folder = os.path.join(parent, datetime.datetime.now().strftime("%Y%m%d-%H%M%S"))
-    number = 1
-    while True:
-        try:
-            os.mkdir(folder)
-            return folder
-        except FileExistsError:
-            number += 1
-            folder = f"{first}-{number}"
 
 
 class _Session:

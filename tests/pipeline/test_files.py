@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import threading
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.files import read_tail, write_json, write_whole
+from tfx_estimator.pipeline.files import make_dated, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +45,23 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     assert "File too large" in done.stderr
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_those_that_begin_in_one_second_have_a_folder_each(tmp_path):
+    start, made = threading.Barrier(8), []
+
+    def begin():
+        start.wait()
+        made.append(make_dated(tmp_path / "runs"))
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 8
+    assert set(made) == {str(folder) for folder in (tmp_path / "runs").iterdir()}
+    assert all(re.fullmatch(r"\d{8}-\d{6}(-\d)?", os.path.basename(folder)) for folder in made)
 
 
 def test_of_those_that_write_a_new_file_at_once_one_does(tmp_path):
