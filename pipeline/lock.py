@@ -46,11 +46,12 @@ def try_lock(fd: int) -> Optional[bool]:
 
 
 @contextlib.contextmanager
-def held(path: str, seconds: float = 120.0) -> Iterator[None]:
+def held(path: str, what: str, seconds: float = 120.0) -> Iterator[None]:
     """Waits until nobody else holds a file, and holds it; the file is there only as long as somebody does.
 
     Args:
         path: The file.
+        what: Each holds it for, a `push` say.
         seconds: To wait.
 
     Raises:
@@ -60,8 +61,8 @@ def held(path: str, seconds: float = 120.0) -> Iterator[None]:
     while (fd := take(path)) is None:
         if time.monotonic() > deadline:
             raise PipelineError(
-                f"another push has held {path} for {seconds:g} s",
-                expected="pushes that take turns for moments only",
+                f"another {what} has held {path} for {seconds:g} s",
+                expected=f"a {what} that holds it for moments only",
                 todo="see whether one is stopped (`fuser` names the process), end it, and run this again",
             )
         time.sleep(_POLL_SECONDS)

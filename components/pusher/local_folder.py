@@ -54,7 +54,7 @@ def _draft(base: str) -> Iterator[str]:
     """Makes a draft, and removes it, and those of pushes that have died."""
     folder, fd = os.path.join(base, versions.draft_name()), -1
     try:
-        with lock.held(os.path.join(base, _LOCK)):
+        with lock.held(os.path.join(base, _LOCK), "push"):
             for name in os.listdir(base):
                 if versions.is_draft(name):
                     _remove_if_over(os.path.join(base, name))
@@ -119,7 +119,7 @@ def _publish(draft: str, base: str, compared: str) -> str:
         base: Folder of the versions.
         compared: The version that is known to be another model.
     """
-    with lock.held(os.path.join(base, _LOCK)):
+    with lock.held(os.path.join(base, _LOCK), "push"):
         newest = versions.newest(os.listdir(base))
         if newest != compared and newest and same(LocalTree(draft), LocalTree(os.path.join(base, newest))):
             return newest

@@ -89,10 +89,6 @@ class ImageSource(abc.ABC):
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """Returns the number of examples in each file of each split."""
 
-    def split_sizes(self) -> dict[str, int]:
-        """Returns the number of examples in each split."""
-        return {split: sum(lengths) for split, lengths in self.shard_lengths().items()}
-
     def resolve(self, expression: str) -> tuple[ExampleRange, ...]:
         """Returns the example ranges, in order, that a TFDS split expression stands for.
 

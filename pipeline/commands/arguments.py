@@ -6,19 +6,27 @@ import argparse
 from typing import Optional
 
 
-def add_declaration(parser: argparse.ArgumentParser, *, nargs: Optional[str] = None) -> None:
+def add_declaration(
+    parser: argparse.ArgumentParser,
+    *,
+    nargs: Optional[str] = None,
+    source: str = "a preset's name, or a YAML file",
+    overridden: str = "one value",
+) -> None:
     """Adds SOURCE and --set.
 
     Args:
         parser: A verb's parser.
         nargs: How many SOURCEs may be given, as argparse has it; None is one.
+        source: What SOURCE may be.
+        overridden: What --set overrides.
     """
-    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help="a preset's name, or a YAML file")
+    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help=source)
     parser.add_argument(
         "--set",
         dest="overrides",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="overrides one value, which is YAML: --set trainer.train_steps=500; may be given several times",
+        help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
     )

@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 
+from tfx_estimator.pipeline.commands.arguments import add_declaration
+
 HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
 _EPILOG = """\
 The first is what the others are compared with.
@@ -18,19 +20,11 @@ The first is what the others are compared with.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument(
-        "sources",
-        metavar="SOURCE",
+    add_declaration(
+        parser,
         nargs="+",
-        help="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="overrides one value of every declaration: --set trainer.train_steps=500; may be given several times",
+        source="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
+        overridden="one value of every declaration",
     )
     parser.add_argument(
         "--vary",
@@ -72,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
 
     check_points(args.require_equal)
-    candidates = find_candidates(args.sources, args.overrides, args.vary)
+    candidates = find_candidates(args.source, args.overrides, args.vary)
     check_workdir(args.workdir)
     output = check_output(args.output, FILES) if args.output is not None else None
 

@@ -13,22 +13,21 @@ from typing import Any, NoReturn
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
-    *(
-        "run",
-        "report",
-        "compare",
-        "bench",
-        "estimate",
-        "compile",
-        "execute",
-        "submit",
-        "validate",
-        "show",
-        "presets",
-        "copy",
-        "schema",
-    ),
-    *("constraints", "doctor"),
+    "run",
+    "report",
+    "compare",
+    "bench",
+    "estimate",
+    "compile",
+    "execute",
+    "submit",
+    "validate",
+    "show",
+    "presets",
+    "copy",
+    "schema",
+    "constraints",
+    "doctor",
 )
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.sizes import split_sizes
+
 pytestmark = pytest.mark.unit
 
 _PREPARE = """
@@ -17,7 +19,7 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
 source = open_source(DataSection(dataset="digits", data_dir=sys.argv[1]))
 source.prepare()
-print(source.split_sizes()["train"])
+print(sum(source.shard_lengths()["train"]))
 """
 
 
@@ -63,7 +65,7 @@ def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
     before = source.fingerprint(["train"])
     source.prepare()
     assert source.fingerprint(["train"]) == before  # the second run of a pipeline must find its cache
-    assert source.split_sizes() == {"train": 1797}
+    assert split_sizes(source) == {"train": 1797}
     digits = load_digits()
     expected = sorted((upscale(image).tobytes(), int(label)) for image, label in zip(digits.images, digits.target))
     (whole,) = source.resolve("train")

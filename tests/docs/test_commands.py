@@ -106,8 +106,8 @@ def check_ours(arguments: list[str], folder: Path) -> None:
     if args.verb == "compare":
         from tfx_estimator.pipeline.compare.candidates import find_candidates
 
-        if not args.sources[0].startswith("runs/"):
-            assert len(find_candidates(args.sources, args.overrides, args.vary)) > 1
+        if not args.source[0].startswith("runs/"):
+            assert len(find_candidates(args.source, args.overrides, args.vary)) > 1
         return
     load(args.source, args.overrides)
     if args.verb == "bench":

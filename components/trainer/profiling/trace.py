@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-_HOST = "/host:CPU"
 # As TensorFlow writes an operation: its name in the graph, and its kind.
 _OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
 # Threads of tf.data, and kinds of operations that only an input has.

@@ -148,8 +148,9 @@ def test_a_number_that_somebody_takes_without_a_lock_is_left_to_them(tmp_path, b
 
 def test_a_lock_that_is_held_for_ever_is_a_stated_error(tmp_path):
     path = tmp_path / "lock"
-    with lock.held(str(path)):
-        with pytest.raises(PipelineError, match=r"another push has held .*lock for 0\.2 s"), lock.held(str(path), 0.2):
+    with lock.held(str(path), "push"):
+        too_long = pytest.raises(PipelineError, match=r"another push has held .*lock for 0\.2 s")
+        with too_long, lock.held(str(path), "push", 0.2):
             pass
         assert path.exists()
     assert not path.exists()
@@ -160,7 +161,7 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
 
     def hold() -> None:
         for _ in range(20):
-            with lock.held(path):
+            with lock.held(path, "push"):
                 inside.append(1)
                 most.append(len(inside))
                 time.sleep(0.001)

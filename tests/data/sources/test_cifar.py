@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection
@@ -45,7 +46,7 @@ def test_cifar10_reads_its_batches_in_order(cifar10):
     assert source.info.name == "cifar10"
     assert source.info.image_shape == (32, 32, 3)
     assert source.info.label_names == tuple(_NAMES)
-    assert source.split_sizes() == {"train": 20, "test": 3}
+    assert split_sizes(source) == {"train": 20, "test": 3}
     pairs = list(source.read(ExampleRange("train", 2, 9)))  # ends in the third file
     expected = np.concatenate([_images(4, 1), _images(4, 2), _images(4, 3)])[2:9]
     np.testing.assert_array_equal(np.stack([image for image, _ in pairs]), expected)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection
@@ -33,7 +34,7 @@ def test_images_and_labels_come_as_they_are_stored(idx_folder, idx_images):
     assert source.info.name == "idx"
     assert source.info.image_shape == (5, 4, 1)
     assert source.info.label_names == tuple("0123456789")
-    assert source.split_sizes() == {"train": 700, "test": 20}
+    assert split_sizes(source) == {"train": 700, "test": 20}
     for split, (images, labels) in idx_images.items():
         read, read_labels = _read_all(source, split)
         np.testing.assert_array_equal(read[..., 0], images)
@@ -49,7 +50,7 @@ def test_a_range_in_the_middle(idx_folder, idx_images):
 
 def test_a_source_can_be_sent_to_another_process(idx_folder):
     source = pickle.loads(pickle.dumps(_open(idx_folder)))
-    assert source.split_sizes() == {"train": 700, "test": 20}
+    assert split_sizes(source) == {"train": 700, "test": 20}
 
 
 def test_other_names_colour_and_named_classes(tmp_path, write_idx):
@@ -209,7 +210,7 @@ def test_fashion_mnist_as_debian_ships_it():
         pytest.skip("Debian's package dataset-fashion-mnist is not installed")
     source = _open(folder)
     source.prepare()
-    assert source.split_sizes() == {"train": 60_000, "test": 10_000}
+    assert split_sizes(source) == {"train": 60_000, "test": 10_000}
     images, labels = _read_all(source, "test")
     assert images.shape == (10_000, 28, 28, 1)
     assert np.bincount(labels).tolist() == [1_000] * 10

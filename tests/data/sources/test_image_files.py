@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import ExampleRange, image_files, open_source
 from tfx_estimator.data.sources.resize import resize_uint8
 from tfx_estimator.pipeline.config.data import DataSection
@@ -42,7 +43,7 @@ def _fill(folder: Path, count: int = 10, size: tuple[int, int] = (4, 6)) -> Path
 
 
 def _all(source, split="train"):
-    return list(source.read(ExampleRange(split, 0, source.split_sizes()[split])))
+    return list(source.read(ExampleRange(split, 0, split_sizes(source)[split])))
 
 
 def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path):
@@ -50,7 +51,7 @@ def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path)
     assert source.info.name == "pets"
     assert source.info.label_names == ("cat", "dog")
     assert source.info.image_shape == (4, 6, 3)
-    assert source.split_sizes() == {"train": 20}
+    assert split_sizes(source) == {"train": 20}
     pairs = _all(source)
     assert {(int(image.max()), label) for image, label in pairs} == {
         (shade + number, label) for label, shade in enumerate(_SHADES.values()) for number in range(10)
@@ -79,7 +80,7 @@ def test_splits_are_folders_above_the_classes(tmp_path):
     (tmp_path / "train" / "cat" / ".DS_Store").touch()
     (tmp_path / "train" / "cat" / "sources.txt").touch()
     source = _open(tmp_path)
-    assert source.split_sizes() == {"train": 12, "test": 6}
+    assert split_sizes(source) == {"train": 12, "test": 6}
     assert {
         label for parts in source.resolve_disjoint().values() for part in parts for _, label in source.read(part)
     } == {0, 1}
@@ -335,7 +336,7 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     source = _open(_table(tmp_path / f"labels.{suffix}", rows))
     assert source.info.name == "labels"
     assert source.info.label_names == (("0", "1") if numbers else ("cat", "dog"))
-    assert source.split_sizes() == {"train": 6}
+    assert split_sizes(source) == {"train": 6}
     assert sorted((int(image.max()), label) for image, label in _all(source)) == [
         (60, 0), (61, 0), (62, 0), (180, 1), (181, 1), (182, 1)
     ]  # fmt: skip
@@ -366,7 +367,7 @@ def test_columns_without_a_name_are_none_of_a_tables(tmp_path):
 def test_a_table_with_splits(tmp_path):
     rows = [{**row, "split": "val" if "0.png" in row["image"] else "train"} for row in _rows(tmp_path)]
     source = _open(_table(tmp_path / "labels.csv", rows))
-    assert source.split_sizes() == {"val": 2, "train": 4}
+    assert split_sizes(source) == {"val": 2, "train": 4}
     assert sorted(int(image.max()) for image, _ in _all(source, "val")) == [60, 180]
 
 
@@ -408,7 +409,7 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
             (folder / name / f"{number}.png").write_bytes(data)
     read, looked = image_files.read_shape, []
     monkeypatch.setattr(image_files, "read_shape", lambda path: looked.append(path) or read(path))
-    assert _open(folder).split_sizes() == {"train": 10_000}
+    assert split_sizes(_open(folder)) == {"train": 10_000}
     assert len(set(looked)) == len(looked) == 10_000
     # A pipeline opens it once more for each file that it writes.
     _open(folder)

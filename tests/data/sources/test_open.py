@@ -7,6 +7,7 @@ import pickle
 import pytest
 import tensorflow as tf
 
+from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import open_source, tfds_lookup
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
@@ -25,7 +26,7 @@ def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
     assert source.info.num_classes == 10
     assert list(data_dir.iterdir()) == []
     with pytest.raises(DataNotFoundError, match="is not prepared"):
-        source.split_sizes()
+        split_sizes(source)
 
 
 def test_a_config_of_a_registered_name(data_dir):
@@ -38,7 +39,7 @@ def test_a_config_of_a_registered_name(data_dir):
 def test_a_prepared_folder_needs_no_name(real_data_dir, below):
     source = _open(f"{real_data_dir}/{below}")
     assert (source.info.name, source.info.version) == ("mnist", "3.0.1")
-    assert source.split_sizes() == {"train": 60_000, "test": 10_000}
+    assert split_sizes(source) == {"train": 60_000, "test": 10_000}
 
 
 def test_a_data_dir_with_several_data_sets_is_not_guessed(real_data_dir):
@@ -117,7 +118,7 @@ def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
 
 def test_a_folder_without_a_slash_in_its_name(tmp_path, monkeypatch, idx_folder):
     monkeypatch.chdir(tmp_path)
-    assert _open("idx").split_sizes()["train"] == 700
+    assert split_sizes(_open("idx"))["train"] == 700
 
 
 @pytest.mark.parametrize(
@@ -136,4 +137,4 @@ def test_a_data_set_of_another_kind_is_refused(data_dir, dataset, text):
 
 def test_sources_of_every_kind_are_picklable(real_data_dir):
     source = pickle.loads(pickle.dumps(_open("cifar10", data_dir=real_data_dir)))
-    assert source.split_sizes() == {"train": 50_000, "test": 10_000}
+    assert split_sizes(source) == {"train": 50_000, "test": 10_000}

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.data.sizes import split_sizes
 from tests.waiting import wait_until
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
@@ -90,7 +91,7 @@ def test_a_file_put_by_hand_needs_no_network(make_builder, data_dir):
     (manual / "shade.bin").write_bytes(b"\x07")
     source = _open(_fetching(make_builder, "http://127.0.0.1:9/shade.bin", b"\x07"), data_dir)
     source.prepare()
-    assert source.split_sizes() == {"train": 12, "test": 5}
+    assert split_sizes(source) == {"train": 12, "test": 5}
 
 
 def test_download_false_forbids_it(make_builder, data_dir, server):
@@ -105,10 +106,10 @@ def test_download_false_still_gives_what_is_prepared_and_what_is_embedded(make_b
     _open(dataset, data_dir).prepare()
     source = _open(dataset, data_dir, download=False)
     source.prepare()
-    assert source.split_sizes()["train"] == 12
+    assert split_sizes(source)["train"] == 12
     digits = _open("digits", data_dir, download=False)
     digits.prepare()
-    assert digits.split_sizes() == {"train": 1797}
+    assert split_sizes(digits) == {"train": 1797}
 
 
 @pytest.mark.parametrize("below", ["", "new/deeper"])
@@ -145,7 +146,7 @@ def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
         assert _versions(data_dir) == []
     other.join(60)
     assert caplog.messages == [f"Another process is preparing {_versions(data_dir)[0]}; waiting for up to 30 minutes"]
-    assert source.split_sizes()["train"] == 12
+    assert split_sizes(source)["train"] == 12
 
 
 def test_waiting_ends(make_builder, data_dir, monkeypatch):
@@ -158,4 +159,4 @@ def test_waiting_ends(make_builder, data_dir, monkeypatch):
     assert "fuser" in caught.value.todo
     assert _versions(data_dir) == []
     source.prepare()
-    assert source.split_sizes()["train"] == 12
+    assert split_sizes(source)["train"] == 12

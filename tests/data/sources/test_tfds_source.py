@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import ExampleRange, open_source
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError
@@ -50,7 +51,7 @@ def test_a_users_own_builder_class(make_builder, data_dir):
     assert source.info.image_shape == (4, 6, 3)
     assert source.info.label_names == ("a", "b", "c")
     assert (source.info.licence, source.info.citation) == ("CC0", "@misc{tiny}")
-    assert source.split_sizes() == {"train": 12, "test": 5}
+    assert split_sizes(source) == {"train": 12, "test": 5}
     pairs = [pair for part in source.resolve("train+test") for pair in source.read(part)]
     assert sorted(int(image[0, 0, 0]) for image, _ in pairs) == list(range(17))
     assert all((image == image[0, 0, 0]).all() and label == image[0, 0, 0] % 3 for image, label in pairs)
