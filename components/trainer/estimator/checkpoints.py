@@ -77,7 +77,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
         TrainingError: A checkpoint can be neither read nor called damaged.
     """
     training_dir = folder_of(training_dir)
-    state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
+    state = _state(training_dir)
     found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, _INDEX))}
     if state is not None:
         # The folder may have been moved since.
@@ -119,7 +119,7 @@ def remove_worker_copies(training_dir: str) -> None:
 def name_relatively(training_dir: str) -> None:
     """Has the checkpoints be found when the folder has been moved: the savers of some Estimators name whole paths."""
     training_dir = folder_of(training_dir)
-    state = tf.train.get_checkpoint_state(training_dir) if _state_is_readable(training_dir) else None
+    state = _state(training_dir)
     # Those of others, of Keras's callbacks say, may lie elsewhere.
     paths = list(state.all_model_checkpoint_paths) if state is not None else []
     if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
@@ -137,11 +137,12 @@ def _write_state(training_dir: str, paths: list[str]) -> None:
     write_whole(os.path.join(training_dir, "checkpoint"), str(state))
 
 
-def _state_is_readable(training_dir: str) -> bool:
+def _state(training_dir: str) -> Optional[CheckpointState]:
+    """What the file `checkpoint` tells; None where it is missing, or damaged, as a full disk leaves it."""
     try:
-        return tf.train.get_checkpoint_state(training_dir) is not None
-    except Exception:
-        return False
+        return tf.train.get_checkpoint_state(training_dir)
+    except ValueError:  # what TensorFlow says of one that is empty, or no text; of others it says None
+        return None
 
 
 def step_of(path: str) -> int:

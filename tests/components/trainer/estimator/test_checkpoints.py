@@ -166,6 +166,18 @@ def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
     assert tf.train.latest_checkpoint(str(state.parent)) == str(state.parent / "model.ckpt-30")
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 100, b"\xff\xfe", b"model_checkpoint_pa", b'all_model_checkpoint_paths: "a"']
+)
+def test_a_damaged_state_is_written_anew(folder, tmp_path, content):
+    state = folder / "checkpoint"
+    state.write_bytes(content)
+    TrainingCheckpoints(str(tmp_path)).tidy()
+    assert state.read_bytes() == content
+    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+    assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-30")
+
+
 def test_what_workers_leave_is_removed(folder, tmp_path):
     checkpoints.remove_worker_copies(str(tmp_path))
     assert not list(tmp_path.rglob("tmp_worker_*"))
