@@ -2,61 +2,31 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from pydantic.v1 import BaseModel, ValidationError
-
-from tfx_estimator.pipeline.config import read, renamed, render, short_forms
+from tfx_estimator.pipeline.config import read, render
 from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
-from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
-from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.hidden_checks import check_hidden
-from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
+from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
-from tfx_estimator.pipeline.config.overrides import Override, apply_override, parse_overrides
-from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
-from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.config.overrides import parse_overrides
+from tfx_estimator.pipeline.config.problems import to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
 from tfx_estimator.pipeline.config.runtime_checks import note_runtime
 from tfx_estimator.pipeline.config.technique_notes import note_techniques
 from tfx_estimator.pipeline.config.travel_checks import note_travel
-from tfx_estimator.pipeline.config.tune import RANGES
-from tfx_estimator.pipeline.config.tune_checks import check_tune, note_tune
+from tfx_estimator.pipeline.config.tune_checks import note_tune
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
 
-DEFAULT = "default"
 PRESET = "preset "
-OVERRIDE = "--set"
-
-# What a required key that is wrong is taken for, so that the checks between other values can still run.
-_STAND_INS: dict[Path, Any] = {
-    ("name",): "stand-in",
-    ("data",): {"dataset": "stand_in"},
-    ("data", "dataset"): "stand_in",
-    ("trainer",): {"train_steps": 10**6},
-    ("trainer", "keep_best", "metric"): "loss",
-    ("trainer", "sync_every", "steps"): 4,
-    ("tune", "ranges"): {},
-    ("trainer", "pipeline_parallel", "stages"): 2,
-    ("trainer", "pipeline_parallel", "microbatches"): 1,
-    ("beam", "dataflow", "project"): "stand-in",
-    ("beam", "dataflow", "region"): "stand-in1",
-    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
-    ("beam", "dataflow", "sdk_container_image"): "stand/in",
-}
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: str = "") -> Loaded:
@@ -77,7 +47,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         DeclarationError: Something is wrong; the message lists everything that is.
     """
     text = read.read_source(os.fspath(source))
-    draft = _Draft(text)
+    draft = Draft(text)
     parsed, problems = parse_overrides(overrides)
     draft.problems += problems
     for override in parsed:
@@ -110,148 +80,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 
-@dataclass
-class _Draft:
-    """Values on their way to a declaration, and what is wrong with them."""
-
-    text: read.SourceText
-    values: dict[str, Any] = field(init=False)
-    problems: list[Problem] = field(init=False)
-    overridden: dict[Path, Override] = field(default_factory=dict)
-    # Where a key stands that has another name now.
-    renamed: str = ""
-
-    def __post_init__(self) -> None:
-        self.values = self.text.document.value
-        self.problems = list(self.text.document.problems)
-        self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
-        self._complete()
-        if renamed.rename(self.values, self.text.document.lines):
-            self.renamed = self.where(renamed.NEW)
-
-    def override(self, override: Override) -> None:
-        """Applies one override."""
-        if override.path == renamed.OLD:
-            override = dataclasses.replace(override, path=renamed.NEW)
-            self.renamed = f"--set {override.text}"
-        problem = apply_override(self.values, override)
-        if problem:
-            self.problems.append(problem)
-            return
-        self._complete()
-        self.overridden[override.path] = override
-
-    def _complete(self) -> None:
-        _fill_empty_sections(self.values)
-        short_forms.expand(self.values, self.text.document.lines)
-
-    def resolve_paths(self) -> set[Path]:
-        """Makes paths absolute; returns those that changed."""
-        for path, value, what in find_unresolved(self.values):
-            todo = "write the path itself, or `~` for your home folder"
-            self.problems.append(Problem(".".join(path), what, "a path, or an address", todo, self.where(path), value))
-        bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
-        return resolve_paths(self.values, bases)
-
-    def modernise_names(self) -> Iterator[str]:
-        """Writes built-in functions by their short names; yields a note for each that was written otherwise."""
-        if self.renamed:
-            yield f"{self.renamed}  {'.'.join(renamed.OLD)} is now called `{'.'.join(renamed.NEW)}`"
-        for dotted in SHORT_NAMES:
-            section, key = dotted.split(".")
-            values = self.values.get(section)
-            if not isinstance(values, dict) or not isinstance(written := values.get(key), str):
-                continue
-            values[key] = modern_name(dotted, written, self.search_paths)
-            if values[key] != written:
-                yield f"{self.where((section, key))}  {dotted}: {written} is now called `{values[key]}`"
-
-    def validate(self, target: str) -> Declaration | None:
-        """Types and checks the values, and notes every problem; None if too little is right to go on."""
-        wrong: list[str] = [problem.path for problem in self.problems if problem.path]
-        values, declaration = copy.deepcopy(self.values), None
-        # Each round repairs what the last one found wrong: sections, then their keys.
-        for attempt in range(4):
-            try:
-                declaration = Declaration.parse_obj(values)
-                break
-            except ValidationError as error:
-                for item in error.errors():
-                    path = tuple(map(str, item["loc"]))
-                    if attempt == 0:
-                        self._note(explain(item, self.values, self.where))
-                        wrong.append(".".join(path))
-                    _repair(values, path)
-        if declaration is None:
-            return None
-        problems = [*check_hidden(self.search_paths), *check(declaration, self.search_paths, target)]
-        problems += check_tune(declaration, self.search_paths)
-        for problem in problems:
-            if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
-                where = self.where(_path_of(problem.path))
-                self.problems.append(dataclasses.replace(problem, where=where))
-        return declaration
-
-    def _note(self, problem: Problem) -> None:
-        # A key that YAML could not give a value to is not reported a second time.
-        if not any(known.path == problem.path and known.where == problem.where for known in self.problems):
-            self.problems.append(problem)
-
-    def where(self, path: Path) -> str:
-        """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
-        override = self._override_of(path)
-        return f"--set {override.text}" if override else f"{self.text.label}:{self.line(path)}"
-
-    def line(self, path: Path) -> int:
-        """The line of a value, or of the nearest section around it."""
-        lines = self.text.document.lines
-        while path and path not in lines:
-            path = path[:-1]
-        return lines.get(path, 1)
-
-    def origin(self, path: Path) -> str:
-        """Where a value came from."""
-        if self._override_of(path):
-            # Of a section that was set as a whole, the rest are defaults.
-            return OVERRIDE if self.is_written(path) else DEFAULT
-        return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
-
-    def is_written(self, path: Path) -> bool:
-        """Tells whether a value stands in the file, or in an override of it or of its section."""
-        values: Any = self.values
-        for key in path:
-            # A label is a number to YAML.
-            inner = {str(name): item for name, item in values.items()} if isinstance(values, dict) else {}
-            if key not in inner:
-                return False
-            values = inner[key]
-        return True
-
-    def _override_of(self, path: Path) -> Override | None:
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.overridden:
-                return self.overridden[path[:length]]
-        return None
-
-    def sorted_problems(self) -> list[Problem]:
-        """The problems, in the order of the file, overrides last."""
-
-        def place(problem: Problem) -> tuple[bool, int]:
-            line = problem.where.rpartition(":")[2]
-            return problem.where.startswith("--set"), int(line) if line.isdigit() else 0
-
-        return sorted(self.problems, key=place)
-
-
-def _path_of(dotted: str) -> Path:
-    """The keys of a dotted path; a range's name is one key, whatever its dots."""
-    if not dotted.startswith(f"{RANGES}."):
-        return tuple(dotted.split("."))
-    name = dotted.removeprefix(f"{RANGES}.")
-    return (*RANGES.split("."), name)
-
-
-def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dict[str, str]:
+def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict[str, str]:
     derived = declaration.derived()
     origins = {}
     for path, _ in render.leaves(declaration.dict()):
@@ -264,7 +93,7 @@ def _origins(declaration: Declaration, draft: _Draft, changed: set[Path]) -> dic
     return origins
 
 
-def _declared(declaration: Declaration, origins: Mapping[str, str], draft: _Draft) -> tuple[str, ...]:
+def _declared(declaration: Declaration, origins: Mapping[str, str], draft: Draft) -> tuple[str, ...]:
     values = {path: value for path, value in render.leaves(declaration.dict()) if draft.is_written(path)}
     # A section without a gap is as `show` prints it, and as a TFJob's pods are given it: a default in it is nobody's
     # wish.
@@ -294,45 +123,3 @@ def _warnings(
     if late := stops_too_late(declaration.trainer):
         found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)
-
-
-def _fill_empty_sections(values: dict[str, Any]) -> None:
-    """A section whose lines are all commented out is null in YAML: take it for its defaults; null is its own word."""
-    for path in _section_paths():
-        parent: Any = values
-        for key in path[:-1]:
-            parent = parent.get(key) if isinstance(parent, dict) else None
-        if isinstance(parent, dict) and path[-1] in parent and parent[path[-1]] is None:
-            parent[path[-1]] = {}
-
-
-def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> list[Path]:
-    found = []
-    for name, model_field in section.__fields__.items():
-        kind = model_field.outer_type_
-        if is_class(kind, BaseModel) and not model_field.allow_none:
-            found += [(*path, name), *_section_paths(kind, (*path, name))]
-    return found
-
-
-def _repair(values: dict[str, Any], path: Path) -> None:
-    """Puts a default, or a stand-in, in place of a value that is wrong."""
-    target: Any = values
-    for depth, key in enumerate(path[:-1], 1):
-        if not isinstance(target.get(key), dict):
-            # One item of a list: the whole list goes.
-            path = path[:depth]
-            break
-        target = target[key]
-    target.pop(path[-1], None)
-    model_field = find_field(path)
-    if model_field is not None and model_field.required:
-        target[path[-1]] = copy.deepcopy(_STAND_INS[path])
-
-
-def _is_part(path: str, bad: str) -> bool:
-    return path == bad or path.startswith(f"{bad}.") or bad.startswith(f"{path}.")
-
-
-def _any_part(paths: Sequence[str], bad: str) -> bool:
-    return any(_is_part(path, bad) for path in paths)
