@@ -120,8 +120,8 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
         logger.warning(f"{said}, which is beyond the {steps} that are wanted now: training starts at step 0")
         return
     logger.info(f"{said}: training goes on from there, to {steps}")
-    section = settings.trainer
-    if section and section.module_file is None and not _brings_its_rate(section.model or ""):
+    section = settings.built_in
+    if section and not _brings_its_rate(section.model or ""):
         if section.optimizer.ends_with_training:
             said = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
             logger.warning(

@@ -86,6 +86,15 @@ class Settings:
         return section.copy(update={"class_weights": weights_by_label(weights, self.label_names)})
 
     @property
+    def built_in(self) -> Optional[TrainerSection]:
+        """The declared `trainer` section where its batches and steps are those of the training.
+
+        None of a module file, which has its own, and in a pipeline of somebody else's.
+        """
+        section = self.trainer
+        return section if section is not None and section.module_file is None else None
+
+    @property
     def distribution(self) -> Distribution:
         """Strategies and the supervisor's contract: of the declaration, or of the Trainer's own parameter."""
         if section := self.trainer:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from typing import Optional
+
+from tfx_estimator.pipeline import errors
 
 
 @dataclasses.dataclass
@@ -106,3 +109,17 @@ class Outcome:
     def history(self) -> str:
         """Returns the restarts as JSON, for the model run's artifact."""
         return json.dumps([dataclasses.asdict(restart) for restart in self.restarts])
+
+
+def stopped(number: int, where: str) -> errors.StoppedError:
+    """Returns the error of a training that a signal has ended.
+
+    Args:
+        number: Of the signal.
+        where: What is there to go on from.
+    """
+    return errors.StoppedError(
+        f"training was ended by {signal.Signals(number).name}; {where}",
+        todo="run the same again: training goes on from there",
+        exit_code=128 + number,
+    )

@@ -10,6 +10,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.cost import Cost
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.text import duration
 
@@ -54,6 +55,15 @@ class Report:
         # Of the first failure since steps were done last: when, and at which step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
+
+    @classmethod
+    def of(cls, section: Optional[TrainerSection]) -> Report:
+        """Makes the report of a training.
+
+        Args:
+            section: As `Settings.built_in`.
+        """
+        return cls(section.global_batch_size, section.train_steps) if section else cls(None, None)
 
     def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
         """Takes one event.

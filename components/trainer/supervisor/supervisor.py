@@ -37,12 +37,11 @@ from tfx_estimator.components.trainer.supervisor import decision, evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
-from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart, stopped
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.stored_stop import NOTICE_SECONDS, PATIENCE_SECONDS, StoredStop
-from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.1
@@ -86,12 +85,11 @@ class Supervisor:
         self._enough = enough or (lambda: False)
         self._settings = Settings.from_dict(job.settings)
         self._distribution = self._settings.distribution
-        section = self._section = self._settings.trainer
+        self._section = self._settings.trainer
         self._environment = self._settings.runtime.environment
-        # A module file has batches and steps of its own.
-        built_in = section if section and section.module_file is None else None
+        built_in = self._settings.built_in
         self._steps = built_in.train_steps if built_in else None
-        self._report = Report(built_in.global_batch_size if built_in else None, self._steps)
+        self._report = Report.of(built_in)
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
@@ -139,7 +137,7 @@ class Supervisor:
             else:
                 self._own_cluster(signals)
             if signals.received:
-                raise self._stopped(signals.received, "training is done, and the model is published by the next run")
+                raise stopped(signals.received, "training is done, and the model is published by the next run")
         if self._report.publishes:
             self._checkpoints.tidy()
             evaluator_beat.forget(self._job.training_dir)
@@ -306,7 +304,7 @@ class Supervisor:
         group.kill()
         saved = self._checkpoints.drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
-        raise self._stopped(number, where)
+        raise stopped(number, where)
 
     def _ask_to_stop(self, group: Group, signals: Signals, over: bool = False) -> None:
         if self._stored_stop is None:
@@ -336,13 +334,6 @@ class Supervisor:
 
     def _is_over_early(self) -> bool:
         return says_stop(self._job.training_dir, self._section)
-
-    def _stopped(self, number: int, where: str) -> errors.StoppedError:
-        return errors.StoppedError(
-            f"training was ended by {signal.Signals(number).name}; {where}",
-            todo="run the same again: training goes on from there",
-            exit_code=128 + number,
-        )
 
     def _stop_step(self, group: Group) -> int:
         """The step that all tasks of a synchronous cluster can stop at, by the present pace; for others the present."""
@@ -374,7 +365,7 @@ class Supervisor:
             if self._is_over_early():
                 return False
             if signals.received:
-                raise self._stopped(signals.received, "training is done, and the evaluator had not exported yet")
+                raise stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
                 # Its last evaluation may take longer, as it may where one supervisor sees all tasks.
                 before, told = told, evaluator_beat.read(self._job.training_dir)

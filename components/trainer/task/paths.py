@@ -57,8 +57,7 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
     Raises:
         UserCodeError: The module cannot be read, or has neither function.
     """
-    section = settings.trainer
-    if section is not None and section.module_file is None:
+    if section := settings.built_in:
         return section.path
     if settings.path:
         return settings.path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.pipeline import errors
@@ -79,18 +78,4 @@ def unreachable(host: str, error: Exception, seconds: float) -> errors.PipelineE
         f"the Kubernetes API server {host} has not answered for {seconds:g} s: {short(error)}",
         expected="an answer within trainer.stall_timeout",
         todo="run the same again when it does: the TFJob goes on meanwhile, and is adopted",
-    )
-
-
-def stopped(number: int, where: str) -> errors.StoppedError:
-    """Returns the error of a training that a signal has ended.
-
-    Args:
-        number: Of the signal.
-        where: What is there to go on from.
-    """
-    return errors.StoppedError(
-        f"training was ended by {signal.Signals(number).name}; {where}",
-        todo="run the same again: training goes on from there",
-        exit_code=128 + number,
     )

@@ -18,7 +18,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.task import paths
@@ -68,7 +68,6 @@ class Launcher:
     ) -> None:
         self._kube, self._job, self._deploy, self._logs, self._modules = kube, job, deploy, logs, modules
         settings = Settings.from_dict(job.settings)
-        section = settings.trainer
         self._distribution = settings.distribution.resolved()
         self._patience = settings.stall_timeout
         # The pods' own supervisors end what does nothing, long before.
@@ -76,11 +75,7 @@ class Launcher:
         self._name = job_name(name, job.training_dir)
         self._job_path = os.path.join(logs, "tfjob.json")
         self._manifest = make_manifest(self._name, deploy, self._distribution, pod.command(self._job_path))
-        # A module file has batches and steps of its own.
-        built_in = section if section and section.module_file is None else None
-        self._report = Report(
-            built_in.global_batch_size if built_in else None, built_in.train_steps if built_in else None
-        )
+        self._report = Report.of(settings.built_in)
         self._pods = Pods(kube, os.path.join(logs, "pods"))
         wanted = sum(self._distribution.pods.values())
         self._pending = Pending(self._pods, wanted, deploy.tfjob.pending_timeout)
@@ -121,7 +116,7 @@ class Launcher:
         started = "no TFJob was started"
         while True:
             if signals.received:
-                raise endings.stopped(signals.received, started)
+                raise stopped(signals.received, started)
             try:
                 if there := self._kube.read(self._name):
                     if self._adopts(there):
@@ -353,7 +348,7 @@ class Launcher:
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
-        raise endings.stopped(number, f"the TFJob {self._place} {left}; {where}")
+        raise stopped(number, f"the TFJob {self._place} {left}; {where}")
 
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
