@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import math
 import os
-import signal
 import time
 from collections.abc import Callable
 from typing import Optional
@@ -28,7 +27,6 @@ from tfx_estimator.components.trainer.cluster.network import cluster_network
 from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
 from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
@@ -41,16 +39,10 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
-from tfx_estimator.components.trainer.supervisor.stored_stop import NOTICE_SECONDS, PATIENCE_SECONDS, StoredStop
+from tfx_estimator.components.trainer.supervisor.stopping import Stopping
 from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.1
-# All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
-_STOP_NOTICE_SECONDS = 1.0
-_PACE_SECONDS = 0.5
-_STOP_SECONDS = 60.0
-# Between two looks at what the evaluator found.
-_RECORD_SECONDS = 1.0
 _CONSEQUENCE_SECONDS = 60.0
 
 logger = get_logger("trainer")
@@ -93,11 +85,10 @@ class Supervisor:
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
-        self._stored_stop: Optional[StoredStop] = None
+        self._stopping = Stopping(self._stop_file, traits.synchronous, self._report, checkpoints)
         self._beat: Optional[EvaluatorBeat] = None
         self._restarts = 0
         self._cause_at = -math.inf
-        self._record_at = -math.inf
         self._network: tuple[int, ...] = ()
         self._trained = False
 
@@ -141,8 +132,7 @@ class Supervisor:
         if self._report.publishes:
             self._checkpoints.tidy()
             evaluator_beat.forget(self._job.training_dir)
-            if self._stored_stop:
-                self._stored_stop.forget()
+            self._stopping.forget()
         return self._report.outcome()
 
     def _check_replicas(self, signals: Signals) -> None:
@@ -194,9 +184,7 @@ class Supervisor:
         """
         self._report.publishes = place.task.type == CHIEF
         if is_stored(self._job.training_dir) and self._traits.synchronous:
-            self._stored_stop = StoredStop(self._job.training_dir, self._stop_file)
-            if self._report.publishes:
-                self._stored_stop.forget()
+            self._stopping.by_store(self._job.training_dir)
         if place.task.type == EVALUATOR:
             self._beat = EvaluatorBeat(self._job.training_dir, self._settings.stall_timeout, self._has_export)
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
@@ -247,8 +235,9 @@ class Supervisor:
         alone: set[str] = set()
         while not group.done() and not self._enough():
             if signals.received:
-                self._stop(group, signals)
-            self._stop_early(group, signals)
+                self._stopping.end(group, signals)
+            if self._distribution.evaluator:
+                self._stopping.end_early(group, signals, self._is_over_early)
             failure = group.look()
             if failure is None:
                 if self._beat:
@@ -285,66 +274,8 @@ class Supervisor:
             self._cause_at = time.monotonic()
         self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step, follows))
 
-    def _stop(self, group: Group, signals: Signals) -> None:
-        """Ends training at a checkpoint, as a signal asked for.
-
-        Raises:
-            StoppedError: Always.
-        """
-        number = signals.received or signal.SIGTERM
-        if group.trains():
-            name = signal.Signals(number).name
-            logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
-            self._ask_to_stop(group, signals)
-            deadline = time.monotonic() + _STOP_SECONDS
-            while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
-                group.look()
-                time.sleep(_POLL_SECONDS)
-            group.look()
-        group.kill()
-        saved = self._checkpoints.drop_damaged()
-        where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
-        raise stopped(number, where)
-
-    def _ask_to_stop(self, group: Group, signals: Signals, over: bool = False) -> None:
-        if self._stored_stop is None:
-            ask_to_stop(self._stop_file, self._stop_step(group), over)
-        elif self._report.publishes:
-            self._stored_stop.ask(self._stop_step(group), over)
-        elif not self._stored_stop.hear() and not over:
-            # It may be that the chief was not told to end.
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while not (self._stored_stop.hear() or group.trainers_ended() or signals.again):
-                if time.monotonic() > deadline:
-                    break
-                group.look()
-                time.sleep(_PACE_SECONDS)
-            ask_to_stop(self._stop_file, group.step)
-
-    def _stop_early(self, group: Group, signals: Signals) -> None:
-        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
-        due = time.monotonic() - self._record_at >= _RECORD_SECONDS
-        asks = self._report.publishes or self._stored_stop
-        if not (due and self._distribution.evaluator and asks and group.trains()):
-            return
-        self._record_at = time.monotonic()
-        if asked_to_stop(self._stop_file) is None and self._is_over_early():
-            logger.info("early stopping: writing a checkpoint, then training is over")
-            self._ask_to_stop(group, signals, over=True)
-
     def _is_over_early(self) -> bool:
         return says_stop(self._job.training_dir, self._section)
-
-    def _stop_step(self, group: Group) -> int:
-        """The step that all tasks of a synchronous cluster can stop at, by the present pace; for others the present."""
-        if not self._traits.synchronous:
-            return group.step
-        before = group.step
-        time.sleep(_PACE_SECONDS)
-        group.look()
-        pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
-        notice = NOTICE_SECONDS if self._stored_stop else _STOP_NOTICE_SECONDS
-        return group.step + max(2, math.ceil(pace * notice))
 
     def _has_export(self) -> bool:
         """Did a task export already: the chief of a run_fn does, or an exporter that died later."""

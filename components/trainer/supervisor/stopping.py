@@ -1,0 +1,130 @@
+"""Ends a training at a checkpoint, where a signal or its evaluator says so: all tasks stop at one step."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable
+from typing import NoReturn, Optional
+
+from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
+from tfx_estimator.components.trainer.supervisor.group import Group
+from tfx_estimator.components.trainer.supervisor.outcome import stopped
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.components.trainer.supervisor.stored_stop import NOTICE_SECONDS, PATIENCE_SECONDS, StoredStop
+from tfx_estimator.pipeline.log import get_logger
+
+_POLL_SECONDS = 0.1
+# All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
+_STOP_NOTICE_SECONDS = 1.0
+_PACE_SECONDS = 0.5
+_STOP_SECONDS = 60.0
+# Between two looks at what the evaluator found.
+_RECORD_SECONDS = 1.0
+
+logger = get_logger("trainer")
+
+
+class Stopping:
+    """Asks the tasks of a training to stop, and sees them do it.
+
+    Args:
+        stop_file: By which they are asked: see `protocol.stop`.
+        synchronous: Whether they do each step together.
+        report: Of the training.
+        checkpoints: In its training folder.
+    """
+
+    def __init__(self, stop_file: str, synchronous: bool, report: Report, checkpoints: Checkpoints) -> None:
+        self._stop_file = stop_file
+        self._synchronous = synchronous
+        self._report = report
+        self._checkpoints = checkpoints
+        self._stored: Optional[StoredStop] = None
+        self._looked_at = -math.inf
+
+    def by_store(self, training_dir: str) -> None:
+        """Has the tasks of other machines be asked too, which share no more than the training folder.
+
+        Args:
+            training_dir: It, in a store.
+        """
+        self._stored = StoredStop(training_dir, self._stop_file)
+        if self._report.publishes:
+            self._stored.forget()
+
+    def forget(self) -> None:
+        """Takes back what they were asked: training is over."""
+        if self._stored:
+            self._stored.forget()
+
+    def end(self, group: Group, signals: Signals) -> NoReturn:
+        """Ends training at a checkpoint, as a signal asked for.
+
+        Args:
+            group: The tasks of this process.
+            signals: Those that came; a second one ends it at once.
+
+        Raises:
+            StoppedError: Always.
+        """
+        number = signals.received or signal.SIGTERM
+        if group.trains():
+            name = signal.Signals(number).name
+            logger.info(f"{name}: writing a checkpoint, then training ends; a second one ends it at once")
+            self._ask(group, signals)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while not group.trainers_ended() and time.monotonic() < deadline and not signals.again:
+                group.look()
+                time.sleep(_POLL_SECONDS)
+            group.look()
+        group.kill()
+        saved = self._checkpoints.drop_damaged()
+        where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
+        raise stopped(number, where)
+
+    def end_early(self, group: Group, signals: Signals, is_over: Callable[[], bool]) -> None:
+        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over.
+
+        Args:
+            group: The tasks of this process.
+            signals: As of `end`.
+            is_over: Tells what the evaluator has found; it is asked now and then.
+        """
+        due = time.monotonic() - self._looked_at >= _RECORD_SECONDS
+        asks = self._report.publishes or self._stored
+        if not (due and asks and group.trains()):
+            return
+        self._looked_at = time.monotonic()
+        if asked_to_stop(self._stop_file) is None and is_over():
+            logger.info("early stopping: writing a checkpoint, then training is over")
+            self._ask(group, signals, over=True)
+
+    def _ask(self, group: Group, signals: Signals, over: bool = False) -> None:
+        if self._stored is None:
+            ask_to_stop(self._stop_file, self._step(group), over)
+        elif self._report.publishes:
+            self._stored.ask(self._step(group), over)
+        elif not self._stored.hear() and not over:
+            # It may be that the chief was not told to end.
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not (self._stored.hear() or group.trainers_ended() or signals.again):
+                if time.monotonic() > deadline:
+                    break
+                group.look()
+                time.sleep(_PACE_SECONDS)
+            ask_to_stop(self._stop_file, group.step)
+
+    def _step(self, group: Group) -> int:
+        """The step that all tasks of a synchronous cluster can stop at, by the present pace; for others the present."""
+        if not self._synchronous:
+            return group.step
+        before = group.step
+        time.sleep(_PACE_SECONDS)
+        group.look()
+        pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
+        notice = NOTICE_SECONDS if self._stored else _STOP_NOTICE_SECONDS
+        return group.step + max(2, math.ceil(pace * notice))
