@@ -16,7 +16,7 @@ from tfx_estimator.components.trainer.tfjob.failures import EXIT_CODE, Failures,
 from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.components.trainer.tfjob.pending import Pending
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
-from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
+from tfx_estimator.components.trainer.tfjob.watching import DELETED, POD, Watching
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.submit.job import failed
 
@@ -60,11 +60,9 @@ class Followed:
         Returns:
             The phase of each, by its name.
         """
-        while said := self._watching.next(0.0):
-            kind, what, found = said
-            if kind == "pod" and what not in (LOST, FOUND):
-                for each in found if what == LISTED else [found]:
-                    self._note([self._pods.take(each, deleted=what == DELETED, with_log=False)])
+        while notice := self._watching.next(0.0):
+            for each in notice.objects if notice.watch == POD else ():
+                self._note([self._pods.take(each, deleted=notice.event == DELETED, with_log=False)])
         self._note(self._pods.take_all(pods))
         self._failures.settle()
         for each in pods:

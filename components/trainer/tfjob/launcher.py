@@ -29,7 +29,7 @@ from tfx_estimator.components.trainer.tfjob.failures import Failures, said_of
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest, restart_limit
 from tfx_estimator.components.trainer.tfjob.pending import Pending
 from tfx_estimator.components.trainer.tfjob.pods import Pods
-from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, LISTED, LOST, Watching
+from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, JOB, LISTED, LOST, POD, Notice, Watching
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.log import STAYS, get_logger
@@ -214,13 +214,12 @@ class Launcher:
         while True:
             if signals.received:
                 self._cancel(uid, watching, signals)
-            said = watching.next(_POLL_SECONDS)
+            notice = watching.next(_POLL_SECONDS)
             if self._progress.hear():
                 self._moved = time.monotonic()
-            if said and said[0] == "job" and said[1] not in (LOST, FOUND):
-                there = said[2] if said[1] == LISTED else [said[2]]
-                mine = [each for each in there if each["metadata"]["uid"] == uid]
-                if not mine or said[1] == DELETED:
+            if notice and notice.watch == JOB and notice.is_news:
+                mine = [each for each in notice.objects if each["metadata"]["uid"] == uid]
+                if not mine or notice.event == DELETED:
                     raise endings.deleted(self._place)
                 self._tell(mine[0])
                 self._suspended = endings.is_suspended(mine[0])
@@ -229,18 +228,18 @@ class Launcher:
                     return
                 if state == "Failed":
                     raise self._failed(condition, watching)
-            self._hear(said)
+            self._hear(notice)
             self._failures.settle()
             self._check_restarts(uid)
             self._check_start(uid)
 
-    def _hear(self, said: Optional[tuple]) -> None:
+    def _hear(self, notice: Optional[Notice]) -> None:
         """Takes what a watch says of pods, and of itself."""
         self._check_lost()
-        if said is None:
+        if notice is None:
             return
-        kind, what, found = said
-        if what == LOST:
+        kind, event, found = notice
+        if event == LOST:
             if not self._lost:
                 logger.warning(f"the API server cannot be asked: {short(found)}; the TFJob goes on meanwhile")
             since, _ = self._lost.get(kind, (time.monotonic(), None))
@@ -248,9 +247,9 @@ class Launcher:
             return
         if self._lost.pop(kind, None) and not self._lost:
             logger.info("the API server answers again")
-        if kind != "pod" or what == FOUND:
+        if kind != POD or event == FOUND:
             return
-        failures = self._pods.take_all(found) if what == LISTED else [self._pods.take(found, what == DELETED)]
+        failures = self._pods.take_all(found) if event == LISTED else [self._pods.take(found, event == DELETED)]
         if self._pending.all_run:
             self._failures.all_run()
         for failure in filter(None, failures):
@@ -335,16 +334,16 @@ class Launcher:
                     pass
                 except errors.TfxEstimatorError as error:
                     refused = f": {short(error)}"
-            said = watching.next(_POLL_SECONDS)
+            notice = watching.next(_POLL_SECONDS)
             self._progress.hear()
-            if said and said[0] == "pod" and said[1] not in (LOST, FOUND):
-                for each in said[2] if said[1] == LISTED else [said[2]]:
-                    self._pods.take(each, deleted=said[1] == DELETED)
-                if said[1] == LISTED:
-                    self._pods.take_all(said[2])
-            if said and said[0] == "job" and said[1] in (LISTED, DELETED):
+            if notice and notice.watch == POD:
+                for each in notice.objects:
+                    self._pods.take(each, deleted=notice.event == DELETED)
+                if notice.event == LISTED:
+                    self._pods.take_all(notice.objects)
+            if notice and notice.watch == JOB and notice.event in (LISTED, DELETED):
                 # It goes after its pods.
-                gone = said[1] == DELETED or all(each["metadata"]["uid"] != uid for each in said[2])
+                gone = notice.event == DELETED or all(each["metadata"]["uid"] != uid for each in notice.objects)
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"

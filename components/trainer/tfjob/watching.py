@@ -7,19 +7,45 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostError, Object
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-# What a watch says beside these: all that there is now, of which what is missing has gone; the error of a server that
-# does not answer, or refuses; and that it answers again.
+# The events of a watch beside these: all that there is now, of which what is missing has gone; the error of a server
+# that does not answer, or refuses; and that it answers again.
 LISTED, LOST, FOUND = "LISTED", "LOST", "FOUND"
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0
 
-# Which watch, what it says, and of what.
-Said = tuple[str, str, Any]
+# The watches.
+JOB, POD = "job", "pod"
+
+
+class Notice(NamedTuple):
+    """What a watch says.
+
+    Args:
+        watch: `JOB` or `POD`.
+        event: One of the events above.
+        found: An object of Kubernetes; all that there are, where they are listed; or the error.
+    """
+
+    watch: str
+    event: str
+    found: Any
+
+    @property
+    def is_news(self) -> bool:
+        """Does it tell of objects, and not of the watch itself."""
+        return self.event not in (LOST, FOUND)
+
+    @property
+    def objects(self) -> list[Object]:
+        """The objects that it tells of."""
+        if not self.is_news:
+            return []
+        return self.found if self.event == LISTED else [self.found]
 
 
 class Watching:
@@ -33,18 +59,18 @@ class Watching:
 
     def __init__(self, kube: Kube, name: str, uid: str) -> None:
         self._kube, self._uid = kube, uid
-        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self._over = threading.Event()
         # What each watch has seen.
-        self._versions = {"job": "", "pod": ""}
+        self._versions = {JOB: "", POD: ""}
         self._waits = dict.fromkeys(self._versions, _FIRST_WAIT)
-        for kind, ask in (("job", partial(kube.jobs, f"metadata.name={name}")), ("pod", partial(kube.pods, name))):
+        for kind, ask in ((JOB, partial(kube.jobs, f"metadata.name={name}")), (POD, partial(kube.pods, name))):
             threading.Thread(target=self._watch, args=(kind, ask), name=f"watch-{kind}", daemon=True).start()
 
-    def next(self, seconds: float) -> Optional[Said]:
+    def next(self, seconds: float) -> Optional[Notice]:
         """Returns what was said next; None if nothing is, for so long."""
         try:
-            return self._said.get(timeout=seconds)
+            return self._notices.get(timeout=seconds)
         except queue.Empty:
             return None
 
@@ -64,10 +90,10 @@ class Watching:
             except ExpiredError:
                 self._versions[kind] = ""
             except (LostError, TfxEstimatorError) as error:
-                self._said.put((kind, LOST, error))
+                self._notices.put(Notice(kind, LOST, error))
             except Exception as error:  # a watch that ends without a word would never be missed
                 self._versions[kind] = ""
-                self._said.put((kind, LOST, LostError(f"not understood: {error!r}")))
+                self._notices.put(Notice(kind, LOST, LostError(f"not understood: {error!r}")))
             self._over.wait(self._waits[kind])
             self._waits[kind] = min(2 * self._waits[kind], _LONGEST_WAIT)
 
@@ -85,11 +111,11 @@ class Watching:
             if time.monotonic() - began < _FIRST_WAIT:  # one that is cut at once
                 self._over.wait(_FIRST_WAIT)
 
-    def _say(self, kind: str, what: str, found: Any) -> None:
+    def _say(self, kind: str, event: str, found: Any) -> None:
         """Passes on what the server has answered."""
         self._waits[kind] = _FIRST_WAIT
-        self._said.put((kind, what, found))
+        self._notices.put(Notice(kind, event, found))
 
     def _is_mine(self, kind: str, found: Object) -> bool:
         owners = found["metadata"].get("ownerReferences") or ()
-        return kind == "job" or any(each["uid"] == self._uid for each in owners)
+        return kind == JOB or any(each["uid"] == self._uid for each in owners)

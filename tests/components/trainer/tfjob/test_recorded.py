@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from tfx_estimator.components.trainer.tfjob import launcher as module
 from tfx_estimator.components.trainer.tfjob import pending, watching
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
-from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, Watching
+from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, POD, Notice, Watching
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
@@ -190,19 +190,21 @@ def test_a_watch_outlives_what_it_does_not_understand(kube):
     kube.of_pods = ["no pod"]
     watch = Watching(kube, "digits", UID)
     try:
-        assert said_of(watch, "pod")[0] == LOST
+        assert next_of(watch, POD).event == LOST
         kube.of_pods = [owned(pod("Running")), owned(pod("Running", uid="2"), "of-an-earlier-job")]
-        while (said := said_of(watch, "pod"))[0] == LOST:
+        while (notice := next_of(watch, POD)).event == LOST:
             pass
-        assert said[0] == LISTED
-        assert [each["metadata"]["uid"] for each in said[1]] == ["1"]
+        assert notice.event == LISTED
+        assert [each["metadata"]["uid"] for each in notice.objects] == ["1"]
     finally:
         watch.end()
 
 
-def said_of(watch: Watching, kind: str) -> Any:
-    def said() -> Any:
-        found = watch.next(1)
-        return found[1:] if found and found[0] == kind else None
+def next_of(watch: Watching, kind: str) -> Notice:
+    def of_kind() -> Optional[Notice]:
+        notice = watch.next(1)
+        return notice if notice and notice.watch == kind else None
 
-    return wait_until(said, f"a word of the watch of {kind}", 30, every=0)
+    found = wait_until(of_kind, f"a notice of the watch of {kind}", 30, every=0)
+    assert found
+    return found
