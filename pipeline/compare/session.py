@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from rich.console import Console
@@ -98,21 +98,21 @@ class _Session:
             finished = {each.name: _find(each) for each in self._candidates if each.run}
             for candidate in self._candidates:
                 if candidate.loaded:
-                    self._bear(candidate, self._try)
-            had: list[tuple[Model, Answers]] = []
+                    self._do_or_note(candidate, self._try)
+            answered: list[tuple[Model, Answers]] = []
             for candidate in self._candidates:
                 if candidate.name not in self._failed:
-                    self._bear(candidate, lambda each: had.append(self._have(each, finished.get(each.name))))
-            if len(had) < _LEAST:
+                    self._do_or_note(candidate, lambda each: answered.append(self._answers_of(each, finished)))
+            if len(answered) < _LEAST:
                 raise self._failure(next(iter(self._failed)))
             self._view.current = "comparing"
             with self._view.waiting("comparing"):
-                comparison, page = judge(had, {name: str(error) for name, error in self._failed.items()}, _facts())
+                comparison, page = judge(answered, {name: str(error) for name, error in self._failed.items()}, _facts())
             slate.at("while writing the results")
             self._write(comparison, page, output)
         return comparison, self._failure(next(iter(self._failed))) if self._failed else None
 
-    def _bear(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
+    def _do_or_note(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
         """Works, and notes that a candidate failed; nothing can be compared without the first."""
         self._view.current = ""
         try:
@@ -142,14 +142,14 @@ class _Session:
         with dry_run.beside(candidate.loaded, self._folders, logs) as wait, waiting:
             wait()
 
-    def _have(self, candidate: Candidate, finished: Optional[Model]) -> tuple[Model, Answers]:
-        model = finished or self._train(candidate)
+    def _answers_of(self, candidate: Candidate, finished: Mapping[str, Model]) -> tuple[Model, Answers]:
+        model = finished.get(candidate.name) or self._train(candidate)
         self._view.current = "predicting"
         with self._view.waiting(f"{candidate.name}: predicting the evaluation examples"):
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="answers-", dir=self._folder) as folder:
                 answers = answer(model, folder, self._log, declared_metrics(self._candidates))
-        self._said("predicted", candidate.name, time.monotonic() - started)
+        self._print_time("predicted", candidate.name, time.monotonic() - started)
         return model, answers
 
     def _train(self, candidate: Candidate) -> Model:
@@ -159,10 +159,10 @@ class _Session:
         started = time.monotonic()
         outputs = train(candidate.loaded, self._folders, self._view)
         cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
-        self._said(_CACHED if cached else "trained", candidate.name, time.monotonic() - started)
+        self._print_time(_CACHED if cached else "trained", candidate.name, time.monotonic() - started)
         return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
 
-    def _said(self, what: str, name: str, seconds: float) -> None:
+    def _print_time(self, what: str, name: str, seconds: float) -> None:
         self._view.hide()
         self._console.print(f"  {what:<9} {name:<40} {seconds:7.1f} s")
 
