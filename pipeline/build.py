@@ -36,7 +36,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
-from tfx_estimator.pipeline.travelling import preprocessing_fn, told, travelling_function
+from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 
@@ -113,7 +113,7 @@ def create_pipeline(
         "settings": Settings(
             start_timeout=trainer.start_timeout,
             stall_timeout=trainer.stall_timeout,
-            declaration=told(declaration, target),
+            declaration=travelling_declaration(declaration, target),
             image_shape=image_shape,
             label_names=source.info.label_names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.user_source.pack import module_name
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
 
-def told(declaration: Declaration, target: str) -> dict[str, Any]:
+def travelling_declaration(declaration: Declaration, target: str) -> dict[str, Any]:
     """Returns what the Trainer is told of the declaration.
 
     Elsewhere it names no file of this machine, as the user's modules travel by their names; and where properties are
