@@ -27,7 +27,7 @@ from apache_beam.transforms import environments
 from google.protobuf import json_format, text_format
 
 from tfx_estimator.pipeline import loopback
-from tfx_estimator.pipeline.beam import told
+from tfx_estimator.pipeline.beam import worker_errors
 
 _URN = "tfx_estimator:env:process:v1"
 # For a worker that has nothing left to do to end by itself.
@@ -114,7 +114,7 @@ class MultiProcessRunner(fn_runner.FnApiRunner):
         try:
             return self._run_stages(stage_context, stages)
         except Exception as error:
-            if there := told.read(errors):
+            if there := worker_errors.read(errors):
                 raise there from (there.__cause__ or error)
             raise
         finally:
@@ -168,7 +168,7 @@ class _Worker(worker_handlers.GrpcWorkerHandler):
                 "CONTROL_API_SERVICE_DESCRIPTOR": control,
                 "PIPELINE_OPTIONS": options,
                 "WORKER_ID": self.worker_id,
-                told.VARIABLE: self.errors,
+                worker_errors.VARIABLE: self.errors,
                 **loopback.no_proxy(os.environ),
             },
             # Ctrl-C is for this process, which then ends its workers.

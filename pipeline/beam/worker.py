@@ -7,7 +7,7 @@ from typing import Any
 
 from apache_beam.runners.worker import sdk_worker_main
 
-from tfx_estimator.pipeline.beam import told
+from tfx_estimator.pipeline.beam import worker_errors
 from tfx_estimator.pipeline.ending import keeper
 
 
@@ -26,7 +26,7 @@ def main(parent: int) -> None:
             try:
                 return task()
             except BaseException as error:
-                told.write(error)
+                worker_errors.write(error)
                 raise
 
         execute(tried, request)

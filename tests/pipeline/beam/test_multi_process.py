@@ -127,16 +127,16 @@ def test_a_worker_that_dies_is_an_error(steps):
 
 
 def test_errors_of_the_project_come_as_they_are(steps, tmp_path, monkeypatch):
-    from tfx_estimator.pipeline.beam import told
+    from tfx_estimator.pipeline.beam import worker_errors
 
-    monkeypatch.setenv(told.VARIABLE, str(tmp_path / "errors"))
+    monkeypatch.setenv(worker_errors.VARIABLE, str(tmp_path / "errors"))
     (tmp_path / "errors").mkdir()
-    assert told.read(str(tmp_path / "errors")) is None
+    assert worker_errors.read(str(tmp_path / "errors")) is None
     for raise_it in (steps.refuse, steps.divide):  # the first one counts
         with pytest.raises(Exception) as caught:  # noqa: PT011
             raise_it(0)
-        told.write(caught.value)
-    there = told.read(str(tmp_path / "errors"))
+        worker_errors.write(caught.value)
+    there = worker_errors.read(str(tmp_path / "errors"))
     assert isinstance(there, DamagedDataError)
     assert (there.what, there.todo) == ("a file is cut short", "fetch it again")
 
