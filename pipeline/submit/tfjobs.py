@@ -14,8 +14,8 @@ from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Objec
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short, state_of
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
-from tfx_estimator.pipeline.submit.followed import LAST_WORDS_SECONDS, Followed
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.submit.tfjob_view import LAST_WORDS_SECONDS, TfJobView
 
 logger = get_logger("submit")
 
@@ -44,7 +44,7 @@ class TfJobs:
         # The ConfigMap, where it was created by this submission.
         self._made: Optional[Object] = None
         self._seen: Optional[Object] = None
-        self._followed: Optional[Followed] = None
+        self._view: Optional[TfJobView] = None
 
     def start(self, again: bool) -> Started:
         """See `job.Service`. A TFJob has the pipeline's name, and there is one of it at a time.
@@ -64,24 +64,24 @@ class TfJobs:
         if there is None or not self._is_mine(there):
             return Look("deleted", True, self._gone(job, there), is_gone=True)
         self._seen, self._uid = there, there["metadata"]["uid"]
-        if self._followed is None:
-            self._followed = Followed(self._kube, job, there, self._folder)
-        followed, place = self._followed, self._place(job)
-        tasks = followed.hear(self._ask(lambda: self._kube.pods(job))["items"])
+        if self._view is None:
+            self._view = TfJobView(self._kube, job, there, self._folder)
+        view, place = self._view, self._place(job)
+        tasks = view.hear(self._ask(lambda: self._kube.pods(job))["items"])
         state = state_of(there) or "Pending"
         ended, condition = end_of(there)
         error: Optional[TfxEstimatorError] = None
         if ended and ended != _SUCCEEDED:
-            error = followed.error(place, condition)
+            error = view.error(place, condition)
         # The operator may be down: a TFJob whose chief has succeeded has succeeded, whatever it still says.
         elif not ended and tasks.get(f"{job}-chief-0") != _SUCCEEDED:
-            error = followed.past_hope(place, there)
+            error = view.past_hope(place, there)
         if ended == _SUCCEEDED:
-            followed.end(LAST_WORDS_SECONDS)
+            view.end(LAST_WORDS_SECONDS)
         if error and not ended:
             state = "Failed"
             error.todo += f"; the operator did not end the TFJob{self._removed(job, there)}"
-        return Look(state, bool(ended or error), error, tasks, followed.new_lines(), followed.new_notices())
+        return Look(state, bool(ended or error), error, tasks, view.new_lines(), view.new_notices())
 
     def _removed(self, job: str, there: Object) -> str:
         """Deletes a TFJob that nobody else ends; what came of it is told beside the error, which counts more."""
@@ -108,8 +108,8 @@ class TfJobs:
 
     def close(self) -> None:
         """See `job.Service`."""
-        if self._followed is not None:
-            self._followed.end(0.0)
+        if self._view is not None:
+            self._view.end(0.0)
 
     def _start(self, again: bool) -> Started:
         config_map, job = yaml.safe_load_all(self._text)
@@ -214,6 +214,6 @@ class TfJobs:
                 todo=f"correct it, or create it: see `{api.kubectl('get namespaces', self._kube.context)}`",
             ) from error
         except api.LostError as error:
-            if self._followed is not None:
-                self._followed.was_lost()
+            if self._view is not None:
+                self._view.was_lost()
             raise LostError(str(error)) from error

@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.submit import connect, tfjobs
-from tfx_estimator.pipeline.submit import followed as module
+from tfx_estimator.pipeline.submit import tfjob_view as module
 from tfx_estimator.pipeline.submit.job import Look, LostError
 from tfx_estimator.pipeline.submit.note import Note
 from tfx_estimator.pipeline.submit.tfjobs import SUBMISSION, TfJobs

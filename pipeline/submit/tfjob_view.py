@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.submit.job import failed
 LAST_WORDS_SECONDS = 5.0
 
 
-class Followed:
+class TfJobView:
     """What was seen of a TFJob, from the first look on.
 
     Args:
