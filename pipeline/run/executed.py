@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.made import take_made
+from tfx_estimator.pipeline.run.executed_artifacts import add_outputs
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.summary import Summary
@@ -66,7 +66,7 @@ def execute_file(
                         view.current = "results"
                         results.heard(view.runs, view.warnings)
                         with view.waiting("reading the results"):
-                            take_made(results, outputs)
+                            add_outputs(results, outputs)
                 results.end()
                 print_table(console, results, logs, asynchronous=False)
                 if require_blessing:

@@ -32,10 +32,10 @@ _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
     """Adds to a summary what the components came to, as far as they went."""
-    take(results, _outputs(folders, [run for run in results.components if run.execution_id]))
+    add_outputs_to(results, _outputs(folders, [run for run in results.components if run.execution_id]))
 
 
-def take(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> None:
+def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> None:
     """Adds to a summary what the components came to.
 
     Args:

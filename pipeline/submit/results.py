@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 
-from tfx_estimator.pipeline.run.made import take_readable
+from tfx_estimator.pipeline.run.executed_artifacts import add_readable_outputs
 from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.run.table import print_table
@@ -40,7 +40,7 @@ def show_results(look: Look, job: str, address: str) -> None:
     ]
     # What TensorFlow says when it is loaded helps nobody.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
-        wrong = take_readable(results, look.outputs)
+        wrong = add_readable_outputs(results, look.outputs)
         results.warnings += [Warned("", line) for line in wrong]
         results.seconds = look.seconds
         # That nobody reads it is no reason to fail.

@@ -13,36 +13,36 @@ if TYPE_CHECKING:
     from tfx.types import Artifact
 
 # By task and output.
-Made = Mapping[str, Mapping[str, Mapping[str, Any]]]
+OutputsInJson = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
-def take_made(results: Summary, made: Made) -> None:
+def add_outputs(results: Summary, outputs: OutputsInJson) -> None:
     """Adds to a summary what the tasks came to.
 
     Args:
         results: The summary; how the tasks went is in it already.
-        made: Their output artifacts.
+        outputs: Their output artifacts.
     """
-    from tfx_estimator.pipeline.run.results import take
+    from tfx_estimator.pipeline.run.results import add_outputs_to
 
-    take(results, {task: _Artifacts(outputs) for task, outputs in made.items()})
+    add_outputs_to(results, {task: _Artifacts(own) for task, own in outputs.items()})
 
 
-def take_readable(results: Summary, made: Made) -> list[str]:
+def add_readable_outputs(results: Summary, outputs: OutputsInJson) -> list[str]:
     """Adds to a summary what the tasks came to, as far as it can be read from here.
 
     Args:
-        results: As of `take_made`.
-        made: Likewise.
+        results: As of `add_outputs`.
+        outputs: Likewise.
 
     Returns:
         What went wrong, a line for each artifact whose files are out of reach.
     """
     wrong = []
-    for task, outputs in made.items():
-        for key, artifact in outputs.items():
+    for task, own in outputs.items():
+        for key, artifact in own.items():
             try:
-                take_made(results, {task: {key: artifact}})
+                add_outputs(results, {task: {key: artifact}})
             except Exception as error:  # file systems, and what parses their files, have errors of their own
                 wrong.append(f"{task}: {artifact.get('uri') or key} cannot be read from here: {first_line(error)}")
     return wrong
