@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.run import so_far
+from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.view import View
 
@@ -30,7 +30,7 @@ def recorded(
 
     def keep() -> None:
         results.heard(view.runs, view.warnings)
-        so_far.keep(results, path, view.current, prints)
+        unfinished.keep(results, path, view.current, prints)
 
     view.changed = keep
     keep()

@@ -22,7 +22,7 @@ from typing import Optional
 from tfx_estimator.pipeline.ending import keeper, signals, slate
 from tfx_estimator.pipeline.ending.scratch import Scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.run import so_far
+from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 
 # From a signal to the end of a run that has not asked for time; and of one that has, at most.
@@ -73,7 +73,7 @@ def watched(work: Callable[[], int]) -> int:
         _show_cursor()
         number = watch.number or slate.last_heard()
         error = signals.SignalledError(number) if number else _explain(status, faults)
-        if told := so_far.complete(scratch.path, error):
+        if told := unfinished.complete(scratch.path, error):
             with contextlib.suppress(OSError):
                 sys.stdout.write(json.dumps(told, indent=2) + "\n")
                 sys.stdout.flush()
