@@ -20,7 +20,7 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.runner import PipelineState
 
 from tfx_estimator.pipeline.beam.package import build_sdist
-from tfx_estimator.pipeline.ending import signals, slate
+from tfx_estimator.pipeline.ending import shared_status, signals
 from tfx_estimator.pipeline.log import get_logger
 
 # From 25.3 on pip builds in an environment of its own, into which it would fetch setuptools; the image has it.
@@ -64,7 +64,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
         def submit_whole(job: Any) -> Any:
             # A job whose answer nobody took would be known to nobody.
-            with slate.patient(), signals.held():
+            with shared_status.patient(), signals.held():
                 self._created = submit(job)
                 return self._created
 
@@ -102,7 +102,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             except BaseException:
                 if self._created is not None:
                     # Where something else went wrong, a signal meanwhile must not leave the job at work.
-                    with slate.patient(), signals.held():
+                    with shared_status.patient(), signals.held():
                         self._cancel(self._created, options.view_as(GoogleCloudOptions))
                 raise
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from tfx_estimator.pipeline.bench.strategies import Choice, available_cores
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
@@ -81,7 +81,7 @@ class _Session:
             except (StoppedError, SignalledError) as error:
                 stopped = error
         if stopped is None or self._measured() > {self._base}:
-            with slate.patient():
+            with shared_status.patient():
                 self._write(self._comparison(stopped is not None), output)
         if stopped is not None:
             raise stopped
@@ -123,7 +123,7 @@ class _Session:
                 continue
             self._round = run.round
             self._view.node_started(f"{run}, round {run.round}", index, len(runs))
-            slate.at(f"in round {run.round}, {run}")
+            shared_status.at(f"in round {run.round}, {run}")
             started = time.monotonic()
             try:
                 variation = run.contender.variation

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.compare.candidates import Candidate
 from tfx_estimator.pipeline.compare.measures import declared_metrics
 from tfx_estimator.pipeline.compare.plan import HTML_FILE, JSON_FILE
 from tfx_estimator.pipeline.compare.results import Comparison
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 from tfx_estimator.pipeline.ending.signals import received
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
@@ -108,7 +108,7 @@ class _Session:
             self._view.current = "comparing"
             with self._view.waiting("comparing"):
                 comparison, page = judge(answered, {name: str(error) for name, error in self._failed.items()}, _facts())
-            slate.at("while writing the results")
+            shared_status.at("while writing the results")
             self._write(comparison, page, output)
         return comparison, self._failure(next(iter(self._failed))) if self._failed else None
 

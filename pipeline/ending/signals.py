@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Optional
 
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 
 # The last is that of a closed terminal: `nohup` has it ignored.
 _CLOSED = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()
@@ -39,7 +39,7 @@ class SignalledError(BaseException):
 
     def __str__(self) -> str:
         what = "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
-        place = slate.place()
+        place = shared_status.place()
         return (
             f"{what} {place}; the next run goes on from there, and takes what was done from the cache"
             if place
@@ -114,7 +114,7 @@ def received() -> Optional[int]:
 def note(number: int) -> None:
     """Takes note of a signal that another handler got."""
     global _received
-    slate.heard(number)
+    shared_status.heard(number)
     if _handled:
         _received = _received or number
 

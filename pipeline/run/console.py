@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.importing import uncollected
@@ -110,7 +110,7 @@ def _run(
             pipeline = prepare(loaded, folders)
         LocalRunner(view, folders).run(pipeline)
         view.current = "results"
-        slate.at("while reading the results")
+        shared_status.at("while reading the results")
         results.heard(view.runs, view.warnings)
         collect(results, folders)
     results.end()

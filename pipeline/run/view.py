@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from tfx_estimator.pipeline import log
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 from tfx_estimator.pipeline.ending.signals import SignalledError, received
 from tfx_estimator.pipeline.errors import StoppedError
 from tfx_estimator.pipeline.run.explain import explain
@@ -72,7 +72,7 @@ class View:
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:
         """Shows that something takes its time."""
-        slate.at(f"while {text}")
+        shared_status.at(f"while {text}")
         self._show(text)
         yield
         self.hide()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Optional
 
-from tfx_estimator.pipeline.ending import keeper, signals, slate
+from tfx_estimator.pipeline.ending import keeper, shared_status, signals
 from tfx_estimator.pipeline.ending.scratch import Scratch
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.run import unfinished
@@ -52,7 +52,7 @@ def watched(work: Callable[[], int]) -> int:
     scratch = Scratch()
     faults = os.path.join(scratch.path, "faults")
     scratch.use()
-    slate.share()
+    shared_status.share()
     heard = {*signals.NUMBERS, signal.SIGCHLD}
     # Until this process's end: a run that has ended cannot be interrupted.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -68,10 +68,10 @@ def watched(work: Callable[[], int]) -> int:
     try:
         status = watch.wait(heard)
         keeper.empty()
-        if (code := slate.ended()) is not None:
+        if (code := shared_status.ended()) is not None:
             return code
         _show_cursor()
-        number = watch.number or slate.last_heard()
+        number = watch.number or shared_status.last_heard()
         error = signals.SignalledError(number) if number else _explain(status, faults)
         if told := unfinished.complete(scratch.path, error):
             with contextlib.suppress(OSError):
@@ -118,16 +118,16 @@ class _Watch:
         self.number = self.number or number
         self._since = time.monotonic()
         self._first = self._first or self._since
-        if slate.count_heard() < self._count:
+        if shared_status.count_heard() < self._count:
             os.kill(self._child, number)
 
     def _is_late(self, now: float) -> bool:
-        if slate.ended() is not None:
+        if shared_status.ended() is not None:
             self._done = self._done or now
             return now - self._done > (_LEAVE_SECONDS if self.number else _EXIT_SECONDS)
         if not self.number:
             return False
-        if slate.is_patient() and self._count < 2 and now - self._first < _PATIENT_SECONDS:
+        if shared_status.is_patient() and self._count < 2 and now - self._first < _PATIENT_SECONDS:
             self._since, self._allowed = now, _LAST_WORDS_SECONDS
         return now - self._since > (_SECONDS if self._count > 1 else self._allowed)
 
@@ -138,7 +138,7 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
         what = f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     else:
         what = f"ended, with exit code {os.waitstatus_to_exitcode(status)}"
-    told = f"the process of the run {what}, {slate.place() or 'at its start'}"
+    told = f"the process of the run {what}, {shared_status.place() or 'at its start'}"
     if lines := read_users_frames(faults, without=sys.argv[0]):
         return UserCodeError(
             f"{told}; your code was at work:\n" + "\n".join(lines),

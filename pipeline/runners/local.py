@@ -26,7 +26,7 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
-from tfx_estimator.pipeline.ending import scratch, signals, slate
+from tfx_estimator.pipeline.ending import scratch, shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.buckets import check_buckets
@@ -75,7 +75,7 @@ class LocalRunner(LocalDagRunner):
         listener.run_started(nodes)
         for index, node in enumerate(pipeline.nodes, 1):
             name = node.pipeline_node.node_info.id
-            slate.at(f"in component {name}")
+            shared_status.at(f"in component {name}")
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
             try:

@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or that of the error's class in pipeline.errors.
     """
-    from tfx_estimator.pipeline.ending import signals, slate
+    from tfx_estimator.pipeline.ending import shared_status, signals
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"{PROG}: {end}")
         code = end.exit_code
     _drop_what_nobody_reads()
-    slate.end(code)
+    shared_status.end(code)
     return code
 
 

@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 from typing import Any, ClassVar, Optional
 
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 from tfx_estimator.pipeline.ending.signals import NUMBERS, note
 
 
@@ -25,7 +25,7 @@ class Signals:
         self._of = self
         self._outer: Optional[Signals] = None
         self._before: dict[int, Any] = {}
-        self._patience = slate.patient()
+        self._patience = shared_status.patient()
 
     @property
     def received(self) -> Optional[int]:

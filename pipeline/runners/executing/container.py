@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
-from tfx_estimator.pipeline.ending import keeper, scratch, slate
+from tfx_estimator.pipeline.ending import keeper, scratch, shared_status
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.log import get_logger
@@ -112,7 +112,7 @@ def _popen(name: str, words: list[str], **options: Any) -> subprocess.Popen:
 
 def _end(process: subprocess.Popen) -> None:
     """Ends it as a service does, SIGTERM first, with all that it started."""
-    with slate.patient():
+    with shared_status.patient():
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
-from tfx_estimator.pipeline.ending import signals, slate
+from tfx_estimator.pipeline.ending import shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
@@ -135,7 +135,7 @@ class Execution:
         self._outputs: Outputs = {}
         listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
         for index, task in enumerate(self.job.tasks, 1):
-            slate.at(f"in component {task.name}")
+            shared_status.at(f"in component {task.name}")
             listener.node_started(task.name, index, len(self.job.tasks))
             run, started = NodeRun(task.name, FAILED, 0.0, None, task.upstream), time.monotonic()
             try:

@@ -22,14 +22,14 @@ import sys
 from pathlib import Path
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.pipeline.commands import run
-from tfx_estimator.pipeline.ending import slate
+from tfx_estimator.pipeline.ending import shared_status
 
 def work(args):
     import os, signal, subprocess, sys, tempfile, time
     sys.path.insert(0, sys.argv[-1])
     import own
     tempfile.mkdtemp()
-    slate.at("in component Transform")
+    shared_status.at("in component Transform")
     print("ready", flush=True)
     return own.work()
 
@@ -145,11 +145,11 @@ def test_a_closed_terminal_ends_it_unless_that_is_ignored(start):
 
 # It asks for time, as a training does, and counts the signals that reach it.
 PATIENT = (
-    "from tfx_estimator.pipeline.ending import signals, slate",
+    "from tfx_estimator.pipeline.ending import signals, shared_status",
     "heard = []",
     "def note(number, frame): heard.append(number); signals.note(number)",
     "signal.signal(signal.SIGINT, note); signal.signal(signal.SIGTERM, note)",
-    "with slate.patient():",
+    "with shared_status.patient():",
     "    print('patient', flush=True)",
     "    while not heard: time.sleep(0.01)",
     "    time.sleep(2.5)",
