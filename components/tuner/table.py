@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfx_estimator.components.tuner.trials import FAILED, Result
+from tfx_estimator.pipeline.config.put_values import short_names, show_value
 from tfx_estimator.pipeline.config.tune import TuneSection
-from tfx_estimator.pipeline.config.tuned import short_names, show_value
 
 
 def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list[str]:

@@ -14,6 +14,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import all_keys, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.put_values import SECTION
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations, item_type
 from tfx_estimator.pipeline.config.tune_values import (
@@ -23,7 +24,6 @@ from tfx_estimator.pipeline.config.tune_values import (
     note_together,
     of_a_trial,
 )
-from tfx_estimator.pipeline.config.tuned import SECTION
 from tfx_estimator.pipeline.config.unread import find_unread, keys_of
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of

@@ -12,9 +12,9 @@ from typing import Any, Optional, Union, get_args, get_origin
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.put_values import SECTION
 from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
-from tfx_estimator.pipeline.config.tuned import SECTION
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 # What may be varied of a declaration.

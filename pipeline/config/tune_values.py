@@ -14,9 +14,9 @@ from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.put_values import SECTION, put
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.tune_ranges import checked_values
-from tfx_estimator.pipeline.config.tuned import SECTION, put
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _Told = tuple[str, str]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.config.tuned import TRIALS_FILE, tell_values
+from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, tell_values
 
 _COMPLETED = "completed"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfx_estimator.pipeline.config.tuned import short_names, show_value
+from tfx_estimator.pipeline.config.put_values import short_names, show_value
 from tfx_estimator.pipeline.report.page import show_number, show_seconds
 from tfx_estimator.pipeline.report.plots import draw_trials
 from tfx_estimator.pipeline.report.training import Chart
