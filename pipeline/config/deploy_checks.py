@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional, Union
 
-from tfx_estimator.pipeline.config import render
 from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
-from tfx_estimator.pipeline.config.credentials import check_credentials, may_hold_one
+from tfx_estimator.pipeline.config.credentials import check_credentials
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_deployed_env, check_env
@@ -20,6 +19,7 @@ from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is
 from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
+from tfx_estimator.pipeline.config.replaced_checks import check_replaced
 from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
@@ -34,8 +34,6 @@ _GS, _NO_BUCKET = "gs://", "a bucket has a name of at least 3 of a to z, digits,
 _NO_FOLDER = "a folder of a bucket has no wildcards, blanks, `#`, `.`, `..` or empty parts in its path"
 _OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?", re.DOTALL)
 _BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)*/?")
-# What services fill in by themselves: of Argo, and of a PipelineSpec.
-_PLACEHOLDER = "{{"
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
 _IN_THE_CLUSTER = "which in many clusters may read no bucket"
 _DEFAULT_ACCOUNTS = {
@@ -105,7 +103,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
         yield Problem("tune", what, expected, "tune elsewhere first, and write its best values down")
     yield from _unfit(deploy, target)
     if target != TFJOB:
-        yield from _placeholders(declaration)
+        yield from check_replaced(declaration, target)
 
 
 def find_idle(declaration: Declaration, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
@@ -257,16 +255,6 @@ def _places(declaration: Declaration, deploy: DeploySection, target: str) -> Ite
         what = "TFDS's own default is a folder of the container, which is empty, and data.download is false"
         todo = "prepare the data set there, and name it: --set data.data_dir=gs://…"
         yield Problem("data.data_dir", what, expected, todo, depends=("data.download",))
-
-
-def _placeholders(declaration: Declaration) -> Iterator[Problem]:
-    """Checks that no value is taken for another one's place: services know no way to quote it."""
-    for path, value in render.leaves(declaration.dict()):
-        if _PLACEHOLDER in str(value):
-            what, expected = "the service takes what is in {{…}} for a name, and puts its value there", "no `{{`"
-            dotted = ".".join(path)
-            written = "" if may_hold_one(dotted, value) else str(value)
-            yield Problem(dotted, what, expected, "write it otherwise", value=written)
 
 
 def _unfit(deploy: DeploySection, target: str) -> Iterator[Problem]:

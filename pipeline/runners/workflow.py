@@ -15,6 +15,7 @@ from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.expansion import quoted
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
@@ -67,6 +68,7 @@ def compile_workflow(
             place = arguments.index("--tfx_ir") + 1
             # The order of a map in a protocol buffer is not the same each time.
             arguments[place] = json.dumps(json.loads(arguments[place]), indent=1, sort_keys=True)
+            _quote(template["container"])
             if context := deploy.security_context.of_container():
                 template["container"]["securityContext"] = context
     # Of Argo's own containers, too, which are root's if nobody says otherwise.
@@ -76,6 +78,15 @@ def compile_workflow(
     if deploy.service_account:
         workflow["spec"]["serviceAccountName"] = deploy.service_account
     return workflow, path
+
+
+def _quote(container: dict[str, Any]) -> None:
+    """Has what was declared arrive as it is: a node takes `$$` and `$(NAME)` for its own."""
+    for key in ("command", "args"):
+        container[key] = [quoted(word) for word in container.get(key, ())]
+    for each in container.get("env", ()):
+        if "value" in each:
+            each["value"] = quoted(each["value"])
 
 
 def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:

@@ -41,11 +41,6 @@ class Command:
     env: Mapping[str, str]
 
 
-def environment(container: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the variables that a container declares."""
-    return {each["name"]: each.get("value", "") for each in container.get("env", ())}
-
-
 def start(command: Command, logs: str, tries: int) -> None:
     """Starts a container's command until it succeeds.
 
