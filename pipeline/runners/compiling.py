@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.runners.starts import check_starts
 from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
@@ -48,7 +49,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     Raises:
         DataError: The data set cannot be looked at.
         PipelineError: Its bucket is not there.
-        DeclarationError: The user's code cannot travel.
+        DeclarationError: The user's code cannot travel; or a step could not be started with what it is told.
     """
     declaration = loaded.declaration
     deploy = declaration.deploy or DeploySection()
@@ -58,6 +59,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
         code = [each for step in user_targets(declaration).values() for each in step]
         # They travel in the file.
         made = compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))
+        check_starts(made, target)
         return Compiled(_yaml(*made), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
@@ -82,6 +84,7 @@ def _compile(
         from tfx_estimator.pipeline.runners import workflow
 
         told, path = workflow.compile_workflow(pipeline, deploy, modules, folder)
+        check_starts([told], target)
         return _yaml(told), path
     from tfx_estimator.pipeline.runners import pipeline_spec
 
@@ -91,6 +94,7 @@ def _compile(
 
         node = pipeline_spec.TRAINER
         custom_job.launch_from(job["pipelineSpec"], node, declaration, modules.get(node))
+    check_starts([job["pipelineSpec"]], target)
     if target == VERTEX:
         return json.dumps(job, indent=2, sort_keys=True) + "\n", path
     spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}

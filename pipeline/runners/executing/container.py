@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -98,10 +99,13 @@ def _popen(name: str, words: list[str], **options: Any) -> subprocess.Popen:
     try:
         return subprocess.Popen(words, **options)
     except OSError as error:
+        todo = "see whether its command is there, and make room for processes"
+        if error.errno == errno.E2BIG:
+            todo = "shorten what it is told, and compile it anew: no service can start it either"
         raise PipelineError(
             f"component {name} failed: its container cannot be started: {error.strerror}",
             expected="a command that this machine can start, with arguments of at most 128 kB each",
-            todo="execute this pipeline on the service, or make room for processes",
+            todo=todo,
         ) from error
 
 

@@ -238,6 +238,13 @@ def test_a_container_is_told_what_its_node_makes_of_references(compiled):
         assert _known(outputs, "First")["arguments"] == [f"--greeting={target} {wanted}"]
 
 
+def test_an_argument_that_is_too_long_is_told(compiled):
+    compiled.step("First")
+    with pytest.raises(PipelineError, match="Argument list too long") as caught:
+        compiled.execute(greeting="x" * 140_000)
+    assert "no service can start it either" in str(caught.value)
+
+
 def test_a_replica_is_told_what_its_variables_refer_to(tmp_path):
     code = "import os; print(os.environ['PRICE'], os.environ['PLACE'], flush=True)"
     env = [{"name": "PRICE", "value": "5$$"}, {"name": "PLACE", "value": "$(PRICE) $(CLOUD_ML_PROJECT_ID)"}]
