@@ -181,7 +181,7 @@ def _note_quota(declaration: Declaration, target: str) -> Iterator[str]:
         nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
         wanted = list(dict.fromkeys(f"a machine{_with(node)}" for node in nodes if node.accelerator))
     if wanted:
-        kind = " preemptible" if deploy.vertex is not None and deploy.vertex.scheduling == "spot" else ""
+        kind = " preemptible" if deploy.vertex is not None and deploy.vertex.scheduling != "standard" else ""
         yield (
             f"quota: {', '.join(wanted)}: see in Google Cloud's IAM & Admin, Quotas, that those of Custom model "
             f"training{kind} in {deploy.region or 'its region'} allow it; a project has often none of an accelerator"

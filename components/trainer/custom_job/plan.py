@@ -16,6 +16,8 @@ PLAN_KEY = "custom_job"
 REPLICA = "tfx_estimator.components.trainer.custom_job.replica"
 # In a command: the pipeline's folder, which whoever submits it may choose.
 HOME = "{home}"
+# A strategy of scheduling: the job waits for its machines.
+_QUEUED = "FLEX_START"
 # Label of a job: which step created it.
 STEP_LABEL = "tfx_estimator_step"
 
@@ -57,7 +59,7 @@ class Plan:
         service_account: That the replicas run as; None is Vertex AI's Custom Code Service Agent.
         network: To peer with; None for none.
         timeout_seconds: Of the job; None is the service's own.
-        scheduling: Where its machines come from, as the service calls it: SPOT; None is its own, STANDARD.
+        scheduling: Where its machines come from, as the service calls it: SPOT, FLEX_START; None is its own, STANDARD.
     """
 
     project: str
@@ -111,6 +113,9 @@ class Plan:
             spec["scheduling"]["timeout"] = {"seconds": self.timeout_seconds}
         if self.scheduling:
             spec["scheduling"]["strategy"] = self.scheduling
+        if self.scheduling == _QUEUED:
+            # However long; its own default is a day.
+            spec["scheduling"]["max_wait_duration"] = {"seconds": 0}
         for name in ("service_account", "network"):
             if value := getattr(self, name):
                 spec[name] = value

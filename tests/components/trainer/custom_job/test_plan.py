@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import load_job
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
@@ -24,6 +24,7 @@ MACHINES = (
     "deploy.vertex={machine: {machine_type: n1-standard-8}, ps: {machine_type: n1-highmem-4, disk_gb: 200}, "
     "worker: {machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4}, timeout_seconds: 7200}"
 )
+QUEUED = "deploy.vertex={machine: {machine_type: g2-standard-12, accelerator: NVIDIA_L4}, timeout_seconds: 7200}"
 
 
 def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
@@ -91,11 +92,33 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
 def test_the_service_is_told_where_machines_come_from(said):
     from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
 
-    plan = make_plan(load_job(CLUSTER, MACHINES, f"deploy.vertex.scheduling={said}"))
+    machines = QUEUED if said == "flex_start" else MACHINES
+    plan = make_plan(load_job(CLUSTER, machines, f"deploy.vertex.scheduling={said}"))
     job = CustomJob(Plan.from_json(plan.to_json()).to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
     wanted = Scheduling.Strategy.STRATEGY_UNSPECIFIED if said == "standard" else Scheduling.Strategy[said.upper()]
     assert job.job_spec.scheduling.strategy == wanted
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
+    # That the service's own, a day, does not hold, is said: none is no limit.
+    assert ("max_wait_duration" in job.job_spec.scheduling) == (said == "flex_start")
+    assert not job.job_spec.scheduling.max_wait_duration
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["deploy.vertex.machine={}"], "machines without GPUs are not queued for"),
+        (["deploy.vertex.machine.accelerator=NVIDIA_TESLA_T4"], "machines with NVIDIA_TESLA_T4 are not queued for"),
+        (["deploy.vertex.ps={accelerators: 0}"], "one kind of machine"),
+        (["deploy.vertex.evaluator={machine_type: g2-standard-4}"], "one kind of machine"),
+        (["deploy.vertex.timeout_seconds=604801"], "ends after a week"),
+        (["deploy.vertex.network=projects/my-project/global/networks/inner"], "gcloud projects describe ID"),
+    ],
+)
+def test_what_vertex_ai_does_not_queue_for_is_refused(overrides, said):
+    told = (*COMMON, *OF_TARGET[VERTEX], "deploy.nodes.Trainer=null", CLUSTER, "trainer.global_batch_size=66", QUEUED)
+    load("digits", (*told, "deploy.vertex.scheduling=flex_start"), VERTEX)
+    problems = refused(VERTEX, *told, "deploy.vertex.scheduling=flex_start", *overrides)
+    assert any(said in problem for problem in problems)
 
 
 def test_another_jobs_cluster_is_refused():
