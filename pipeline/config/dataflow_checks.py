@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from tfx_estimator.pipeline.config.dataflow import DataflowSection
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.image_checks import is_image
+from tfx_estimator.pipeline.config.label_checks import OF_GOOGLE, fits_google
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
 
@@ -19,9 +21,17 @@ _FORMS = {
     # A domain may be before it: example.com:project.
     "project": (r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id (not its number): my-project-123"),
     "region": (r"[a-z]+-[a-z]+[0-9]+", "a region (no zone): europe-west4"),
-    "sdk_container_image": (r"[a-z0-9][\w.:-]*(/[\w.-]+)+(:[\w.-]+)?(@sha256:[0-9a-f]{64})?", "REGISTRY/IMAGE:TAG"),
     "service_account_email": (r"[^@\s]+@[^@\s]+\.[a-z]+", "NAME@PROJECT.iam.gserviceaccount.com"),
     "subnetwork": (r"(https://\S+/)?regions/[a-z0-9-]+/subnetworks/[a-z0-9-]+", "regions/REGION/subnetworks/NAME"),
+    "network": (
+        r"((https://[^\s/]+/\S+/)?(projects/[^\s/]+/)?global/networks/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
+        "its name: default; or projects/HOST-PROJECT/global/networks/NAME",
+    ),
+    "machine_type": (r"[a-z][a-z0-9]*(-[a-z0-9]+)+", "as n1-standard-4"),
+    "dataflow_kms_key": (
+        r"projects/[^\s/]+/locations/[a-z0-9-]+/keyRings/[\w-]{1,63}/cryptoKeys/[\w-]{1,63}",
+        "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY",
+    ),
 }
 
 
@@ -55,6 +65,13 @@ def _values(section: DataflowSection) -> Iterator[Problem]:
         value = getattr(section, name)
         if value is not None and not re.fullmatch(form, value):
             yield Problem(f"beam.dataflow.{name}", "this cannot be one", words, "correct it", value=value)
+    if not is_image(image := section.sdk_container_image):
+        path, expected = "beam.dataflow.sdk_container_image", "REGISTRY/IMAGE:TAG"
+        yield Problem(path, "this cannot be one", expected, "correct it", value=image)
+    for key, label in section.labels.items():
+        if not fits_google(key, label):
+            what, value = "this is no label of Google Cloud", f"{key}: {label}"
+            yield Problem("beam.dataflow.labels", what, OF_GOOGLE, "rename it", value=value)
     for name in ("temp_location", "staging_location"):
         value = getattr(section, name)
         if value is not None and not _GS.fullmatch(value):

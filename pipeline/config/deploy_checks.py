@@ -13,23 +13,22 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection, Node
 from tfx_estimator.pipeline.config.env_checks import check_deployed_env, check_env
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
+from tfx_estimator.pipeline.config.image_checks import PINNED, check_image, note_image
 from tfx_estimator.pipeline.config.label_checks import check_labels
 from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_kubeflow_mounts, check_mounts
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
 from tfx_estimator.pipeline.config.replaced_checks import check_replaced
+from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
 from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
-_PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
-_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _GS, _NO_BUCKET = "gs://", "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
 _NO_FOLDER = "a folder of a bucket has no wildcards, blanks, `#`, `.`, `..` or empty parts in its path"
 _OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?", re.DOTALL)
@@ -55,10 +54,8 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
     deploy = declaration.deploy
     if deploy is None:
         return
-    if deploy.image is not None and not _PINNED.fullmatch(deploy.image):
-        what = "the image is not pinned by its digest: what a tag names changes"
-        todo = "docker inspect --format '{{index .RepoDigests 0}}' IMAGE says it"
-        yield Problem("deploy.image", what, _IMAGE, todo, value=deploy.image)
+    if deploy.image is not None:
+        yield from check_image(deploy.image)
     for key, pattern, expected in (("region", _REGION, "a region: europe-west4"), ("project", _PROJECT, "its ID")):
         value = getattr(deploy, key)
         if value is not None and not pattern.fullmatch(value):
@@ -86,7 +83,7 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
         The problems, each with what to do.
     """
     deploy = declaration.deploy or DeploySection()
-    wanted = {"image": (_IMAGE, "build the image with this tfx-estimator in it, push it, and name its digest")}
+    wanted = {"image": (PINNED, "build the image with this tfx-estimator in it, push it, and name its digest")}
     if target == VERTEX:
         wanted["project"] = ("the ID of a Google Cloud project", "name one in which Vertex AI is enabled")
         wanted["region"] = ("a region of Vertex AI: europe-west4", "name the region of the bucket")
@@ -150,6 +147,7 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
         if declaration.deploy is None or declaration.deploy.service_account is None:
             yield f"deploy.service_account is null: the steps run as {_DEFAULT_ACCOUNTS[target]}"
         if declaration.deploy is not None:
+            yield from note_image(declaration.deploy.image or "", target)
             yield from note_context(declaration.deploy, target)
             yield from note_restarts(declaration.deploy.tfjob, target)
         yield from note_accounts(declaration, target)

@@ -24,7 +24,7 @@ _OF_KUBERNETES = (
 )
 # Source: https://cloud.google.com/resource-manager/docs/labels-overview. Letters of other alphabets are letters.
 _LETTERS, _DIGITS, _MOST = ("Ll", "Lo"), ("Nd", "Nl", "No"), 63
-_OF_GOOGLE = "letters of lower case, digits, `_` and `-`, at most 63, and the key from a letter on"
+OF_GOOGLE = "letters of lower case, digits, `_` and `-`, at most 63, and the key from a letter on"
 # What those set by themselves who start pods.
 _TAKEN = ("tfx-estimator/", "training.kubeflow.org/", "pipelines.kubeflow.org/", "workflows.argoproj.io/")
 # Of Vertex AI, whose jobs TFX labels by itself, with those of its own among them; `submit` adds one.
@@ -41,9 +41,9 @@ def check_labels(deploy: DeploySection, target: str) -> Iterator[Problem]:
     Yields:
         The problems.
     """
-    rules = {_OF_GOOGLE: _fits_google, _OF_KUBERNETES: fits_kubernetes}
+    rules = {OF_GOOGLE: fits_google, _OF_KUBERNETES: fits_kubernetes}
     if target or deploy.tfjob.train:
-        rules.pop(_OF_KUBERNETES if target == VERTEX else _OF_GOOGLE)
+        rules.pop(_OF_KUBERNETES if target == VERTEX else OF_GOOGLE)
     for key, value in deploy.labels.items():
         if not any(fits(key, value) for fits in rules.values()):
             what, expected = f"this is no label{f' of the target {target}' if target else ''}", "; or ".join(rules)
@@ -66,7 +66,13 @@ def fits_kubernetes(key: str, value: str) -> bool:
     return bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))
 
 
-def _fits_google(key: str, value: str) -> bool:
+def fits_google(key: str, value: str) -> bool:
+    """Is it a label of Google Cloud.
+
+    Args:
+        key: As declared.
+        value: May be empty.
+    """
     begins = unicodedata.category(key[:1] or "_") in _LETTERS
     return begins and all(len(text) <= _MOST and all(map(_is_googles, text)) for text in (key, value))
 

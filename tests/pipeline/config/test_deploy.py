@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
+from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB, as_sections, refused
 from tfx_estimator.pipeline.config import env_checks, load
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
@@ -63,6 +63,8 @@ def test_what_lies_in_a_volume_is_there():
     ("override", "target", "said"),
     [
         ("deploy.image=tfx:latest", "", "not pinned by its digest"),
+        (f"deploy.image=https://{IMAGE}", "", "this is no image's name"),
+        (f"deploy.image={IMAGE.replace('tfx', 'TFX')}", "", "this is no image's name"),
         ("deploy.region=Europe", "", "this is no region"),
         ("deploy.project=My Project", "", "this is no project"),
         ("deploy.env={A-B: x}", "", "no variable's name"),
@@ -121,6 +123,60 @@ def test_what_lies_in_a_volume_is_there():
 def test_what_cannot_be(override, target, said):
     whole = (*COMMON, *OF_TARGET[target]) if target else ()
     assert any(said in problem for problem in refused(target, *whole, override))
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        ("europe-west4-docker.pkg.dev/my-project/images/tfx-estimator", ""),
+        ("eu.gcr.io/my-project/tfx-estimator:1.2", ""),
+        ("someone/tfx__estimator", ""),
+        ("docker.io/someone/tfx-estimator", ""),
+        ("registry.example:5000/tfx-estimator", "deploy.image is at registry.example: Vertex AI is documented"),
+        ("localhost/tfx-estimator", "deploy.image is at localhost"),
+    ],
+)
+def test_where_vertex_ai_pulls_no_image_is_noted(name, noted):
+    pinned = f"deploy.image={name}@{IMAGE.partition('@')[2]}"
+    for target, there in (("vertex", bool(noted)), ("kubeflow", False)):
+        notes = load("digits", (*COMMON, *OF_TARGET[target], pinned), target).notes
+        assert any(note.startswith(noted or "deploy.image is") for note in notes) == there
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("sdk_container_image='https://mine/image'", "sdk_container_image"),
+        ("sdk_container_image=mine/Image", "sdk_container_image"),
+        ("machine_type=N1 Standard 4", "machine_type"),
+        ("labels={Team: vision}", "labels"),
+        ("labels={team: Computer Vision}", "labels"),
+        ("dataflow_kms_key=my-key", "dataflow_kms_key"),
+        ("network='https://x y'", "network"),
+        ("network=My_Network", "network"),
+    ],
+)
+def test_what_dataflow_would_refuse(value, said):
+    beam = f"beam={{runner: dataflow, dataflow: {{{DATAFLOW}}}}}"
+    told = (beam, f"beam.dataflow.{value}", "data.data_dir=gs://mine/tfds")
+    (problem,) = refused("", *told, source="mnist")
+    assert f"beam.dataflow.{said}: " in problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "machine_type=n2-custom-4-16384-ext",
+        "labels={team: vision, größe: ''}",
+        "dataflow_kms_key=projects/mine-12/locations/europe-west4/keyRings/ring/cryptoKeys/key_1",
+        "network=default",
+        "network=projects/host-12/global/networks/inner",
+        "network='https://www.googleapis.com/compute/v1/projects/host-12/global/networks/inner'",
+    ],
+)
+def test_what_dataflow_takes(value):
+    beam = f"beam={{runner: dataflow, dataflow: {{{DATAFLOW}}}}}"
+    load("mnist", (beam, f"beam.dataflow.{value}", "data.data_dir=gs://mine/tfds"))
 
 
 def test_a_volumes_name_is_of_one_claim_or_secret_and_all_that_are_wrong_are_named():
