@@ -12,6 +12,7 @@ import yaml
 from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short, state_of
+from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
@@ -53,10 +54,14 @@ class TfJobs:
             PipelineError: The TFJob was refused; or an earlier one was deleted, and does not go.
         """
         try:
-            return self._start(again)
-        except TfxEstimatorError:
+            started = self._start(again)
+        except LostError:
+            raise  # it is asked again
+        except BaseException:  # a signal is no Exception
             self._withdraw()
             raise
+        self._made = None
+        return started
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
@@ -108,6 +113,8 @@ class TfJobs:
 
     def close(self) -> None:
         """See `job.Service`."""
+        # Of a start that was given up.
+        self._withdraw()
         if self._view is not None:
             self._view.end(0.0)
 
@@ -120,8 +127,9 @@ class TfJobs:
             there = self._ask(lambda: self._kube.read(name))
             try:
                 if there is None:
-                    # Its name is of its contents.
-                    self._made = self._ask(lambda: self._kube.create_config_map(config_map)) or self._made
+                    # Its name is of its contents. What is created is known to be, whatever the signal.
+                    with signals.held():
+                        self._made = self._ask(lambda: self._kube.create_config_map(config_map)) or self._made
                     there = self._ask(lambda: self._kube.create(job))
                     self._uid = there["metadata"]["uid"]
                     self._own(config_map, there)
@@ -144,12 +152,18 @@ class TfJobs:
             time.sleep(1.0)
 
     def _withdraw(self) -> None:
-        """Leaves none of the user's code behind where no TFJob came of it."""
+        """Leaves none of the user's code behind where no TFJob came of it, as far as the cluster tells."""
         if self._made is None:
             return
-        made, name = self._made, self._made["metadata"]["name"]
+        made, name, self._made = self._made, self._made["metadata"]["name"], None
+        _, job = yaml.safe_load_all(self._text)
         try:
-            self._ask(lambda: self._kube.delete_config_map(made))
+            there = self._ask(lambda: self._kube.read(job["metadata"]["name"]))
+            if there is not None and self._is_this(there):
+                # The answer to its creation was not waited for.
+                self._own(made, there)
+            else:
+                self._ask(lambda: self._kube.delete_config_map(made))
         except (LostError, TfxEstimatorError) as error:
             todo = self._kube.kubectl(f"delete configmap {name}")
             logger.warning(f"the ConfigMap {name}, with your code, stays: {short(error)}; delete it: {todo}")
@@ -182,6 +196,10 @@ class TfJobs:
         if digest != self._digest or deleting:
             return False
         return ended == "" or (ended == _SUCCEEDED and not again)
+
+    def _is_this(self, there: Object) -> bool:
+        """Is it what is submitted now."""
+        return notes_of(there).get(SUBMISSION) == self._digest and "deletionTimestamp" not in there["metadata"]
 
     def _is_mine(self, there: Object) -> bool:
         return self._uid in (None, there["metadata"]["uid"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.submit import connect, tfjobs
 from tfx_estimator.pipeline.submit import tfjob_view as module
 from tfx_estimator.pipeline.submit.job import Look, LostError
@@ -182,6 +185,72 @@ def test_its_config_map_goes_with_it(cluster, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(cluster, "own_config_map", refuse)
     assert service(cluster, tmp_path).start(False) == ("digits", False, "goes on")
     assert "stays when the TFJob has gone: the Kubernetes API server refuses: no patch" in caplog.text
+
+
+class Kept(Cluster):
+    """A cluster that keeps a ConfigMap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Any = None
+
+    def create_config_map(self, manifest: Any) -> Any:
+        self.kept = {**manifest, "metadata": {**manifest["metadata"], "uid": "c", "resourceVersion": "1"}}
+        return self.kept
+
+    def delete_config_map(self, made: Any) -> None:
+        assert made is self.kept
+        self.kept = None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_who_stops_while_it_is_started_leaves_no_code_without_an_owner(tmp_path, monkeypatch, when):
+    cluster = Kept()
+    create = cluster.create
+
+    def interrupted(manifest: Any) -> None:
+        if when == "after":
+            create(manifest)
+        raise SignalledError(signal.SIGINT)
+
+    monkeypatch.setattr(cluster, "create", interrupted)
+    first = service(cluster, tmp_path)
+    with pytest.raises(SignalledError):
+        first.start(False)
+    first.close()
+    # Of a TFJob that was created all the same it is needed.
+    assert (cluster.kept is not None) == (when == "after")
+    assert cluster.owners == ([("digits", "uid-1")] if when == "after" else [])
+    monkeypatch.setattr(cluster, "create", create)
+    assert service(cluster, tmp_path).start(False).is_new == (when == "before")
+    assert cluster.made == 1
+
+
+def test_a_signal_while_the_config_map_is_created_waits_for_the_answer(tmp_path):
+    cluster = Kept()
+    create = cluster.create_config_map
+
+    def interrupted(manifest: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return create(manifest)
+
+    cluster.create_config_map = interrupted  # type: ignore[method-assign]
+    with pytest.raises(SignalledError), handled():
+        service(cluster, tmp_path).start(False)
+    assert (cluster.kept, cluster.made) == (None, 0)
+
+
+def test_a_start_that_is_given_up_leaves_no_code(tmp_path, monkeypatch):
+    cluster = Kept()
+    monkeypatch.setattr(cluster, "create", raising(api.LostError("cut")))
+    first = service(cluster, tmp_path)
+    with pytest.raises(LostError):
+        first.start(False)
+    # It may be asked again.
+    assert cluster.kept is not None
+    first.close()
+    assert cluster.kept is None
 
 
 def test_one_that_was_removed_after_its_end_is_not_said_to_have_failed(cluster, tmp_path):
