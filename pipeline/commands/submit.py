@@ -288,20 +288,21 @@ def _follow(service: Service, note: Note, named: str) -> int:
         say(f"    cancel it: {_command('--cancel', named)}", to_stderr=True)
         raise
     except TfxEstimatorError:
-        say(f"    address: {one_line(note.address)}", to_stderr=True)
+        say(f"    address: {one_line(address)}", to_stderr=True)
         raise
     say(f"{one_line(note.job)}: {look.state}")
     if look.outputs:
         try:
             from tfx_estimator.pipeline.submit.results import show_results
 
-            # Of a job that was named, not noted, the service itself knows it.
-            show_results(look, note.job, note.address or service.address(note.job))
+            show_results(look, note.job, address)
         except Exception as error:  # the job has succeeded, whatever goes wrong here
+    # Of a job that was named, not noted, the service itself knows it.
+    address = note.address or service.address(note.job)
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif note.target in (KUBEFLOW, KUBEFLOW_V2):
         # Its API tells of no artifacts.
-        say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(note.address)}")
+        say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(address)}")
     return 0
 
 
