@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.commands.arguments import add_declaration
 from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.text import one_line
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
     from tfx_estimator.pipeline.runners.compiling import Compiled
-    from tfx_estimator.pipeline.submit.job import Service
+    from tfx_estimator.pipeline.submit.job import Service, Started
     from tfx_estimator.pipeline.submit.note import Note
 
 HELP = "compile the declared pipeline, and have Vertex AI, Kubeflow Pipelines or the training operator run it"
@@ -123,6 +123,8 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
+    from tfx_estimator.pipeline.ending.signals import SignalledError
+    from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
@@ -157,10 +159,15 @@ def _submit(args: argparse.Namespace) -> int:
 
             for place in bring(compiled, folder, deploy.pipeline_root or ""):
                 say(f"copied your own modules to {one_line(place)}")
-        started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
-        note = with_job(note, service, started.job)
-        former = keep_former(folder, note)
-        write_note(folder, note)
+        started: Optional[Started] = None
+        try:
+            started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
+            note = with_job(note, service, started.job)
+            former = keep_former(folder, note)
+            write_note(folder, note)
+        except (SignalledError, TfxEstimatorError) as error:
+            _tell_unnoted(declaration.name, started, isinstance(error, SignalledError))
+            raise
         if started.is_new:
             say(f"submitted {one_line(started.job)}")
         else:
@@ -175,6 +182,17 @@ def _submit(args: argparse.Namespace) -> int:
         return _follow(service, note, folder)
     finally:
         service.close()
+
+
+def _tell_unnoted(name: str, started: Optional[Started], is_stopped: bool) -> None:
+    """Says of a job without a note that it may be there: the service has it by its name, which is of its contents."""
+    from tfx_estimator.pipeline.commands.output import say
+
+    again = "the same command, with nothing changed, finds it, and does not start it twice"
+    if started is not None:
+        say(f"{one_line(started.job)} was started, and is not noted: {again}", to_stderr=True)
+    elif is_stopped:
+        say(f"{name} may have been started: {again}", to_stderr=True)
 
 
 def _as_overrides(args: argparse.Namespace) -> list[str]:
@@ -280,6 +298,8 @@ def _follow(service: Service, note: Note, named: str) -> int:
     from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.submit.follow import follow
 
+    # Of a job that was named, not noted, the service itself knows it.
+    address = note.address or service.address(note.job)
     try:
         look = follow(service, note.job, _show)
     except SignalledError:
@@ -297,8 +317,6 @@ def _follow(service: Service, note: Note, named: str) -> int:
 
             show_results(look, note.job, address)
         except Exception as error:  # the job has succeeded, whatever goes wrong here
-    # Of a job that was named, not noted, the service itself knows it.
-    address = note.address or service.address(note.job)
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif note.target in (KUBEFLOW, KUBEFLOW_V2):
         # Its API tells of no artifacts.
