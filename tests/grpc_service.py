@@ -18,10 +18,11 @@ class FakeService:
         name: As clients ask for it, with its package.
         methods: By their names.
         workers: How many requests it answers at a time.
+        tls: Credentials of the server, as gRPC has them; None is none.
     """
 
-    def __init__(self, name: str, methods: Mapping[str, Method], workers: int) -> None:
-        self._name, self._methods, self._workers = name, methods, workers
+    def __init__(self, name: str, methods: Mapping[str, Method], workers: int, tls: Any = None) -> None:
+        self._name, self._methods, self._workers, self._tls = name, methods, workers, tls
 
     def __enter__(self: _Self) -> _Self:
         import grpc
@@ -32,7 +33,9 @@ class FakeService:
         }
         self._server = grpc.server(futures.ThreadPoolExecutor(self._workers))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(self._name, handlers),))
-        self.port = self._server.add_insecure_port("localhost:0")
+        place = "localhost:0"
+        server = self._server
+        self.port = server.add_secure_port(place, self._tls) if self._tls else server.add_insecure_port(place)
         self._server.start()
         return self
 

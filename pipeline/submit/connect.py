@@ -72,8 +72,9 @@ def connect(
     if note.target == VERTEX:
         from tfx_estimator.pipeline.submit import vertex
 
-        client = vertex.connect(note.region or "")
-        return vertex.Vertex(client, note.project or "", note.region or "", text, name, digest, account)
+        region = note.region or ""
+        client, credentials = vertex.connect(region)
+        return vertex.Vertex(client, note.project or "", region, text, name, digest, account, credentials)
     if note.target == TFJOB:
         from tfx_estimator.components.trainer.tfjob import api
         from tfx_estimator.pipeline.submit.tfjobs import TfJobs

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from tfx_estimator.components.trainer.custom_job.service import is_permanent
+from tfx_estimator.components.trainer.custom_job.service import has_no_account, is_permanent
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 from tfx_estimator.pipeline.text import first_line
 
 if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
     from google.cloud.aiplatform_v1 import PipelineServiceClient
     from google.cloud.aiplatform_v1.types import PipelineJob, PipelineTaskDetail
 
@@ -28,6 +29,8 @@ _OVER = ("FAILED", "CANCELLED", "CANCELLING")
 _ENDED = (_SUCCEEDED, "FAILED", "CANCELLED")
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _SECONDS = 60.0
+# Of gRPC, where a token was not to be had.
+_NO_TOKEN = "Getting metadata from plugin failed"
 
 _Told = TypeVar("_Told")
 
@@ -43,6 +46,7 @@ class Vertex:
         name: Of the pipeline.
         digest: Of the text.
         account: That the steps run as; None is the project's default.
+        credentials: Of the client.
     """
 
     def __init__(
@@ -54,7 +58,9 @@ class Vertex:
         name: str = "",
         digest: str = "",
         account: Optional[str] = None,
+        credentials: Optional[Credentials] = None,
     ) -> None:
+        self._credentials = credentials
         self._client, self._project, self._region = client, project, region
         self._text, self._name, self._digest, self._account = text, name, digest, account
         self._parent = f"projects/{project}/locations/{region}"
@@ -138,6 +144,8 @@ class Vertex:
         try:
             return ask()
         except Exception as error:  # the client has many of its own
+            if (refusal := self._refusal(error)) is not None:
+                raise _no_account(refusal) from error
             if is_permanent(error):
                 raise PipelineError(
                     f"Vertex AI refuses: {error}",
@@ -148,9 +156,23 @@ class Vertex:
                 ) from error
             raise LostError(first_line(error)) from error
 
+    def _refusal(self, error: Exception) -> Optional[Exception]:
+        """Returns why there is no account any more; None where that is not what is wrong."""
+        from google.api_core.exceptions import ServiceUnavailable
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
 
-def connect(region: str) -> PipelineServiceClient:
-    """Returns a client with this machine's credentials, which were tried.
+        if isinstance(error, ServiceUnavailable) and _NO_TOKEN in str(error) and self._credentials is not None:
+            # Only its words are told: who gives out tokens says whether it refuses, or did not answer.
+            try:
+                self._credentials.refresh(Request())
+            except GoogleAuthError as told:
+                error = told
+        return error if has_no_account(error) else None
+
+
+def connect(region: str) -> tuple[PipelineServiceClient, Credentials]:
+    """Returns a client with this machine's credentials, which were tried, and these.
 
     Args:
         region: Of Vertex AI.
@@ -179,13 +201,18 @@ def connect(region: str) -> PipelineServiceClient:
             todo="see whether this machine has one; then run the same again",
         ) from error
     except GoogleAuthError as error:
-        raise PipelineError(
-            f"there are no credentials of Google Cloud: {first_line(error)}",
-            expected="an account that this machine knows, and that is valid",
-            todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS",
-        ) from error
+        raise _no_account(error) from error
     endpoint = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
-    return PipelineServiceClient(credentials=credentials, client_options=endpoint)
+    return PipelineServiceClient(credentials=credentials, client_options=endpoint), credentials
+
+
+def _no_account(error: Exception) -> PipelineError:
+    return PipelineError(
+        f"there are no credentials of Google Cloud: {first_line(error)}",
+        expected="an account that this machine knows, and that is valid",
+        todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS; "
+        "a job that was submitted goes on",
+    )
 
 
 def _state(job: PipelineJob) -> str:

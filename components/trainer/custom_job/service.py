@@ -104,7 +104,21 @@ def is_permanent(error: Exception) -> bool:
     from google.api_core import exceptions as of
 
     refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
-    return isinstance(error, (*refusals, TypeError, ValueError))
+    return isinstance(error, (*refusals, TypeError, ValueError)) or has_no_account(error)
+
+
+def has_no_account(error: Exception) -> bool:
+    """Has an account ended, or what this machine knows of it: whoever gives out tokens has refused one.
+
+    Args:
+        error: Of Google's library; that nobody has answered is another matter.
+    """
+    from google.auth import exceptions as of
+
+    if not isinstance(error, of.RefreshError):
+        return False
+    # Of a machine in Google Cloud, whose own server did not answer.
+    return not (error.retryable or any(isinstance(each, of.TransportError) for each in (error.__cause__, *error.args)))
 
 
 def is_rehearsed() -> bool:

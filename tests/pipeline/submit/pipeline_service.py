@@ -20,6 +20,7 @@ class PipelineService(FakeService):
         heard: Called with each question of how a job goes.
         failing: The step that fails, where a job does.
         details: What a job that has succeeded says of its steps; None is two of them that have made nothing.
+        tls: As of `FakeService`.
     """
 
     def __init__(
@@ -29,7 +30,9 @@ class PipelineService(FakeService):
         heard: Callable[[], None] = lambda: None,
         failing: str = "Trainer",
         details: list[Any] | None = None,
+        tls: Any = None,
     ) -> None:
+        self.creating: Callable[[], None] = lambda: None
         self.states, self.loses, self.heard, self.failing = list(states), loses, heard, failing
         self.details = details
         self.jobs: dict[str, Any] = {}
@@ -46,14 +49,14 @@ class PipelineService(FakeService):
             "GetPipelineJob": (self._get, pipeline_service.GetPipelineJobRequest, PipelineJob),
             "CancelPipelineJob": (self._cancel, pipeline_service.CancelPipelineJobRequest, empty_pb2.Empty),
         }
-        super().__init__("google.cloud.aiplatform.v1.PipelineService", methods, workers=2)
+        super().__init__("google.cloud.aiplatform.v1.PipelineService", methods, 2, tls)
 
-    def client(self, region: str = NOWHERE) -> Any:
-        """Returns Google's own client of it."""
+    def client(self, region: str = NOWHERE, channel: Any = None) -> Any:
+        """Returns Google's own client of it, by way of a channel; None is one of its own."""
         from google.cloud.aiplatform_v1 import PipelineServiceClient
         from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
 
-        return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=self.channel()))
+        return PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=channel or self.channel()))
 
     def _create(self, request: Any, context: Any) -> Any:
         import grpc
@@ -67,6 +70,7 @@ class PipelineService(FakeService):
         job = request.pipeline_job
         job.name = name
         self.jobs[name] = job
+        self.creating()
         if self.loses:
             self.loses -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
@@ -149,7 +150,7 @@ def submit(tmp_path, monkeypatch, capsys):
 
     def submit(server: PipelineService | None, *arguments: str, whole: bool = True) -> tuple[int, str, str]:
         if server is not None:
-            monkeypatch.setattr(vertex, "connect", server.client)
+            monkeypatch.setattr(vertex, "connect", lambda region: (server.client(region), None))
         told = [each for one in (*COMMON, *OF_TARGET[VERTEX]) for each in ("--set", one)]
         code = main(["submit", *(["digits", "--target", "vertex", *told] if whole else []), *arguments])
         return code, *capsys.readouterr()
@@ -243,6 +244,41 @@ def test_who_stops_watching_is_told_how_to_go_on(submit):
     assert "cancel it: tfx-estimator submit --cancel submitted/digits" in err
 
 
+def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeypatch):
+    with PipelineService([RUNNING]) as server:
+
+        def interrupt() -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+
+        server.creating = interrupt
+        code, out, err = submit(server, "--yes")
+        assert (code, server.created, "submitted projects" in out) == (130, 1, False)
+        told = "the same command, with nothing changed, finds it, and does not start it twice"
+        assert f"digits may have been started: {told}" in err
+        assert not os.path.exists("submitted/digits/submission.json")
+        server.creating = lambda: None
+        code, out, _ = submit(server, "--yes")
+        assert (code, server.created) == (0, 1)
+        assert "the same was submitted before, and is not started again" in out
+        # Likewise where it was started, and that could not be noted.
+        os.remove("submitted/digits/submission.json")
+        os.mkdir("submitted/digits/submission.json")
+        code, _, err = submit(server, "--yes")
+        assert (code, server.created) == (1, 1)
+        assert f"was started, and is not noted: {told}" in err
+
+
+def test_a_job_that_was_named_has_an_address(submit):
+    with PipelineService([FAILED]) as server:
+        submit(server, "--yes")
+        (job,) = server.jobs
+        code, _, err = submit(server, "--attach", job, whole=False)
+    assert code == 5
+    address = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
+    assert f"    address: {address}" in err
+
+
 def test_a_dry_run_asks_nobody(submit, monkeypatch):
     monkeypatch.setattr(vertex, "connect", None)
     code, out, err = submit(None, "--dry-run")
@@ -294,6 +330,96 @@ def _key() -> str:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
+
+
+class Tokens:
+    """Who gives out tokens of Google's: by OAuth, on a port of this machine."""
+
+    def __init__(self) -> None:
+        self.says = 200
+        tokens = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_response(tokens.says)
+                self.end_headers()
+                told = {200: {"access_token": "t", "expires_in": 1}, 503: {"error": "temporarily_unavailable"}}
+                revoked = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
+                self.wfile.write(json.dumps(told.get(tokens.says, revoked)).encode())
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Tokens:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def credentials(self) -> Any:
+        """Of a person, as `gcloud auth application-default login` leaves them."""
+        from google.oauth2.credentials import Credentials
+
+        uri = f"http://localhost:{self._server.server_port}"
+        return Credentials(None, refresh_token="r", token_uri=uri, client_id="c", client_secret="s")
+
+
+def _certified() -> tuple[bytes, bytes]:
+    """A key of this machine's, and its certificate."""
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.x509.oid import NameOID
+
+    key = serialization.load_pem_private_key(_key().encode(), None)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
+    made = made.not_valid_after(now + datetime.timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    plain = serialization.NoEncryption()
+    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    return text, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def test_credentials_that_end_are_not_waited_for(monkeypatch):
+    import grpc
+    from google.auth.transport.grpc import AuthMetadataPlugin
+    from google.auth.transport.requests import Request
+
+    key, certificate = _certified()
+    with (
+        PipelineService([RUNNING], tls=grpc.ssl_server_credentials([(key, certificate)])) as server,
+        Tokens() as tokens,
+    ):
+        credentials = tokens.credentials()
+        plugin = grpc.metadata_call_credentials(AuthMetadataPlugin(credentials, Request()))
+        both = grpc.composite_channel_credentials(grpc.ssl_channel_credentials(certificate), plugin)
+        client = server.client(channel=grpc.secure_channel(f"localhost:{server.port}", both))
+        about = ("example-project", "europe-west4", COMPILED.read_text(), "digits", "0123456789", ACCOUNT, credentials)
+        service = vertex.Vertex(client, *about)
+        job = service.start(False).job
+        assert service.look(job).state == "RUNNING"
+        tokens.says = 503
+        with pytest.raises(LostError, match="503"):
+            service.look(job)
+        tokens.says = 400
+        with pytest.raises(PipelineError, match=r"no credentials of Google Cloud: .*expired or revoked") as caught:
+            follow.follow(service, job, lambda line, warns: None)
+        assert "gcloud auth application-default login" in caught.value.todo
+        tokens.says = 200
+        assert service.look(job).state == "RUNNING"
+    # Both have gone.
+    with pytest.raises(LostError):
+        service.look(job)
 
 
 def test_bad_credentials_are_told_from_a_service_that_does_not_answer(monkeypatch, tmp_path):
