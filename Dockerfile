@@ -1,5 +1,5 @@
 # The image in which every task runs, see docs/container.md:
-#   docker build --build-arg BASE=python:3.10-slim-bookworm@sha256:… --tag tfx-estimator .
+#   docker build --platform linux/amd64 --build-arg BASE=python:3.10-slim-bookworm@sha256:… --tag tfx-estimator .
 # BASE is a Debian whose `python3.10` is on the path, pinned by its digest.
 ARG BASE
 

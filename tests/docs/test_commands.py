@@ -130,6 +130,8 @@ def check_docker(words: list[str], folder: Path) -> None:
         given = [value.partition("=")[0] for option, value in itertools.pairwise(words) if option == "--build-arg"]
         assert set(given) <= set(declared)
         assert "BASE" in given
+        # There is no TensorFlow of the lock files for another one.
+        assert ("--platform", "linux/amd64") in itertools.pairwise(words)
         assert words[-1] == "."
     else:
         assert words == ["compose", "up"]
@@ -253,8 +255,9 @@ def test_a_variable_that_the_copied_script_does_not_read_is_found(tmp_path: Path
         "pip install dist/tfx_estimator-0.1.0-py3-none-any.whl",
         "pip install 'dist/tfx_estimator-0.2.0-py3-none-any.whl[lock]'",
         "tfx pipeline create --engine local --pipeline_path pipeline/runners/absent.py",
-        "docker build --build-arg LOCK=legacy.lock .",
-        "docker build --build-arg BASE=debian",
+        "docker build --platform linux/amd64 --build-arg LOCK=legacy.lock .",
+        "docker build --platform linux/amd64 --build-arg BASE=debian",
+        "docker build --build-arg BASE=debian .",
         "rm -rf .venv",
     ],
 )
