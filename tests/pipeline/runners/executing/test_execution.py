@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
@@ -251,9 +252,9 @@ def test_a_replica_is_told_what_its_variables_refer_to(tmp_path):
     container = {"command": ["python"], "args": ["-c", code], "env": env}
     with LocalService(str(tmp_path)) as service:
         name = service.create({"job_spec": {"worker_pool_specs": [{"replica_count": 1, "container_spec": container}]}})
-        while (status := service.status(name)).state == "JOB_STATE_RUNNING":
-            time.sleep(0.05)
-    assert (status.state, (tmp_path / "workerpool0-0.log").read_text()) == ("JOB_STATE_SUCCEEDED", "5$ 5$ local\n")
+        wait_until(lambda: service.status(name).state != "JOB_STATE_RUNNING", "the replica's end")
+        state = service.status(name).state
+    assert (state, (tmp_path / "workerpool0-0.log").read_text()) == ("JOB_STATE_SUCCEEDED", "5$ 5$ local\n")
 
 
 def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
