@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +15,7 @@ import yaml
 from tests.pipeline.submit.kubeflow_service import TOKEN, KubeflowService
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TrainingError
 from tfx_estimator.pipeline.submit import follow
 from tfx_estimator.pipeline.submit.connect import connect, with_job
@@ -104,6 +109,25 @@ def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen(target):
         assert service.start(False)[:2] == ("run-3", False)
         server.states = ["Terminating" if target == KUBEFLOW else "CANCELING"]
         assert not service.look("run-3").ended
+
+
+@both
+def test_a_run_whose_start_was_interrupted_is_found(target, monkeypatch):
+    with KubeflowService([RUNNING[target]]) as server:
+        answer = server.answer
+
+        def interrupt(method: str, *about: Any) -> Any:
+            told = answer(method, *about)
+            if method == "POST":
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.5)
+            return told
+
+        monkeypatch.setattr(server, "answer", interrupt)
+        with pytest.raises(SignalledError), handled():
+            service_of(server, target).start(False)
+        assert [*server.runs] == ["run-1"]
+        assert service_of(server, target).start(False)[:2] == ("run-1", False)
 
 
 @pytest.mark.parametrize(("failing", "kind"), [("Trainer", TrainingError), ("Evaluator", PipelineError)])
