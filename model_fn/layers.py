@@ -92,8 +92,8 @@ class SynchronizedBatchNormalization(tf.keras.layers.Layer):
     and the weights have the same names. With several replicas Keras's layer normalises each part of the batch by
     itself, which is another training; its `synchronized=True` cannot be built in an Estimator.
 
-    Each call in training adds one all-reduce of 2 * channels + 1 numbers to the forward pass and one to the backward
-    pass. `parameter_server` has no global batch: there it is Keras's layer.
+    Each call in training adds one all-reduce of 2 * channels + 1 numbers, of float64, to the forward pass and one to
+    the backward pass. `parameter_server` has no global batch: there it is Keras's layer.
 
     Args:
         momentum: Of the moving averages; they weigh what came before.
@@ -326,6 +326,11 @@ def _mix(values: tf.Tensor) -> tf.Tensor:
 def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Mean, variance and unbiased variance of each channel, over the batches of all replicas.
 
+    Each replica's variance is that about its own mean. In float64 they are put together, of which a mean has so many
+    digits that its square is lost nothing of; of float32 the square of 255 leaves no digit of a variance of 1.
+
+    Source: Chan, Golub and LeVeque, Algorithms for Computing the Sample Variance, 1983.
+
     Args:
         values: float, [batch, ..., channels].
 
@@ -335,14 +340,18 @@ def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]
     channels = values.shape[-1]
     axes = list(range(values.shape.rank - 1))
     count = tf.cast(tf.size(values) // channels, values.dtype)
-    sums = [tf.reduce_sum(values, axes), tf.reduce_sum(tf.square(values), axes), count[tf.newaxis]]
-    packed = tf.concat(sums, axis=0)
+    # A replica's part of a short batch may have no example.
+    mean = tf.reduce_sum(values, axes) / tf.maximum(count, 1.0)
+    squares = tf.reduce_sum(tf.math.squared_difference(values, tf.stop_gradient(mean)), axes)
     if tf.distribute.get_strategy().num_replicas_in_sync > 1 and tf.distribute.get_replica_context():
-        packed = _sum_over_replicas(packed)
-    total, squares, count = tf.split(packed, [channels, channels, 1])
-    mean = total / count
-    variance = tf.maximum(squares / count - tf.square(mean), 0.0)
-    return mean, variance, variance * count / tf.maximum(count - 1.0, 1.0)
+        own_count, own_mean, own_squares = (tf.cast(each, tf.float64) for each in (count, mean, squares))
+        sums = [own_count * own_mean, own_squares + own_count * tf.square(own_mean), own_count[tf.newaxis]]
+        total, squares, count = tf.split(_sum_over_replicas(tf.concat(sums, axis=0)), [channels, channels, 1])
+        mean = total / count
+        squares -= count * tf.square(mean)
+        mean, squares, count = (tf.cast(each, values.dtype) for each in (mean, squares, count))
+    variance = tf.maximum(squares / count, 0.0)
+    return mean, variance, squares / tf.maximum(count - 1.0, 1.0)
 
 
 @tf.custom_gradient

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
+from tests.root import ROOT
 from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -39,6 +44,18 @@ def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
         ]
     for ours, keras in zip(*results):
         np.testing.assert_allclose(ours, keras, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.timeout(180)
+def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean():
+    command = [sys.executable, "-m", "tests.model_fn.normalisation_process"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == 16
+    for mean, rank, devices, differences in found:
+        # A few of the steps between two numbers of float32 of that size; the spread is 1.
+        assert max(differences) <= 3e-6 * (3 + mean), (mean, rank, devices, differences)
 
 
 def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_its_config():
