@@ -98,8 +98,17 @@ def cut(features: Features, labels: tf.Tensor, number: int, parts: int, option: 
             todo="lower it, or raise trainer.global_batch_size, which is the batch of an update",
         )
     begin, end = size * number // parts, size * (number + 1) // parts
-    within = {name: each[begin:end] for name, each in features.items()}
+    within = {name: _rows(each, begin, end) for name, each in features.items()}
     return Part(within, labels[begin:end], (end - begin) / size, first=not number)
+
+
+def _rows(feature: Any, begin: Any, end: Any) -> Any:
+    """Those of a part: of a dense or a ragged tensor, or of a sparse one, which has no slices."""
+    if not isinstance(feature, tf.SparseTensor):
+        return feature[begin:end]
+    others = feature.dense_shape[1:]
+    first, count = (tf.cast(tf.reshape(each, [1]), tf.int64) for each in (begin, end - begin))
+    return tf.sparse.slice(feature, tf.concat([first, tf.zeros_like(others)], 0), tf.concat([count, others], 0))
 
 
 def operations(computed: Optional[Computed]) -> list[Any]:

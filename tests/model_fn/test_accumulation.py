@@ -45,6 +45,41 @@ def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
             assert session.run(total, {batch[0]["x"]: np.ones(size), batch[1]: np.ones(size)}) == size
 
 
+def test_features_of_any_kind_are_cut_into_the_rows_of_the_parts():
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.accumulation import cut
+
+    dense = tf.reshape(tf.range(1.0, 22.0), [7, 3]) * tf.constant([[1.0, 0.0, 1.0]])
+    kinds = {"dense": dense, "sparse": tf.sparse.from_dense(dense), "ragged": tf.RaggedTensor.from_tensor(dense)}
+
+    def cuts(features, labels):
+        return [cut(features, labels, number, 3, "trainer.gradient_accumulation").features for number in range(3)]
+
+    def whole(parts, kind):
+        found = [part[kind] for part in parts]
+        assert [int(each.shape[0]) for each in found] == [2, 2, 3]
+        return np.concatenate([_dense(each) for each in found])
+
+    # Of a known size, and in a graph that does not know it.
+    unknown = {name: tf.type_spec_from_value(each) for name, each in kinds.items()}
+    unknown["dense"] = tf.TensorSpec([None, 3])
+    unknown["sparse"] = tf.SparseTensorSpec([None, 3])
+    traced = tf.function(cuts, input_signature=[unknown, tf.TensorSpec([None], tf.int64)])
+    for make in (cuts, traced):
+        parts = make(kinds, tf.range(7, dtype=tf.int64))
+        for kind in kinds:
+            np.testing.assert_array_equal(whole(parts, kind), dense)
+
+
+def _dense(value: Any) -> np.ndarray:
+    import tensorflow as tf
+
+    if isinstance(value, tf.SparseTensor):
+        return tf.sparse.to_dense(value).numpy()
+    return (value.to_tensor() if isinstance(value, tf.RaggedTensor) else value).numpy()
+
+
 def _comes_after(operation: Any, earlier: Any) -> bool:
     """Is there a way from it back to the other."""
     seen, left = set(), [operation]
