@@ -93,8 +93,17 @@ class Averaging:
         for variable, mean, slots in zip(variables, means, outer):
             extended.update(variable, self._move, args=(mean, *slots), group=False)
         for variable, mean in zip(variables[len(outer) :], means[len(outer) :]):
-            extended.update(variable, lambda each, value: each.assign(value), args=(mean,), group=False)
+            extended.update(variable, _assign, args=(mean,), group=False)
 
     def _move(self, variable: tf.Variable, mean: tf.Tensor, anchor: tf.Variable, velocity: tf.Variable) -> None:
         moved = velocity.assign(self._momentum * velocity + (mean - anchor))
-        variable.assign(anchor.assign_add(moved))
+        _assign(variable, anchor.assign_add(moved))
+        if variable.constraint is not None:
+            anchor.assign(variable)
+
+
+def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
+    """Sets a weight, or a slot, and has the weight keep its constraint: the mean of two of norm 1 has a smaller one."""
+    variable.assign(value)
+    if variable.constraint is not None:
+        variable.assign(variable.constraint(variable))

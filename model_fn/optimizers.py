@@ -71,7 +71,7 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         self, grads_and_vars: _Pairs, global_step: Optional[tf.Variable] = None, name: Optional[str] = None
     ) -> tf.Operation:
         """See `tf.compat.v1.train.Optimizer`."""
-        pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
+        pairs = [(_dense(*pair), pair[1]) for pair in grads_and_vars if pair[0] is not None]
         if not tf.distribute.has_strategy():
             self._scale = global_scale([gradient for gradient, _ in pairs], self._options)
             # Without a strategy there is nothing to compress.
@@ -119,7 +119,12 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
         return restore(gradient, self._compression, variable.dtype.base_dtype)
 
     def _update(self, variable: tf.Variable, gradient: Any) -> tf.Operation:
-        return self._resource_apply_dense(tf.convert_to_tensor(gradient), variable)
+        updated = self._resource_apply_dense(tf.convert_to_tensor(gradient), variable)
+        if variable.constraint is None:
+            return updated
+        # As TensorFlow 1 itself does, whose way to the variables is not gone here.
+        with tf.control_dependencies([updated]):
+            return variable.assign(variable.constraint(variable), read_value=False)
 
     def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for variable in var_list:
@@ -146,4 +151,11 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
 
     def _resource_apply_sparse(self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor) -> tf.Operation:
         # As Keras's optimizers: rows without a gradient have one of 0.
-        return self._update(handle, tf.IndexedSlices(grad, indices, tf.shape(handle, indices.dtype)))
+        dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, tf.shape(handle, indices.dtype)))
+        return self._resource_apply_dense(dense, handle)
+
+
+def _dense(gradient: Any, variable: tf.Variable) -> Any:
+    """A gradient of some rows as one of all, where TensorFlow 1 would refuse it: of a variable with a constraint."""
+    is_refused = isinstance(gradient, tf.IndexedSlices) and variable.constraint is not None
+    return tf.convert_to_tensor(gradient) if is_refused else gradient

@@ -10,7 +10,7 @@ import pytest
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_losses
 from tests.equivalence.test_paths import without_scope
 from tests.equivalence.train_layers import SECTIONS
-from tests.equivalence.train_recipes import BATCH, LEFT_OUT, PATHS, RECIPES, SHAPE, STEPS, data
+from tests.equivalence.train_recipes import BATCH, CONSTRAINED, LEFT_OUT, PATHS, RECIPES, SHAPE, STEPS, data
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
@@ -52,6 +52,28 @@ def test_weights_are_those_of_an_estimator_on_one_device(weights, recipe, path, 
 def test_what_layers_put_out_is_regularised_alike_in_a_functional_network(weights, path, strategy):
     one, other = weights("branched.estimator.one_device"), weights(f"branched.{path}.{strategy}")
     np.testing.assert_allclose(other, one, rtol=0, atol=WEIGHTS)
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("recipe", CONSTRAINED)
+def test_weights_keep_their_constraints_on_every_path(weights, recipe, path, strategy):
+    one, other = weights(f"{recipe}.estimator.one_device"), weights(f"{recipe}.{path}.{strategy}")
+    np.testing.assert_allclose(other, one, rtol=0, atol=WEIGHTS)
+    check_constraints(other)
+
+
+def test_weights_keep_their_constraints_where_the_loss_is_scaled(weights):
+    check_constraints(weights("constrained_half"))
+
+
+def check_constraints(weights: np.ndarray) -> None:
+    """Those of `constrained`: by the order of names a bias, its kernel of 144 x 8, the table of 9 x 4, the logits'."""
+    kernel, table, bias = np.split(weights, [8, 1160, 1196, 1198])[1:4]
+    norms = np.linalg.norm(kernel.reshape(144, 8), axis=0)
+    assert norms.max() == pytest.approx(0.5, abs=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(table.reshape(9, 4), axis=1), 1.0, atol=1e-6)
+    assert bias.min() >= 0
 
 
 def test_clipping_and_the_loss_options_change_them(weights):

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
 from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_layers import SECTIONS
-from tests.equivalence.user.own_networks import in_float64
+from tests.equivalence.user.own_networks import constrained, in_float64
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
@@ -55,11 +56,17 @@ SCALED: dict[str, Any] = {
 }
 # Trains `branched`, likewise.
 PLAIN: dict[str, Any] = {"optimizer": {"name": "sgd", "learning_rate": 0.05, "schedule": "constant"}}
+# Train `constrained`, likewise: as TensorFlow applies updates, and as an option has us do it.
+_CONSTRAINED: dict[str, Any] = {"name": "momentum", "learning_rate": 0.5, "schedule": "constant"}
+CONSTRAINED: dict[str, dict[str, Any]] = {
+    "constrained": {"optimizer": _CONSTRAINED},
+    "constrained_clipped": {"optimizer": {**_CONSTRAINED, "global_clip_norm": 0.4}},
+}
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
 # Ends of the names of what is trained.
-WEIGHTS = ("kernel", "bias", "gamma", "beta")
+WEIGHTS = ("kernel", "bias", "gamma", "beta", "embeddings")
 
 
 def data(batch: int) -> tf.data.Dataset:
@@ -73,7 +80,7 @@ def with_estimator(
     recipe: dict[str, Any],
     built: Optional[tf.distribute.Strategy],
     folder: str,
-    network: str = "regularised",
+    network: Union[str, Callable[[int], tf.keras.Model]] = "regularised",
     **options: str,
 ) -> list[np.ndarray]:
     """Trains by the built-in model_fn.
@@ -82,7 +89,7 @@ def with_estimator(
         recipe: Of RECIPES.
         built: The strategy.
         folder: For checkpoints.
-        network: See `in_float64`.
+        network: See `in_float64`; or what makes another one.
         **options: Of the network.
 
     Returns:
@@ -95,8 +102,8 @@ def with_estimator(
 
     params = {"num_classes": 2, "train_steps": STEPS, "global_batch_size": BATCH, "seed": 3, **recipe}
     config = tf.estimator.RunConfig(folder, tf_random_seed=3, train_distribute=built)
-    model_fn = make_model_fn(functools.partial(in_float64, network=network, **options))
-    tf.estimator.Estimator(model_fn, config=config, params=params).train(input_fn, max_steps=STEPS)
+    build = network if callable(network) else functools.partial(in_float64, network=network, **options)
+    tf.estimator.Estimator(make_model_fn(build), config=config, params=params).train(input_fn, max_steps=STEPS)
     weights = read_weights(folder)
     return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in WEIGHTS]
 
@@ -154,6 +161,16 @@ def main(folder: str) -> None:
             branched = with_estimator(PLAIN, built, f"{folder}/branched.{strategy}", "branched")
             np.savez(Path(folder) / f"branched.estimator.{strategy}.npz", *branched)
             np.savez(Path(folder) / f"branched.keras.{strategy}.npz", *with_keras(PLAIN, built, "branched"))
+            for name, recipe in CONSTRAINED.items():
+                trained = with_estimator(recipe, built, f"{folder}/{name}.{strategy}", "constrained")
+                np.savez(Path(folder) / f"{name}.estimator.{strategy}.npz", *trained)
+                np.savez(Path(folder) / f"{name}.keras.{strategy}.npz", *with_keras(recipe, built, "constrained"))
+        if strategy == "mirrored":
+            half = {**CONSTRAINED["constrained"], "precision": "mixed_float16"}
+            tf.keras.backend.set_floatx("float32")
+            trained = with_estimator(half, built, f"{folder}/constrained_half", constrained)
+            np.savez(Path(folder) / "constrained_half.npz", *trained)
+            tf.keras.mixed_precision.set_global_policy("float64")
     unclipped = {**RECIPES["momentum"]["optimizer"], "global_clip_norm": None}
     np.savez(Path(folder) / "momentum.unclipped.npz", *with_keras({"optimizer": unclipped}, None))
     plain = {"optimizer": RECIPES["adafactor"]["optimizer"]}

@@ -74,6 +74,38 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
     assert weight.numpy() == [[2.25]]
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_an_averaged_weight_keeps_its_constraint(momentum):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.averaging import Averaging
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+    dense = tf.keras.layers.Dense(1, use_bias=False, kernel_constraint=tf.keras.constraints.UnitNorm())
+    model = tf.keras.Sequential([tf.keras.Input((2,)), dense])
+    model.compile(optimizer=make_keras_optimizer(Optimizer(name="sgd"), 10))
+    (weight,) = model.trainable_variables
+    weight.assign([[1.0], [0.0]])
+    model.optimizer._create_all_weights([weight])
+    averaging = Averaging(model, tf.distribute.get_strategy(), every=1, outer_momentum=momentum)
+    after = tf.function(averaging.after)
+    # As the means of two weights of norm 1 are; the second follows a move, which the momentum goes on with.
+    for step, mean in ((1, [[0.5], [0.5]]), (2, [[0.3], [0.1]])):
+        before = weight.numpy()
+        weight.assign(mean)
+        after(tf.constant(step, tf.int64))
+        expected = np.array(mean)
+        if momentum and step == 2:
+            expected = expected + momentum * (np.array([[0.5], [0.5]]) - [[1.0], [0.0]])
+        np.testing.assert_allclose(weight, expected / np.linalg.norm(expected), atol=1e-6)
+        assert np.abs(weight.numpy() - before).max() > 0.1
+    weight.assign([[0.3], [0.1]])
+    averaging.before_checkpoint()
+    assert np.linalg.norm(weight.numpy()) == pytest.approx(1, abs=1e-6)
+
+
 @pytest.fixture(scope="module")
 def in_step(tmp_path_factory, digits, settings):
     """Accuracy on the digits of workers that add up gradients in each step."""

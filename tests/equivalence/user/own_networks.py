@@ -31,7 +31,7 @@ def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
         An unbuilt model.
     """
     tf.keras.backend.set_floatx("float64")
-    own = {"regularised": regularised, "linear": linear, "branched": branched}
+    own = {"regularised": regularised, "linear": linear, "branched": branched, "constrained": constrained}
     build = own.get(network) or getattr(networks, network)
     return build(num_classes, **params)
 
@@ -99,6 +99,19 @@ def branched(num_classes: int) -> tf.keras.Model:
     )(image)
     both = tf.nn.relu(layers.Concatenate(name="both")([left, right]))
     return tf.keras.Model(image, layers.Dense(num_classes, kernel_regularizer="l2", name="logits")(both), name="net")
+
+
+def constrained(num_classes: int) -> tf.keras.Model:
+    """A network whose weights are each kept within a constraint; of a table, few rows of which have a gradient."""
+    layers, constraints = tf.keras.layers, tf.keras.constraints
+    image = tf.keras.Input((12, 12, 1), name="image")
+    pixels = layers.Flatten(name="flatten")(image)
+    hidden = layers.Dense(8, "tanh", kernel_constraint=constraints.MaxNorm(0.5), name="dense")(pixels)
+    table = layers.Embedding(9, 4, embeddings_constraint=constraints.UnitNorm(axis=1), name="kernel")
+    rows = table(layers.Lambda(lambda each: tf.cast(tf.clip_by_value(each[:, :6], -1.0, 2.0) + 1.0, tf.int64))(pixels))
+    both = layers.Concatenate(name="both")([hidden, layers.Flatten(name="rows")(rows)])
+    logits = layers.Dense(num_classes, bias_constraint=constraints.NonNeg(), name="logits")
+    return tf.keras.Model(image, logits(both), name="net")
 
 
 def _is_of(job: str) -> bool:
