@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
@@ -15,6 +15,9 @@ from tfx_estimator.components.trainer.keras.saver import restore_weights
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+
+# Of a compiled model, with variables that no answer depends on.
+_OF_TRAINING = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer, tf.keras.metrics.Metric)
 
 
 class ServedModel(tf.Module):
@@ -35,9 +38,9 @@ class ServedModel(tf.Module):
         label_names: Sequence[str],
     ) -> None:
         super().__init__(name="served_model")
-        # The weights and tables alone, not the model: Keras would trace all of it once more.
+        # What it reads alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
-        self.tables = list(_tables(model))
+        self.resources = list(_resources(model))
         self._answers = functools.partial(model.answers, label_names=list(label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
@@ -66,10 +69,22 @@ class ServedModel(tf.Module):
         }
 
 
-def _tables(model: tf.keras.Model) -> Iterator[CapturableResource]:
-    """What layers look up, such as vocabularies: no weights, and no function can be exported without them."""
-    for layer in model._flatten_layers():
-        yield from (value for value in vars(layer).values() if isinstance(value, CapturableResource))
+def _resources(model: tf.keras.Model) -> Iterator[Union[tf.Variable, CapturableResource]]:
+    """Variables and tables wherever they are in a model: no function can be exported without those that it reads.
+
+    Not all are weights to Keras: vocabularies, and what a model that a layer has loaded from a SavedModel keeps.
+    """
+    seen, left = {id(model): model}, [model]
+    while left:
+        each = left.pop()
+        if isinstance(each, (tf.Variable, CapturableResource)):
+            yield each
+        elif not isinstance(each, _OF_TRAINING):
+            new = {
+                id(child): child for child in tf.train.TrackableView.children(each).values() if id(child) not in seen
+            }
+            seen |= new
+            left += new.values()
 
 
 def export_model(

@@ -5,10 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.keras.drivers import make_execute
+from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.keras.serving import ServedModel
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -20,20 +26,127 @@ class Decoded(tf.keras.layers.Layer):
         return {"image": tf.cast(tf.reshape(pixels, [-1, 2, 2, 1]), tf.float32)}
 
 
-def test_a_network_with_a_vocabulary_is_exported_with_it(tmp_path):
-    image = tf.keras.Input((2, 2, 1), name="image")
-    words = tf.keras.layers.IntegerLookup(vocabulary=[10, 20, 30])(tf.cast(tf.keras.layers.Flatten()(image), tf.int64))
-    embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(5, 3)(words))
-    network = tf.keras.Model(image, tf.keras.layers.Dense(3)(embedded))
-    model = KerasClassifier(network, TrainerSection(model="mnist_cnn", train_steps=1))
+SECTION = TrainerSection(model="mnist_cnn", train_steps=1, global_batch_size=2, optimizer={"name": "adam"})
+IMAGES = np.array([10, 20, 30, 40, 7, 10, 20, 10], np.uint8).reshape(2, 2, 2, 1)
+
+
+def export(model, folder):
+    """What the exported model answers."""
     declared = SimpleNamespace(
         transform_output=SimpleNamespace(transform_features_layer=Decoded),
         feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
     )
     served = ServedModel(model, declared, (2, 2, 1), ["a", "b", "c"])
-    tf.saved_model.save(served, str(tmp_path), signatures=served.signatures())
-    images = np.array([10, 20, 30, 40, 7, 10, 20, 10], np.uint8).reshape(2, 2, 2, 1)
-    answers = tf.saved_model.load(str(tmp_path)).signatures["images"](images=tf.constant(images))
-    expected = network(images.astype(np.float32)).numpy()
-    np.testing.assert_allclose(answers["logits"].numpy(), expected, atol=1e-6)
-    assert [name.decode() for name in answers["classes"].numpy()] == ["abc"[i] for i in expected.argmax(axis=1)]
+    tf.saved_model.save(served, str(folder), signatures=served.signatures())
+    answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
+    return {name: value.numpy() for name, value in answers.items()}
+
+
+def test_a_network_with_a_vocabulary_is_exported_with_it(tmp_path):
+    image = tf.keras.Input((2, 2, 1), name="image")
+    words = tf.keras.layers.IntegerLookup(vocabulary=[10, 20, 30])(tf.cast(tf.keras.layers.Flatten()(image), tf.int64))
+    embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(5, 3)(words))
+    network = tf.keras.Model(image, tf.keras.layers.Dense(3)(embedded))
+    answers = export(KerasClassifier(network, SECTION), tmp_path)
+    expected = network(IMAGES.astype(np.float32)).numpy()
+    np.testing.assert_allclose(answers["logits"], expected, atol=1e-6)
+    assert [name.decode() for name in answers["classes"]] == ["abc"[i] for i in expected.argmax(axis=1)]
+
+
+def table(factor: int) -> tf.lookup.StaticHashTable:
+    keys = tf.constant([10, 20, 30], tf.int64)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys * factor), 0)
+
+
+class Kept(tf.Module):
+    """With a table of its own, and others where a layer alone would not find them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = [table(2), {"thrice": table(3)}]
+
+    def __call__(self, inputs):
+        return self.tables[0].lookup(inputs) + self.tables[1]["thrice"].lookup(inputs)
+
+
+class Published(tf.Module):
+    """What somebody has saved: weights, and a vocabulary in a file."""
+
+    def __init__(self, vocabulary):
+        super().__init__()
+        rows = tf.lookup.TextFileInitializer(
+            vocabulary, tf.int64, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
+        )
+        self.table = tf.lookup.StaticHashTable(rows, 0)
+        self.weight = tf.Variable(tf.reshape(tf.range(12.0), [3, 4]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.int64)])
+    def __call__(self, inputs):
+        rows = tf.cast(self.table.lookup(inputs), tf.float32)
+        return tf.gather(self.weight, self.table.lookup(inputs[:, 0])) * (1.0 + rows)
+
+
+class Reading(tf.keras.layers.Layer):
+    """Looks up in nested tables, and calls a loaded model."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.kept = {"module": Kept()}
+        self.loaded = tf.saved_model.load(folder)
+
+    def call(self, inputs, training=False):
+        if training:
+            # As a state of its own would change.
+            self.loaded.weight.assign_add(tf.ones_like(self.loaded.weight))
+        words = tf.cast(inputs, tf.int64)
+        return self.loaded(words) + tf.cast(self.kept["module"](words), tf.float32)
+
+
+def reading(folder, is_compiled):
+    """A network with such a layer, as either Keras path makes it."""
+    image = tf.keras.Input((2, 2, 1), name="image")
+    hidden = Reading(folder)(tf.keras.layers.Flatten()(image))
+    network = tf.keras.Model(image, tf.keras.layers.Dense(3, name="logits")(hidden))
+    if not is_compiled:
+        model = KerasClassifier(network, SECTION)
+        model.compile(optimizer=make_keras_optimizer(SECTION.optimizer, 1))
+        model.optimizer._create_all_weights(model.trainable_variables)
+        return model
+    network.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    network.optimizer.build(network.trainable_variables)
+    model = CompiledClassifier(network, SECTION, 3)
+    model.compile(optimizer=network.optimizer)
+    return model
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("driver", ["fit", "loop"])
+def test_tables_anywhere_and_loaded_models_are_saved_restored_and_exported(tmp_path, is_compiled, driver):
+    vocabulary, published = tmp_path / "words.txt", str(tmp_path / "published")
+    vocabulary.write_text("30\n20\n10\n")
+    tf.saved_model.save(Published(str(vocabulary)), published)
+    vocabulary.unlink()
+    model, task = reading(published, is_compiled), TaskSpec(CHIEF, 0, 1)
+    (layer,) = (each for each in model._flatten_layers() if isinstance(each, Reading))
+    before = layer.loaded.weight.numpy()
+    batches = tf.data.Dataset.from_tensors(({"image": IMAGES.astype(np.float32)}, np.array([0, 2]))).repeat()
+    if driver == "fit":
+        model.fit(batches, steps_per_epoch=2, verbose=0)
+    else:
+        execute = make_execute(model, tf.distribute.get_strategy())
+        execute(iter(batches), tf.constant(2, tf.int64))
+    # No weight to Keras: what its model does with it alone changes it.
+    assert {each.name for each in model.trainable_variables} == {"logits/kernel:0", "logits/bias:0"}
+    np.testing.assert_array_equal(layer.loaded.weight.numpy(), before + 2)
+    Saver(model, str(tmp_path / "training"), 1, task).save(2)
+    expected = model({"image": IMAGES.astype(np.float32)}).numpy()
+
+    again = reading(published, is_compiled)
+    assert Saver(again, str(tmp_path / "training"), 1, task).restore() == 2
+    np.testing.assert_array_equal(again({"image": IMAGES.astype(np.float32)}), expected)
+    exported = reading(published, is_compiled)
+    restore_weights(exported, latest_checkpoint(str(tmp_path / "training")))
+    np.testing.assert_allclose(export(exported, tmp_path / "export")["logits"], expected, rtol=1e-6)
+    # The optimizer's slots are as large as the weights.
+    names = [name for name, _ in tf.train.list_variables(str(tmp_path / "export" / "variables" / "variables"))]
+    assert not [name for name in names if "optimizer" in name]
