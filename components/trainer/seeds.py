@@ -6,13 +6,20 @@ generator of its own, one for each thread, and the model_fn of each replica is c
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import hashlib
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# More than a layer draws in a step; of a generator's 2 ** 64 places those of 2 ** 26 steps.
+_DRAWS = 2**30
+# That the model_fn which is being called goes on from; each replica's in a thread of its own.
+_STEP: contextvars.ContextVar[int] = contextvars.ContextVar("step", default=0)
 
 
 def apply(section: Optional[TrainerSection]) -> None:
@@ -41,6 +48,34 @@ def begin(section: Optional[TrainerSection]) -> None:
         tf.keras.utils.set_random_seed(section.seed)
 
 
+def go_on(section: TrainerSection, model: tf.keras.Model, step: int) -> None:
+    """Has layers draw what they have not drawn before: where a training goes on, before its step is traced.
+
+    In the scope of the strategy.
+
+    What they draw follows from the seeds and from how often they were called: after a restart it would be that of the
+    first steps again.
+
+    Args:
+        section: The declared trainer.
+        model: Restored.
+        step: That it goes on from; at 0 nothing is changed.
+    """
+    if not step:
+        return
+    # Of operations with a state, as Dropout's, also of those with a seed of their own.
+    tf.random.set_seed(_later(section.seed, step))
+    for layer in model._flatten_layers():
+        chance: Any = getattr(layer, "_random_generator", None)
+        if not hasattr(chance, "_maybe_init"):
+            continue
+        # One that nothing but training calls has none so far.
+        chance._maybe_init()
+        # Of the Random… layers, which keep it out of checkpoints.
+        if isinstance(chance._generator, tf.random.Generator):
+            chance._generator.skip(step * _DRAWS)
+
+
 def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
     """What `apply` changes in TensorFlow.
 
@@ -62,6 +97,13 @@ def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
             version="2.15.1",
             until="there is no tf.estimator",
         ),
+        Patch(
+            "tensorflow.python.framework.random_seed:get_seed",
+            _get_seed,
+            reason="what an Estimator that goes on draws is that of its first steps, whichever seed its graph is given",
+            version="2.15.1",
+            until="there is no tf.estimator",
+        ),
     )
 
 
@@ -76,4 +118,28 @@ def _draw_by_seed(
     if config.tf_random_seed is not None:
         # In the thread of the replica; the seed of the graph is this one already.
         tf.keras.utils.set_random_seed(config.tf_random_seed)
-    return original(self, features, labels, mode, config)
+    step = _step_of(self.latest_checkpoint()) if mode == tf.estimator.ModeKeys.TRAIN else 0
+    token = _STEP.set(step)
+    try:
+        return original(self, features, labels, mode, config)
+    finally:
+        _STEP.reset(token)
+
+
+def _get_seed(original: Any, op_seed: Optional[int]) -> tuple[Optional[int], Optional[int]]:
+    """The two seeds of an operation; of the steps from the one on that an Estimator's model_fn is called at."""
+    seed, own = original(op_seed)
+    step = _STEP.get()
+    return (_later(seed, step) if step and seed is not None else seed), own
+
+
+def _step_of(checkpoint: Optional[str]) -> int:
+    """The global step that a checkpoint of an Estimator is of; 0 of none."""
+    reader = tf.train.load_checkpoint(checkpoint) if checkpoint else None
+    name = tf.compat.v1.GraphKeys.GLOBAL_STEP
+    return int(reader.get_tensor(name)) if reader is not None and reader.has_tensor(name) else 0
+
+
+def _later(seed: int, step: int) -> int:
+    """Returns the seed of a training that goes on from a step."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {step}".encode()).digest()[:4], "big") >> 1

@@ -227,6 +227,8 @@ class _Task:
             if self._is_served:
                 reader = dataclasses.replace(reader, start_step=served.position(model, step))
             input_fn = reader.input_fn
+            with used.scope():
+                seeds.go_on(section, model, step)
             self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used, averaging)
         if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError

@@ -1,4 +1,4 @@
-"""`trainer.seed` reaches a user's Estimators: Keras's layers, TensorFlow 1's, NumPy, the order of data."""
+"""`trainer.seed` reaches a user's Estimators, and what is drawn in a training that goes on is drawn anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from tests.root import ROOT
 
-PROCESS = Path(__file__).with_name("seeds_process.py")
+HERE = Path(__file__).resolve().parent
+PROCESS = HERE / "seeds_process.py"
 
 
 def train(seed: int) -> dict[str, list[str]]:
@@ -42,3 +43,53 @@ def test_so_does_another_process_with_the_seed_and_none_with_another():
     assert not {digest for each in one.values() for digest in each} & {
         digest for each in other.values() for digest in each
     }
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_path, monkeypatch, path):
+    monkeypatch.syspath_prepend(str(HERE / "user"))
+    file = tmp_path / "drawn"
+    for steps in (3, 6):
+        section = {
+            "path": path,
+            "model": "drawing:network",
+            "params": {"file": str(file)},
+            "train_steps": steps,
+            "save_checkpoints_steps": 3,
+            "distribution": {"max_restarts": 0},
+        }
+        _, run = training.run(settings(trainer=section, path=path), steps)
+        assert run.get_float_custom_property("first_step") == steps - 3
+        # Each layer, in each step.
+        drawn = file.read_text().split()
+        assert len(drawn) == len(set(drawn)) == 3 * steps
+
+
+@pytest.mark.unit
+def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
+    import numpy as np
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer import seeds
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    section, layers = TrainerSection(model="m:f", train_steps=9, seed=5), tf.keras.layers
+    images = tf.constant(np.random.default_rng(1).uniform(100, 150, size=(4, 8, 8, 3)).astype(np.float32))
+
+    def draw(step: int, again: bool = True) -> list[list[bytes]]:
+        seeds.begin(section)
+        model = tf.keras.Sequential(
+            [layers.Dropout(0.5), layers.RandomBrightness(0.3, seed=3), layers.RandomContrast(0.5)]
+        )
+        model.build(images.shape)
+        if again:
+            seeds.go_on(section, model, step)
+        steps = tf.function(lambda: [layer(images, training=True) for layer in model.layers])
+        return [[np.array(each).tobytes() for each in steps()] for _ in range(2)]
+
+    assert draw(0) == draw(0, again=False)
+    assert draw(7) == draw(7)
+    found = [each for step in (0, 7, 8, 1_000_000) for drawn in draw(step) for each in drawn]
+    assert len(set(found)) == len(found) == 4 * 2 * 3

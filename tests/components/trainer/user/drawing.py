@@ -1,0 +1,46 @@
+"""A network that writes down what its layers draw in each step of a training."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+
+class Drawing(tf.keras.layers.Layer):
+    """Passes its inputs on, and appends a digest for each layer that draws, in one line a step."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(name="drawing")
+        self._file = Path(file)
+        layers = tf.keras.layers
+        # By operations with a state, with a seed of the layer's own and without; by a generator.
+        self._layers = [layers.Dropout(0.5), layers.GaussianNoise(1.0, seed=3), layers.RandomBrightness(0.4)]
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        if not training:
+            return inputs
+        images = tf.fill([2, 8, 8, 3], 128.0)
+        drawn = [layer(images, training=True) for layer in self._layers]
+        with tf.control_dependencies([tf.numpy_function(self._write, drawn, tf.int64)]):
+            return tf.identity(inputs)
+
+    def _write(self, *drawn: np.ndarray) -> np.int64:
+        with self._file.open("a", encoding="utf-8") as file:
+            print(*(hashlib.sha256(each.tobytes()).hexdigest() for each in drawn), file=file)
+        return np.int64(0)
+
+
+def network(num_classes: int, file: str) -> tf.keras.Model:
+    """One matrix behind the layer.
+
+    Args:
+        num_classes: Number of logits.
+        file: To append to.
+
+    Returns:
+        An unbuilt model.
+    """
+    return tf.keras.Sequential([Drawing(file), tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
