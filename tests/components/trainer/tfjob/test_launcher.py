@@ -98,7 +98,7 @@ def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(s
     assert outcome.examples_per_second
     logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
     # What a pod printed is not in the log of another one of its name.
-    assert sorted(map(len, logs))[:2] == [0, 0]
+    assert sorted(map(len, logs))[:2] == [0, 0], logs
     assert len(logs) == 4
     assert any("I am here" in text for text in logs)
     assert any("at step 20" in text for text in logs)
