@@ -70,7 +70,7 @@ bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they
 	@$(PYTHON) -m tests.bench.accuracy $(BENCH_ARGS)
 
 clean:  ## remove the environment, runs and caches
-	rm -rf $(VENV) .uv build runs bench-results *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	  .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

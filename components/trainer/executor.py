@@ -124,9 +124,10 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     if section and not _brings_its_rate(section.model or ""):
         if section.optimizer.ends_with_training:
             said = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
+            cut = "had come to its end" if step == earlier.steps else "is cut"
             logger.warning(
-                f"{said}: until step {step} it was that of {earlier.steps} steps, cut there, and from there it is that "
-                f"of {steps}; another trainer.seed starts at step 0"
+                f"{said}: that of {earlier.steps} steps {cut} at step {step}, and from there the rate is that of "
+                f"{steps}; to train from step 0 with it, change trainer.seed"
             )
     else:
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")

@@ -1,4 +1,4 @@
-"""Files of the user's that would hide Python's own modules from Python and TensorFlow: no task could start."""
+"""Files of the user's that would hide modules of Python, or packages that every task imports, from these."""
 
 from __future__ import annotations
 
@@ -23,10 +23,23 @@ NEEDED = frozenset(
     warnings weakref xml zipfile zipimport zlib zoneinfo
     """.split()  # noqa: SIM905
 )
+# What the components and their tasks import of what is installed with this project.
+PACKAGES = frozenset(
+    """
+    PIL absl apache_beam apitools astunparse attr certifi cloudpickle dateutil dill docker farmhash fastavro flatbuffers
+    gast google googleapiclient grpc h5py httplib2 joblib keras keras_tuner kubernetes ml_dtypes
+    ml_metadata numpy oauth2client objsize opt_einsum orjson packaging pandas portpicker proto psutil pyarrow pydantic
+    pydot pymongo pyparsing pytz regex requests rich scipy six sklearn tensorboard tensorflow tensorflow_data_validation
+    tensorflow_datasets tensorflow_estimator tensorflow_hub tensorflow_metadata
+    tensorflow_model_analysis tensorflow_serving tensorflow_transform termcolor tfx tfx_bsl tqdm typing_extensions
+    urllib3 wrapt yaml zstandard
+    """.split()  # noqa: SIM905
+)
+_NAMES = NEEDED | PACKAGES
 
 
 def check_hidden(search_paths: Sequence[str]) -> Iterator[Problem]:
-    """Finds modules where the user's are looked for that have the name of one that Python itself needs.
+    """Finds modules where the user's are looked for that have the name of one that every task needs.
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
@@ -38,7 +51,8 @@ def check_hidden(search_paths: Sequence[str]) -> Iterator[Problem]:
         for file in _modules(Path(folder)):
             name = file.stem if file.stem != "__init__" else file.parent.name
             if not is_installed(Module(name, file)):
-                what = f"{file} hides Python's own module `{name}`: neither Python nor TensorFlow could start"
+                whose = "the installed package" if name in PACKAGES else "Python's own module"
+                what = f"{file} hides {whose} `{name}`: every task would import it in place of that"
                 yield Problem("", what, "modules of yours with names of their own", "rename it, and what imports it")
 
 
@@ -47,7 +61,7 @@ def _modules(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    files = [folder / name for name in names if name.endswith(".py") and name[:-3] in NEEDED]
-    packages = [folder / name / "__init__.py" for name in names if name in NEEDED]
+    files = [folder / name for name in names if name.endswith(".py") and name[:-3] in _NAMES]
+    packages = [folder / name / "__init__.py" for name in names if name in _NAMES]
     # A folder without __init__.py hides nothing.
     return [file for file in (*packages, *files) if os.path.isfile(file)]

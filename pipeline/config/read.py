@@ -109,9 +109,10 @@ def _absolute(source: str) -> str:
 
 def _missing_hint(source: str, file: str) -> str:
     folder = os.path.dirname(file)
-    files = [name for name in names_in(folder) if name.endswith(_SUFFIXES)]
+    # What all have in common makes no two of them alike.
+    files = {os.path.splitext(name)[0]: name for name in names_in(folder) if name.endswith(_SUFFIXES)}
     if near := nearest(source, presets.names()):
         return f"did you mean the preset `{near}`?"
-    if near := nearest(os.path.basename(source), files):
-        return f"did you mean `{os.path.join(os.path.dirname(source), near)}`?"
+    if near := nearest(os.path.splitext(os.path.basename(source))[0], files):
+        return f"did you mean `{os.path.join(os.path.dirname(source), files[near])}`?"
     return "list the presets: tfx-estimator presets"

@@ -106,9 +106,9 @@ def check_folder(name: str, path: str, option: str) -> Finding:
     place = os.path.abspath(path)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
-    todo = f"make room, or name another one: {option}"
     if reason := _not_writable(place):
-        return Finding(name, FAILED, f"{path}: {place} {reason}", todo)
+        return Finding(name, FAILED, f"{path}: {place} {reason}", f"let it be written, or name another one: {option}")
+    todo = f"make room, or name another one: {option}"
     free = shutil.disk_usage(place).free
     text = f"{os.path.abspath(path)}, {free / _GIB:.1f} GiB free"
     if free >= _GIB:

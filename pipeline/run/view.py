@@ -97,7 +97,9 @@ class View:
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
         self.take(run)
-        state = Text(f"{run.state:<8}", _STYLES[run.state])
+        # In the width of the others.
+        word = "stopped" if run.state == "interrupted" else run.state
+        state = Text(f"{word:<8}", _STYLES[run.state])
         self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
 
     def take(self, run: NodeRun) -> None:

@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.compiling import Compiled
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TFJOB, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.writing import writing
 
 
@@ -50,6 +50,8 @@ def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: P
     if target == VERTEX and deploy is not None:
         account = f", as {deploy.service_account}" if deploy.service_account else ""
         lines.append(f"    submit it to project {deploy.project}, region {deploy.region}{account}")
+    if target == KUBEFLOW:
+        lines.append("    submit it by `submit`, or upload it to Kubeflow Pipelines and start a run of it there")
     if target == TFJOB:
         job = deploy.tfjob if deploy else TfJob()
         name = job_name(loaded.declaration.name)

@@ -36,6 +36,10 @@ _PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
 
 
+# For an error: how the cluster is looked at, and what names it, or does without it.
+_SEEN_BY = ("get pods --namespace kubeflow", "--context; or give the service's address by --endpoint")
+
+
 class _SignInError(Exception):
     """In place of the service somebody before it has answered, who wants to know who asks."""
 
@@ -72,7 +76,7 @@ class Kubeflow:
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         self._experiment, self._profile = experiment, namespace if endpoint else None
         # By its name: which one is current may change.
-        self._context = None if endpoint else api.find_context(context)[0]
+        self._context = None if endpoint else api.find_context(context, _SEEN_BY)[0]
         self._client, self._has_answered = self._connect(), False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
         self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
@@ -124,7 +128,7 @@ class Kubeflow:
         self._client.rest_client.pool_manager.clear()
 
     def _connect(self) -> Any:
-        client = _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context)
+        client = _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context, _SEEN_BY)
         manager = client.rest_client.pool_manager
         # A redirection is looked at: most are to a page where people sign in.
         manager.urlopen = partial(manager.urlopen, redirect=False)

@@ -91,7 +91,8 @@ def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
     upstream = {name: sorted(tasks[name].get("dependencies", ())) for name in sorted(tasks)}
     for name in graphlib.TopologicalSorter(upstream).static_order():
         container = templates[tasks[name]["template"]]["container"]
-        yield _row(name, container)
+        # As the declaration, and deploy.nodes, name it: Argo's names are in lower case.
+        yield _row(container["args"][container["args"].index("--node_id") + 1], container)
         if (job := _tfjob_of(container["args"])) is not None:
             yield from (row._replace(step=f"  {row.step}") for row in _of_pods(job))
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from tfx_estimator import __version__
+
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
@@ -60,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=f"Start with: {PROG} run digits",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"{PROG} {__version__}")
     parsers = parser.add_subparsers(dest="verb", metavar="VERB")
     for name in VERBS:
         module = importlib.import_module(f"tfx_estimator.pipeline.commands.{name}")

@@ -48,6 +48,7 @@ class Kube:
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+        seen_by: For an error: what to ask kubectl, and what names the cluster.
         namespace: None is the context's, or the pod's.
 
     Raises:
@@ -303,11 +304,16 @@ class Kube:
         return LostError(f"{error.status} {said}")
 
 
-def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
+# How a cluster is looked at, and what names it: of the TFJobs here; of who else asks, by his own words.
+OF_TFJOBS = ("get tfjobs", "deploy.tfjob.context")
+
+
+def find_context(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> tuple[Optional[str], str]:
     """Reads which cluster is meant; nobody is asked.
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+        seen_by: For an error: what to ask kubectl, and what names the cluster.
 
     Returns:
         The context's name, None in a pod; and the namespace that the kubeconfig, or the pod, says.
@@ -323,10 +329,10 @@ def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
     try:
         contexts, active = config.list_kube_config_contexts(config_file())
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
-        raise _unknown(error, context) from error
+        raise _unknown(error, context, seen_by) from error
     chosen = next((each for each in contexts if each["name"] == context), None) if context else active
     if chosen is None:
-        raise _unknown(f"the kubeconfig has no context {context}", context)
+        raise _unknown(f"the kubeconfig has no context {context}", context, seen_by)
     return chosen["name"], chosen["context"].get("namespace", "")
 
 
@@ -342,11 +348,12 @@ def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None)
     return f"kubectl{cluster} {words}{f' --namespace {namespace}' if namespace else ''}"
 
 
-def connect(context: Optional[str]) -> Any:
+def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any:
     """Connects to a cluster; returns a client.
 
     Args:
         context: As of `find_context`.
+        seen_by: As of `find_context`.
 
     Raises:
         PipelineError: No cluster is known here.
@@ -359,14 +366,15 @@ def connect(context: Optional[str]) -> Any:
             return client.ApiClient()
         return config.new_client_from_config(config_file(), context)
     except config.ConfigException as error:
-        raise _unknown(error, context) from error
+        raise _unknown(error, context, seen_by) from error
 
 
-def _unknown(error: object, context: Optional[str]) -> PipelineError:
+def _unknown(error: object, context: Optional[str], seen_by: tuple[str, str]) -> PipelineError:
+    words, name = seen_by
     return PipelineError(
         f"no Kubernetes cluster is known here: {error}",
         expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-        todo=f"see whether `{kubectl('get tfjobs', context)}` works, and deploy.tfjob.context",
+        todo=f"see whether `{kubectl(words, context)}` works, and {name}",
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.config.hidden_checks import NEEDED
+from tfx_estimator.pipeline.config.hidden_checks import NEEDED, PACKAGES
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +23,14 @@ def test_a_module_that_no_python_could_start_beside_is_refused(problems, tmp_pat
         f"mine.yaml:1  \n{tmp_path / name} hides Python's own module `{module}`".replace("  \n", "\n")
     )
     assert problems(good.replace("mnist_cnn", f"{module}:net")) == [problem]
+
+
+@pytest.mark.parametrize("name", ["numpy.py", "tensorflow.py", "google/__init__.py"])
+def test_so_is_one_that_hides_an_installed_package(problems, tmp_path, good, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    [problem] = problems(good)
+    assert f"{tmp_path / name} hides the installed package `{name.partition('/')[0].removesuffix('.py')}`" in problem
 
 
 def test_modules_that_hide_nothing_are_taken(write, tmp_path, good):
@@ -46,3 +54,15 @@ def test_all_that_a_task_imports_at_its_start_is_known():
     # What is built into Python cannot be hidden.
     assert public - set(sys.builtin_module_names) <= NEEDED
     assert sys.stdlib_module_names >= NEEDED
+
+
+def test_the_packages_that_may_not_be_hidden_are_imported_by_a_task():
+    code = (
+        "import sys, tfx_estimator.pipeline.build, tfx.orchestration.local.local_dag_runner\n"
+        "from tfx_estimator.components.trainer.estimator import path\n"
+        "from tfx_estimator.components.trainer.keras import path\n"
+        "import rich.console, tensorflow_datasets, tensorflow_hub\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) >= PACKAGES
