@@ -48,7 +48,7 @@ class Kube:
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
-        seen_by: For an error: what to ask kubectl, and what names the cluster.
+        seen_by: As OF_TFJOBS.
         namespace: None is the context's, or the pod's.
 
     Raises:
@@ -304,7 +304,7 @@ class Kube:
         return LostError(f"{error.status} {said}")
 
 
-# How a cluster is looked at, and what names it: of the TFJobs here; of who else asks, by his own words.
+# For an error: what to ask kubectl, and what names the cluster.
 OF_TFJOBS = ("get tfjobs", "deploy.tfjob.context")
 
 
@@ -313,7 +313,7 @@ def find_context(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
-        seen_by: For an error: what to ask kubectl, and what names the cluster.
+        seen_by: As OF_TFJOBS.
 
     Returns:
         The context's name, None in a pod; and the namespace that the kubeconfig, or the pod, says.
@@ -353,7 +353,6 @@ def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any
 
     Args:
         context: As of `find_context`.
-        seen_by: As of `find_context`.
 
     Raises:
         PipelineError: No cluster is known here.
@@ -370,11 +369,10 @@ def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any
 
 
 def _unknown(error: object, context: Optional[str], seen_by: tuple[str, str]) -> PipelineError:
-    words, name = seen_by
     return PipelineError(
         f"no Kubernetes cluster is known here: {error}",
         expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-        todo=f"see whether `{kubectl(words, context)}` works, and {name}",
+        todo=f"see whether `{kubectl(seen_by[0], context)}` works, and {seen_by[1]}",
     )
 
 

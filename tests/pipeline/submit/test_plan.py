@@ -68,9 +68,9 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
     assert main(["compile", "digits", "--target", "kubeflow", "--output", str(tmp_path / "it.yaml"), *words]) == 0
     text = (tmp_path / "it.yaml").read_text()
     rows = read_plan(text, "kubeflow")
-    place = [row.step for row in rows].index("trainer")
+    place = [row.step for row in rows].index("Trainer")
     assert rows[place : place + 3] == [
-        Row("trainer", "2 CPUs, 8 GB", "", IMAGE),
+        Row("Trainer", "2 CPUs, 8 GB", "", IMAGE),
         Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
         Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
     ]
