@@ -178,10 +178,14 @@ def test_what_a_command_prints_is_what_the_page_shows(
 
 
 def test_commands_flags_and_variables_within_the_text_are_there(page: Page) -> None:
-    parsers = next(action.choices for action in make_parser()._actions if action.dest == "verb")
+    program = make_parser()
+    parsers = next(action.choices for action in program._actions if action.dest == "verb")
     strategies = next(action.choices for action in parsers["bench"]._actions if action.dest == "what")["strategies"]
     flags = {
-        flag for parser in (*parsers.values(), strategies) for each in parser._actions for flag in each.option_strings
+        flag
+        for parser in (program, *parsers.values(), strategies)
+        for each in parser._actions
+        for flag in each.option_strings
     }
     for span in page.spans:
         first, *rest = span.split()

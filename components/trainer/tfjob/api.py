@@ -48,7 +48,6 @@ class Kube:
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
-        seen_by: As OF_TFJOBS.
         namespace: None is the context's, or the pod's.
 
     Raises:
@@ -353,6 +352,7 @@ def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any
 
     Args:
         context: As of `find_context`.
+        seen_by: As of it.
 
     Raises:
         PipelineError: No cluster is known here.
