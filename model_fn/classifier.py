@@ -13,7 +13,7 @@ from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_pe
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
-from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, told_apart
+from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, require_trainable, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
@@ -171,6 +171,7 @@ def _train(
 
     def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
         whole = compute_whole(features, labels)
+        require_trainable(model)
         gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
         optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
         train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)

@@ -178,6 +178,26 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     )
 
 
+def require_trainable(model: tf.keras.Model) -> None:
+    """Refuses a model with nothing to train.
+
+    Args:
+        model: A network, or a compiled model, with all its variables.
+
+    Raises:
+        UserCodeError: None of its variables is trainable.
+    """
+    if model.trainable_variables:
+        return
+    count = len(model.weights)
+    frozen = f"all {count} are frozen, by trainable=False" if count else "it has none"
+    raise UserCodeError(
+        f"trainer.model: no variable of the network is trainable: {frozen}: each step would leave it as it is",
+        expected="a layer with trainable weights, such as a Dense(num_classes) behind a frozen part",
+        todo="set trainable=False on the layers that are to be kept alone, not on the whole model; or leave it out",
+    )
+
+
 def reductions(model: tf.keras.Model) -> set[str]:
     """Returns how the losses of a compiled model make one number of those of the examples; `auto` where they don't say.
 

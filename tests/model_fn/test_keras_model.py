@@ -289,6 +289,99 @@ def test_a_network_without_a_score_for_each_class_is_told_on_every_path(tf, monk
             model_fn(features, None, predict, {"num_classes": 3, "seed": 1})
 
 
+def _ends(tf, last):
+    """A network's function, by what its network ends with."""
+    layers = tf.keras.layers
+
+    class Own(tf.keras.Model):
+        def __init__(self, num_classes, gate):
+            super().__init__()
+            self.flatten, self.dense = layers.Flatten(), layers.Dense(num_classes)
+            self.gate = layers.Dense(num_classes, activation="softmax") if gate else None
+
+        def call(self, image):
+            flat = self.flatten(image)
+            scores = self.dense(flat)
+            return scores * self.gate(flat) if self.gate else tf.nn.softmax(scores)
+
+    def sequential(num_classes, *ends):
+        return tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes), *ends])
+
+    def functional(num_classes, function):
+        image = tf.keras.Input([4, 4, 1], name="image")
+        return tf.keras.Model(image, function(layers.Dense(num_classes)(layers.Flatten()(image))))
+
+    def mean(scores):
+        return layers.average([tf.nn.softmax(scores), tf.nn.softmax(2 * scores)])
+
+    return {
+        "softmax": lambda n: tf.keras.Sequential([layers.Flatten(), layers.Dense(n, activation="softmax")]),
+        "zeros": lambda n: tf.keras.Sequential(
+            [layers.Flatten(), layers.Dense(n, "softmax", kernel_initializer="zeros")]
+        ),
+        "sigmoid": lambda n: sequential(n, layers.Activation("sigmoid")),
+        "layer": lambda n: sequential(n, layers.Softmax()),
+        "nested": lambda n: tf.keras.Sequential([sequential(n, layers.Softmax())]),
+        "functional": lambda n: functional(n, layers.Softmax()),
+        "op": lambda n: functional(n, tf.nn.softmax),
+        "mean": lambda n: functional(n, mean),
+        "class": lambda n: Own(n, gate=False),
+        "gate of a class": lambda n: Own(n, gate=True),
+        "bias": lambda n: sequential(n, layers.Dense(n, bias_initializer=tf.constant_initializer(1 / n))),
+        "relu": lambda n: sequential(n, layers.ReLU()),
+        "frozen": lambda n: _frozen(sequential(n)),
+        "bare": lambda n: tf.keras.Sequential([layers.Flatten(), layers.Lambda(lambda flat: flat[:, :n])]),
+    }[last]
+
+
+def _frozen(model):
+    model.trainable = False
+    return model
+
+
+@pytest.mark.parametrize("path", ["keras", "estimator"])
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("gate of a class", ""),
+        ("bias", ""),
+        ("relu", ""),
+        ("frozen", "no variable of the network is trainable: all 2 are frozen"),
+        ("bare", "no variable of the network is trainable: it has none"),
+    ],
+)
+def test_probabilities_and_nothing_to_train_are_refused_on_every_path(tf, monkeypatch, last, said, path):
+    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+    from tfx_estimator.components.trainer.keras import model
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    network = _ends(tf, last)
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    maker = model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, spec)
+    monkeypatch.setattr(model, "find_function", lambda _: network)
+    settings = Settings(declaration=None, label_names=("a", "b", "c"))
+    look = maker.make if path == "keras" else lambda: find_compiled(network, settings, spec)
+    if not said:
+        look()
+        return
+    with pytest.raises(UserCodeError, match=said) as caught:
+        look()
+    assert ("end it with Dense(num_classes)" in str(caught.value)) is ("trainable" not in said)
+
+
+@pytest.mark.parametrize("last", ["frozen", "bare"])
+def test_a_network_of_a_graph_alone_with_nothing_to_train_is_refused_there(tf, tmp_path, last):
+    from tfx_estimator.model_fn.classifier import make_model_fn
+
+    params = {"num_classes": 3, "train_steps": 1, "global_batch_size": 2, "seed": 1}
+    params["optimizer"] = {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"}
+    estimator = tf.estimator.Estimator(make_model_fn(_ends(tf, last)), str(tmp_path), params=params)
+    batch = {"image": tf.zeros([2, 4, 4, 1]).numpy()}, np.zeros(2, np.int64)
+    with pytest.raises(UserCodeError, match="no variable of the network is trainable"):
+        estimator.train(lambda: tf.data.Dataset.from_tensors(batch), steps=1)
+
+
 def test_a_compiled_model_is_refused_in_parts(tf, monkeypatch):
     from tfx_estimator.components.trainer.keras import model
     from tfx_estimator.pipeline.config.trainer import TrainerSection

@@ -25,6 +25,7 @@ from tfx_estimator.model_fn.keras_model import (
     is_subclassed,
     output_names,
     reductions,
+    require_trainable,
     served,
 )
 from tfx_estimator.model_fn.keras_optimizers import given_rate
@@ -95,7 +96,7 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
         What the call came to.
 
     Raises:
-        UserCodeError: An input of a compiled model is named as no feature is.
+        UserCodeError: An input of a compiled model is named as no feature is; or a network has nothing to train.
     """
     # The networks that are built in are networks.
     if function.__module__.startswith(f"{_PROJECT}."):
@@ -107,11 +108,25 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
         # A network may need the graph in which it will be called next; what is wrong with it is told there.
         logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
         return FirstCall(failure=error)
-    if not isinstance(model, tf.keras.Model) or not is_compiled(model):
+    if not isinstance(model, tf.keras.Model):
+        return FirstCall()
+    if not is_compiled(model):
+        _look_at(model, spec)
         return FirstCall()
     if not is_subclassed(model):
         build(model, spec)
     return FirstCall(model)
+
+
+def _look_at(network: tf.keras.Model, spec: Mapping[str, Any]) -> None:
+    """Checks a network as the Keras paths do."""
+    try:
+        build(network, spec)
+    except Exception:
+        # As for the function itself.
+        logger.debug(f"{network.name} cannot be called outside of a graph", exc_info=True)
+        return
+    require_trainable(network)
 
 
 def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimator.RunConfig) -> tf.estimator.Estimator:
@@ -249,6 +264,7 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             expected="a model that trains as Keras's own do",
             todo=_KERAS,
         )
+    require_trainable(model)
     if distribution.train.asynchronous or distribution.train.takes("tpu"):
         raise UserCodeError(
             f"trainer.model: {target!r} returns a compiled model, and a Keras optimizer in an Estimator cannot train "

@@ -17,7 +17,13 @@ from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.compiling import refuse_xla
 from tfx_estimator.model_fn.division import Division, find_division, refuse_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores
+from tfx_estimator.model_fn.keras_model import (
+    build,
+    example,
+    is_compiled,
+    require_scores,
+    require_trainable,
+)
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.split_weights import SplitWeights
@@ -71,6 +77,10 @@ class ModelMaker:
         # Built before a checkpoint is read: every variable is there to be restored.
         with division.used(network) if division else contextlib.nullcontext():
             outputs = build(network, self.spec)
+            if not is_compiled(network):
+                require_scores(outputs, self.num_classes)
+        if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
+            require_trainable(network)
         if is_compiled(network):
             check_compiled(network, section.model or "", section.distribution, section.precision)
             refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
@@ -79,7 +89,6 @@ class ModelMaker:
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")
             return CompiledClassifier(network, section, self.num_classes)
-        require_scores(outputs, self.num_classes)
         if division:
             division.check(network)
         return KerasClassifier(network, section, division)
