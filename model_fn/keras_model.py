@@ -178,6 +178,46 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     )
 
 
+def refuse_probabilities(model: tf.keras.Model, outputs: Any) -> None:
+    """Refuses a network that ends with a softmax: the loss has its own, and so has what is served.
+
+    Args:
+        model: A network, called outside of a graph.
+        outputs: What `build` returned.
+
+    Raises:
+        UserCodeError: By the last activation, or by what comes out of made-up examples, they are probabilities.
+    """
+    activation = _last_activation(model)
+    if activation in _PROBABILITIES:
+        what = f"ends with {activation}"
+    elif _add_up_to_one(outputs) and (made := _try(model)) is not None and _add_up_to_one(made):
+        what = "puts out probabilities: of made-up examples they add up to 1"
+    else:
+        return
+    raise UserCodeError(
+        f"trainer.model: the network {what}: the loss of a network is of logits, and would be that of a softmax of "
+        "probabilities, which trains badly and is never sure of anything",
+        expected="logits, of any size: what is served has the probabilities beside them",
+        todo="end it with Dense(num_classes), without an activation; or compile the model with its own loss",
+    )
+
+
+def _last_activation(model: tf.keras.Model) -> str:
+    """What the last layer of a Sequential or of a functional model ends with; empty if that is not known."""
+    last: Any = model
+    while isinstance(last, tf.keras.Model):
+        if isinstance(last, tf.keras.Sequential):
+            last = last.layers[-1] if last.layers else None
+        else:
+            last = None if is_subclassed(last) or len(last.outputs) != 1 else last.outputs[0]._keras_history.layer
+    if isinstance(last, tf.keras.layers.Softmax):
+        return "softmax"
+    # A function of TensorFlow's is a layer in a functional model.
+    symbol = str(getattr(last, "symbol", "")).rpartition(".")[2]
+    return getattr(getattr(last, "activation", None), "__name__", symbol)
+
+
 def require_trainable(model: tf.keras.Model) -> None:
     """Refuses a model with nothing to train.
 
@@ -252,13 +292,19 @@ def assumed(model: tf.keras.Model) -> str:
 
 def _puts_out_probabilities(model: tf.keras.Model) -> bool:
     """Looks at what comes out of made-up examples, wherever in the model a softmax is; then at the last layer."""
-    if (outputs := _try(model)) is not None and outputs.dtype.is_floating:
-        found = tf.cast(outputs, tf.float32)
-        off = tf.abs(tf.reduce_sum(found, axis=-1) - 1)
-        if bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _CLOSE_TO_ONE)):
-            return True
+    if (outputs := _try(model)) is not None and _add_up_to_one(outputs):
+        return True
     activation = getattr(model.layers[-1], "activation", None) if model.layers else None
     return getattr(activation, "__name__", "") in _PROBABILITIES
+
+
+def _add_up_to_one(outputs: Any) -> bool:
+    """Is each row a distribution."""
+    if not tf.is_tensor(outputs) or not outputs.dtype.is_floating or not tf.executing_eagerly():
+        return False
+    found = tf.cast(outputs, tf.float32)
+    off = tf.abs(tf.reduce_sum(found, axis=-1) - 1)
+    return bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _CLOSE_TO_ONE))
 
 
 def _try(model: tf.keras.Model) -> Optional[tf.Tensor]:

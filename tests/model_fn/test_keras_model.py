@@ -343,6 +343,15 @@ def _frozen(model):
 @pytest.mark.parametrize(
     ("last", "said"),
     [
+        ("softmax", "ends with softmax"),
+        ("zeros", "ends with softmax"),
+        ("sigmoid", "ends with sigmoid"),
+        ("layer", "ends with softmax"),
+        ("nested", "ends with softmax"),
+        ("functional", "ends with softmax"),
+        ("op", "ends with softmax"),
+        ("mean", "puts out probabilities: of made-up examples they add up to 1"),
+        ("class", "puts out probabilities: of made-up examples they add up to 1"),
         ("gate of a class", ""),
         ("bias", ""),
         ("relu", ""),

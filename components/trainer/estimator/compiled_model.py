@@ -25,6 +25,7 @@ from tfx_estimator.model_fn.keras_model import (
     is_subclassed,
     output_names,
     reductions,
+    refuse_probabilities,
     require_trainable,
     served,
 )
@@ -96,7 +97,8 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
         What the call came to.
 
     Raises:
-        UserCodeError: An input of a compiled model is named as no feature is; or a network has nothing to train.
+        UserCodeError: An input of a compiled model is named as no feature is; or a network has probabilities for
+            outputs, or nothing to train.
     """
     # The networks that are built in are networks.
     if function.__module__.startswith(f"{_PROJECT}."):
@@ -121,11 +123,12 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
 def _look_at(network: tf.keras.Model, spec: Mapping[str, Any]) -> None:
     """Checks a network as the Keras paths do."""
     try:
-        build(network, spec)
+        outputs = build(network, spec)
     except Exception:
         # As for the function itself.
         logger.debug(f"{network.name} cannot be called outside of a graph", exc_info=True)
         return
+    refuse_probabilities(network, outputs)
     require_trainable(network)
 
 

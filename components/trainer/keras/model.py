@@ -21,6 +21,7 @@ from tfx_estimator.model_fn.keras_model import (
     build,
     example,
     is_compiled,
+    refuse_probabilities,
     require_scores,
     require_trainable,
 )
@@ -79,6 +80,7 @@ class ModelMaker:
             outputs = build(network, self.spec)
             if not is_compiled(network):
                 require_scores(outputs, self.num_classes)
+                refuse_probabilities(network, outputs)
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
         if is_compiled(network):
