@@ -13,6 +13,7 @@ from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_pe
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
+from tfx_estimator.model_fn.given_weights import GivenWeights
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, require_trainable, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
@@ -28,13 +29,14 @@ Network = Callable[[int], tf.keras.Model]
 
 
 def make_model_fn(
-    network: Network, divided: Optional[TrainerSection] = None
+    network: Network, divided: Optional[TrainerSection] = None, given: Optional[GivenWeights] = None
 ) -> Callable[..., tf.estimator.EstimatorSpec]:
     """Makes the model_fn that trains `network`.
 
     Args:
         network: Builds the model; see `model_fn.networks`.
         divided: The declared trainer, where it puts layers on several devices.
+        given: Weights that training begins with: those that `network` loads into its model.
 
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
@@ -57,7 +59,10 @@ def make_model_fn(
         with division.used() if division else contextlib.nullcontext():
             model = build(params)
         if mode == tf.estimator.ModeKeys.TRAIN:
-            return _train(model, features, labels, params, division, divided)
+            spec = _train(model, features, labels, params, division, divided)
+            if given:
+                given.begin(model)
+            return spec
         logits = _logits(model, inputs_of(model, features), params, division=division)
         if serves:
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))

@@ -55,7 +55,13 @@ _OWN: dict[str, tuple[str, ...]] = {
     KERAS_LOOP: _KERAS,
     RUN_FN: ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
 }
-_BUILT_IN = ("compiled_notices", "estimator.compiled_model", "estimator.receivers", "estimator.trainer_fn")
+_BUILT_IN = (
+    "compiled_notices",
+    "estimator.compiled_model",
+    "estimator.loading",
+    "estimator.receivers",
+    "estimator.trainer_fn",
+)
 
 
 def deciding_code(path: str, built_in: bool = False) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,11 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
+from tfx_estimator.components.trainer.estimator.loading import loaded_before
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
 from tfx_estimator.model_fn.compiled_checks import check_compiled
+from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.keras_model import (
     build,
     class_scores,
@@ -56,10 +59,12 @@ class FirstCall:
     Args:
         model: The compiled model, built; None if it is a network, which the Estimator's own graph is to hold.
         failure: What it raised.
+        given: The weights that it gave a network.
     """
 
     model: Optional[tf.keras.Model] = None
     failure: Optional[Exception] = None
+    given: Optional[GivenWeights] = None
 
     def call_again(self, function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
         """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
@@ -72,13 +77,30 @@ class FirstCall:
         Returns:
             What it returned.
         """
+        first = self.failure
         try:
-            return call_network(function, num_classes, params)
+            with loaded_before() if self.given else contextlib.nullcontext():
+                model = call_network(function, num_classes, params)
         except Exception as error:
-            first = self.failure
             if first is not None and error.__context__ is None and _told(error) != _told(first):
                 error.__context__ = first
             raise
+        if first is not None and isinstance(model, tf.keras.Model) and _was_loaded(model):
+            raise UserCodeError(
+                "trainer.model: the function gives its network weights, and works in an Estimator's graph alone, where "
+                f"they are lost; outside of it: {type(first).__name__}: {first}",
+                expected="a function that can be called outside of a graph too",
+                todo="correct what fails there; or declare trainer.warm_start, in place of loading weights",
+            ) from first
+        return model
+
+
+def _was_loaded(model: tf.keras.Model) -> bool:
+    """Has Keras written weights into its session."""
+    weights = [
+        each for layer in model._flatten_layers() for each in (*layer._trainable_weights, *layer._non_trainable_weights)
+    ]
+    return any(hasattr(each, "_assign_placeholder") for each in weights)
 
 
 def _told(error: Exception) -> tuple[type, str]:
@@ -105,7 +127,10 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
         return FirstCall()
     seeds.begin(settings.trainer)
     try:
-        model = call_network(function, len(settings.label_names), settings.trainer.params if settings.trainer else {})
+        with watching() as made:
+            model = call_network(
+                function, len(settings.label_names), settings.trainer.params if settings.trainer else {}
+            )
     except Exception as error:
         # A network may need the graph in which it will be called next; what is wrong with it is told there.
         logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
@@ -113,23 +138,25 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
     if not isinstance(model, tf.keras.Model):
         return FirstCall()
     if not is_compiled(model):
-        _look_at(model, spec)
-        return FirstCall()
+        return FirstCall(given=_look_at(model, made.changed(), spec))
     if not is_subclassed(model):
         build(model, spec)
     return FirstCall(model)
 
 
-def _look_at(network: tf.keras.Model, spec: Mapping[str, Any]) -> None:
-    """Checks a network as the Keras paths do."""
+def _look_at(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) -> Optional[GivenWeights]:
+    """Checks a network as the Keras paths do, and keeps what weights it was given."""
     try:
         outputs = build(network, spec)
     except Exception:
-        # As for the function itself.
+        # As for the function itself; but weights could not be told apart in the graph.
+        if changed:
+            raise
         logger.debug(f"{network.name} cannot be called outside of a graph", exc_info=True)
-        return
+        return None
     refuse_probabilities(network, outputs)
     require_trainable(network)
+    return keep(network, changed)
 
 
 def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimator.RunConfig) -> tf.estimator.Estimator:

@@ -84,7 +84,9 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         params = _built_in_params(section, settings)
         params["gradient_compression"] = section.distribution.train.gradient_compression
         divided = section if section.is_divided else None
-        model_fn = make_model_fn(lambda classes: first.call_again(function, classes, section.params), divided)
+        model_fn = make_model_fn(
+            lambda classes: first.call_again(function, classes, section.params), divided, first.given
+        )
         params["gradient_accumulation"] = section.gradient_accumulation
         params["precision"] = section.precision
         params["xla"] = section.xla

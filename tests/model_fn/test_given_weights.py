@@ -1,0 +1,85 @@
+"""The weights that a network's function gives it, in each of the ways that Keras has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.components.trainer.user import weights_given
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+IMAGES = np.random.default_rng(0).random((12, 28, 28, 1), np.float32)
+LABELS = (np.arange(12) % 3).astype(np.int64)
+PARAMS = {
+    "num_classes": 3,
+    "train_steps": 10,
+    "global_batch_size": 12,
+    "seed": 1,
+    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
+}
+
+
+def find(function):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+    from tfx_estimator.components.trainer.settings import Settings
+
+    spec = {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    return find_compiled(function, Settings(declaration=None, label_names=("a", "b", "c")), spec)
+
+
+def trained(function, folder, steps=1):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.classifier import make_model_fn
+
+    first = find(function)
+    model_fn = make_model_fn(lambda classes: first.call_again(function, classes, {}), given=first.given)
+    estimator = tf.estimator.Estimator(model_fn, str(folder), params=PARAMS)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat(), steps=steps)
+    values = {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
+    return first, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
+
+
+@pytest.mark.parametrize("way", ["set", "assign", "file", "checkpoint", "model"])
+def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
+    weights_given.write(str(tmp_path))
+    first, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
+    assert first.given.places == tuple(range(6))
+    for name, given in weights_given.weights().items():
+        np.testing.assert_array_equal(found[name], given, err_msg=name)
+
+
+def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
+    def plain(num_classes):
+        return weights_given.network(num_classes, way="none", frozen=False)
+
+    first, _ = trained(plain, tmp_path)
+    assert first.given is None
+
+
+def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
+    import tensorflow as tf
+
+    def only_in_a_graph(num_classes):
+        if tf.executing_eagerly():
+            raise RuntimeError("no placeholders here")
+        return weights_given.network(num_classes)
+
+    with pytest.raises(UserCodeError, match="RuntimeError: no placeholders here") as caught:
+        trained(only_in_a_graph, tmp_path)
+    assert "declare trainer.warm_start" in str(caught.value)
+
+
+def test_another_network_in_the_graph_is_refused(tmp_path):
+    import tensorflow as tf
+
+    def changing(num_classes):
+        network = weights_given.network(num_classes)
+        return network if tf.executing_eagerly() else tf.keras.Sequential([network, tf.keras.layers.Dense(3)])
+
+    with pytest.raises(UserCodeError, match="8 variables and then 10"):
+        trained(changing, tmp_path)
