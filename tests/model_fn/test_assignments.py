@@ -1,0 +1,61 @@
+"""What a layer assigns in `call`, as a part of the step of an Estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.components.trainer.user import keeps_state
+
+pytestmark = pytest.mark.unit
+
+IMAGES = np.random.default_rng(0).random((12, 28, 28, 1), np.float32)
+LABELS = (np.arange(12) % 3).astype(np.int64)
+PARAMS = {
+    "num_classes": 3,
+    "train_steps": 10,
+    "global_batch_size": 12,
+    "seed": 1,
+    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
+}
+
+
+def train(kind, folder, **params):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.classifier import make_model_fn
+
+    model_fn = make_model_fn(lambda classes: keeps_state.network(classes, kind))
+    estimator = tf.estimator.Estimator(model_fn, str(folder), params={**PARAMS, **params})
+    return estimator.train(input_fn, steps=3)
+
+
+def input_fn():
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat()
+
+
+@pytest.mark.parametrize("kind", ["Keeps", "KeepsWhere"])
+@pytest.mark.parametrize("params", [{}, {"gradient_accumulation": 3}, {"xla": True}], ids=["", "parts", "xla"])
+def test_it_is_done_once_for_each_call_and_in_no_evaluation(tmp_path, kind, params):
+    trained = train(kind, tmp_path, **params)
+    calls = 3 * params.get("gradient_accumulation", 1)
+    assert trained.get_variable_value("keeps/count") == calls
+    trained.evaluate(input_fn, steps=2)
+    assert trained.get_variable_value("keeps/count") == calls
+
+
+def test_a_read_sees_what_the_code_assigned_before_it(tmp_path):
+    trained = train("Keeps", tmp_path)
+    average, images = np.zeros(784), IMAGES.reshape(12, -1).astype(np.float64)
+    kernel, bias = np.ones((784, 3)), np.zeros(3)
+    for step in range(3):
+        average = 0.9 * average + 0.1 * images.mean(0)
+        seen = (images * (1 + 0.1 * step) - average) * (1 + 0.1 * (step + 1))
+        scores = seen @ kernel + bias
+        p = np.exp(scores - scores.max(1, keepdims=True))
+        gradient = (p / p.sum(1, keepdims=True) - np.eye(3)[LABELS]) / 12
+        kernel, bias = kernel - 0.1 * seen.T @ gradient, bias - 0.1 * gradient.sum(0)
+    np.testing.assert_allclose(trained.get_variable_value("keeps/average"), average, atol=1e-5)
+    np.testing.assert_allclose(trained.get_variable_value("logits/kernel"), kernel, atol=1e-4)
