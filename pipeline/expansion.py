@@ -44,13 +44,13 @@ def variables_of(container: Mapping[str, Any], known: Mapping[str, str] = {}) ->
     """Returns the variables that a manifest's container declares, expanded, each by those before it.
 
     Args:
-        container: With `env`; what has no value there is left out.
+        container: With `env`; what has its value from elsewhere is left out.
         known: That the node sets by itself.
     """
     told: dict[str, str] = {}
     for each in container.get("env", ()):
-        if "value" in each:
-            told[each["name"]] = expanded(each["value"], {**known, **told})
+        if "valueFrom" not in each:
+            told[each["name"]] = expanded(each.get("value", ""), {**known, **told})
     return told
 
 

@@ -45,7 +45,7 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
         component: That is given them: TRAINER or TUNER.
 
     Returns:
-        The same.
+        The same, of plain numbers and lists.
 
     Raises:
         DeclarationError: These are no Settings, or a field holds what no task could use.
@@ -60,14 +60,17 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
         return Argument((name,), component, form, "leave it out for the default", inside="settings=Settings")
 
     for name in ("start_timeout", "stall_timeout"):
-        argument = field(name, "a number of seconds")
-        parse({name: plain(getattr(settings, name), argument)}, TrainerSection, ("trainer",), argument)
+        argument = field(name, "a number of seconds, at most 30 days")
+        given = plain(getattr(settings, name), argument)
+        parse({name: given}, TrainerSection, ("trainer",), argument)
+        settings = dataclasses.replace(settings, **{name: given})
     for name, (kind, expected) in _FILLED.items():
         argument = field(name, expected)
         value = plain(getattr(settings, name), argument)
         if reason := reject(value, kind) or _reject_path(name, value):
             todo = "leave it out: create_pipeline fills it"
             raise argument.refusal([Problem(name, reason, expected, todo, value=inline(value))])
+        settings = dataclasses.replace(settings, **{name: tuple(value) if isinstance(value, list) else value})
     if settings.declaration is not None:
         _check_declaration(settings.declaration, field("declaration"))
     if settings.distribution_section is not None:

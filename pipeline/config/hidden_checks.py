@@ -23,7 +23,7 @@ NEEDED = frozenset(
     warnings weakref xml zipfile zipimport zlib zoneinfo
     """.split()  # noqa: SIM905
 )
-# What the components and their tasks import of what is installed with this project.
+# What the pipeline and its tasks import of what is installed with this project.
 PACKAGES = frozenset(
     """
     PIL absl apache_beam apitools astunparse attr certifi cloudpickle dateutil dill docker farmhash fastavro flatbuffers
@@ -52,7 +52,7 @@ def check_hidden(search_paths: Sequence[str]) -> Iterator[Problem]:
             name = file.stem if file.stem != "__init__" else file.parent.name
             if not is_installed(Module(name, file)):
                 whose = "the installed package" if name in PACKAGES else "Python's own module"
-                what = f"{file} hides {whose} `{name}`: every task would import it in place of that"
+                what = f"{file} hides {whose} `{name}`: the pipeline, or its tasks, would import it in place of that"
                 yield Problem("", what, "modules of yours with names of their own", "rename it, and what imports it")
 
 

@@ -12,8 +12,8 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.targets import VERTEX
 
 PINNED = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
-_PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
-_HOST = rf"{_PART}([.]{_PART})*(:[0-9]+)?"
+_PART = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"({_PART}([.]{_PART})*|\[[0-9a-fA-F:]+\])(:[0-9]+)?"
 _COMPONENT = r"[a-z0-9]+(([.]|_{1,2}|-+)[a-z0-9]+)*"
 _TAG, _DIGEST = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"@sha256:[0-9a-f]{64}"
 _OF_A_REGISTRY = re.compile(rf"{_HOST}(/{_COMPONENT})+({_TAG})?({_DIGEST})?")
@@ -44,7 +44,7 @@ def check_image(image: str) -> Iterator[Problem]:
         todo = "docker inspect --format '{{index .RepoDigests 0}}' IMAGE says it"
         yield Problem(path, what, PINNED, todo, value=image)
     elif not _REFERENCE.fullmatch(image):
-        what = "this is no image's name: it has no scheme before it, and letters of lower case only"
+        what = "this is no image's name: it has no scheme before it, and lower case letters after its registry"
         yield Problem(path, what, PINNED, "name it as `docker pull` takes it", value=image)
 
 
@@ -57,7 +57,7 @@ def note_image(image: str, target: str) -> Iterator[str]:
     """
     first, _, rest = image.partition("/")
     # As of Docker: else it is a name of Docker Hub's.
-    host = first.partition(":")[0] if rest and (first == "localhost" or set(first) & {".", ":"}) else ""
+    host = re.sub(r":[0-9]+$", "", first) if rest and (first == "localhost" or set(first) & {".", ":"}) else ""
     if target == VERTEX and host and not _PULLED.fullmatch(host):
         yield (
             f"deploy.image is at {host}: Vertex AI is documented to pull from Artifact Registry, *.pkg.dev, and from "

@@ -62,7 +62,7 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
         in_step = place.task.name if train.in_step and place.task.type != EVALUATOR else ""
         job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout, in_step)
     if job_path is None:
-        return "the chief had nothing to train"
+        return "the chief's run has ended, and left nothing to train"
     from tfx_estimator.components.trainer.protocol.job import Job
     from tfx_estimator.components.trainer.task import light_imports
 
@@ -160,9 +160,14 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float, in_
 
 
 def _took_part(logs: str, task: str, since: float) -> bool:
-    """Was a task of this name in the complete cluster since then."""
-    for path in glob.glob(os.path.join(glob.escape(logs), f"{task}.attempt-*.progress.jsonl")):
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            if os.fstat(file.fileno()).st_mtime >= since and f'"{Event.STARTED.value}"' in file.read():
-                return True
+    """Was a task of this name, which began since then, in the complete cluster."""
+    for begun in glob.glob(os.path.join(glob.escape(logs), f"{task}.attempt-*.task.json")):
+        with contextlib.suppress(OSError):
+            # By when it began: one of the chief's life before may have had its last word since.
+            if os.path.getmtime(begun) >= since:
+                with open(f"{begun.removesuffix('task.json')}progress.jsonl", encoding="utf-8") as file:
+                    said = file.read()
+                # A run_fn says the other where its strategy is made.
+                if any(f'"{event.value}"' in said for event in (Event.STARTED, Event.RUNNING)):
+                    return True
     return False

@@ -45,8 +45,9 @@ def test_a_variable_knows_those_before_it():
     container = {
         "command": ["$(TWO)"],
         "args": ["$(THREE)", "$$(ONE)"],
-        "env": [{"name": name, "value": value} for name, value in listed] + [{"name": "POD", "valueFrom": {}}],
+        "env": [{"name": name, "value": value} for name, value in listed]
+        + [{"name": "POD", "valueFrom": {}}, {"name": "EMPTY"}],
     }
     variables = variables_of(container, {"NODE": "n"})
-    assert variables == {"ONE": "1", "TWO": "1$(THREE)n", "THREE": "3"}
+    assert variables == {"ONE": "1", "TWO": "1$(THREE)n", "THREE": "3", "EMPTY": ""}
     assert words_of(container, variables) == ["1$(THREE)n", "3", "$(ONE)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Protocol
 
@@ -117,8 +118,18 @@ def has_no_account(error: Exception) -> bool:
 
     if not isinstance(error, of.RefreshError):
         return False
-    # Of a machine in Google Cloud, whose own server did not answer.
-    return not (error.retryable or any(isinstance(each, of.TransportError) for each in (error.__cause__, *error.args)))
+    # Of a machine in Google Cloud, whose own server did not answer; or of whoever lends an account, who says so.
+    said = (error.__cause__, *error.args)
+    return not (error.retryable or any(isinstance(each, of.TransportError) or _passes(each) for each in said))
+
+
+def _passes(said: object) -> bool:
+    """Is it an answer in JSON, as of Google's services, of a server that had too much to do, or failed."""
+    try:
+        code = json.loads(str(said))["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(code, int) and (code == 429 or code >= 500)
 
 
 def is_rehearsed() -> bool:

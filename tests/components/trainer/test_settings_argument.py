@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.components.trainer.test_settings import channels
@@ -69,6 +70,13 @@ def test_what_are_no_settings_is_refused(given):
             make(component, given)
         assert str(refused.value).startswith(f"{component.__name__}(settings=…) is ")
         assert "from tfx_estimator import Settings" in refused.value.todo
+
+
+def test_numbers_of_numpy_are_plain_ones():
+    given = Settings(stall_timeout=np.int64(3600), image_shape=(np.int64(4), 4, 1), label_names=["a", "b"])
+    for component in (Trainer, Tuner):
+        made = make(component, given)
+        assert (made.stall_timeout, made.image_shape, made.label_names) == (3600, (4, 4, 1), ("a", "b"))
 
 
 def test_right_settings_travel_as_they_are():

@@ -134,10 +134,13 @@ def test_what_cannot_be(override, target, said):
         ("docker.io/someone/tfx-estimator", ""),
         ("registry.example:5000/tfx-estimator", "deploy.image is at registry.example: Vertex AI is documented"),
         ("localhost/tfx-estimator", "deploy.image is at localhost"),
+        # A host may have capitals, and be an address.
+        ("Registry.Example/a/b", "deploy.image is at Registry.Example"),
+        ("[::1]:5000/tfx-estimator", "deploy.image is at [::1]:"),
     ],
 )
 def test_where_vertex_ai_pulls_no_image_is_noted(name, noted):
-    pinned = f"deploy.image={name}@{IMAGE.partition('@')[2]}"
+    pinned = f"deploy.image='{name}@{IMAGE.partition('@')[2]}'"
     for target, there in (("vertex", bool(noted)), ("kubeflow", False)):
         notes = load("digits", (*COMMON, *OF_TARGET[target], pinned), target).notes
         assert any(note.startswith(noted or "deploy.image is") for note in notes) == there

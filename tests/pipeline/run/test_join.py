@@ -120,8 +120,17 @@ def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopp
         chief.join()
 
 
-@pytest.mark.parametrize("event", [Event.STARTED, Event.NOTICED])
-def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, event):
+@pytest.mark.parametrize(
+    ("event", "earlier", "expected"),
+    [
+        (Event.STARTED, False, "again"),
+        (Event.RUNNING, False, "again"),
+        (Event.NOTICED, False, "this"),
+        # It began in the chief's life before, whatever it said since.
+        (Event.STARTED, True, "this"),
+    ],
+)
+def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
     monkeypatch.setenv(RETRYABLE, "138")
     lost = TrainingError("a task was lost")
     lost.retryable = True
@@ -129,6 +138,9 @@ def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, e
     def lead() -> None:
         with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
             files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
+            Path(files.task_spec).write_text("{}")
+            if earlier:
+                os.utime(files.task_spec, (1, 1))
             ProgressWriter(files.progress).write(event)
             written.set()
             time.sleep(0.5)
@@ -145,7 +157,6 @@ def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, e
         written.wait(5)
         # An evaluator and a parameter server are, and so is a task in step that its cluster still waits for.
         assert Path(find(folders)).parents[1].name == "this"
-        expected = "again" if event is Event.STARTED else "this"
         assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
     finally:
         found.set()

@@ -18,6 +18,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.pipeline.submit.pipeline_service import PipelineService
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.custom_job.service import has_no_account
 from tfx_estimator.pipeline.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.submit import follow, vertex
 from tfx_estimator.pipeline.submit.job import LostError
@@ -420,6 +421,24 @@ def test_credentials_that_end_are_not_waited_for(monkeypatch):
     # Both have gone.
     with pytest.raises(LostError):
         service.look(job)
+
+
+@pytest.mark.parametrize(("code", "ended"), [(503, False), (429, False), (403, True), (404, True)])
+def test_an_account_that_is_lent_has_not_ended_where_its_lender_is_busy(code, ended):
+    from google.auth import credentials, exceptions, impersonated_credentials
+
+    class Response:
+        status, headers = code, {}
+        data = json.dumps({"error": {"code": code, "message": "of IAM"}}).encode()
+
+    class Own(credentials.AnonymousCredentials):
+        def refresh(self, request):
+            """It has not ended."""
+
+    lent = impersonated_credentials.Credentials(Own(), "a@example-project.iam.gserviceaccount.com", ["scope"])
+    with pytest.raises(exceptions.RefreshError) as caught:
+        lent.refresh(lambda **request: Response())
+    assert has_no_account(caught.value) == ended
 
 
 def test_bad_credentials_are_told_from_a_service_that_does_not_answer(monkeypatch, tmp_path):
