@@ -59,18 +59,19 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
     def field(name: str, form: str = "a dict, as the section of a declaration") -> Argument:
         return Argument((name,), component, form, "leave it out for the default", inside="settings=Settings")
 
+    filled: dict[str, Any] = {}
     for name in ("start_timeout", "stall_timeout"):
         argument = field(name, "a number of seconds, at most 30 days")
         given = plain(getattr(settings, name), argument)
         parse({name: given}, TrainerSection, ("trainer",), argument)
-        settings = dataclasses.replace(settings, **{name: given})
+        filled[name] = given
     for name, (kind, expected) in _FILLED.items():
         argument = field(name, expected)
         value = plain(getattr(settings, name), argument)
         if reason := reject(value, kind) or _reject_path(name, value):
             todo = "leave it out: create_pipeline fills it"
             raise argument.refusal([Problem(name, reason, expected, todo, value=inline(value))])
-        settings = dataclasses.replace(settings, **{name: tuple(value) if isinstance(value, list) else value})
+        filled[name] = tuple(value) if isinstance(value, list) else value
     if settings.declaration is not None:
         _check_declaration(settings.declaration, field("declaration"))
     if settings.distribution_section is not None:
@@ -79,7 +80,7 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
         read_section(settings.warm_start_section, WarmStart, ("trainer", "warm_start"), field("warm_start_section"))
     if settings.runtime_section is not None:
         read_section(settings.runtime_section, TrainerSection, ("trainer",), field("runtime_section"))
-    return settings
+    return dataclasses.replace(settings, **filled)
 
 
 def _reject_path(name: str, value: Any) -> str:
