@@ -6,7 +6,8 @@ TensorFlow 1, which knows neither: what nobody fetches is never done, and a read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,23 +16,39 @@ _ASSIGN = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "Re
 _SCATTER = "ResourceScatter"
 
 
-def made_so_far() -> int:
-    """Returns how many operations the graph has, for `assignments` to know later which are new.
+@contextlib.contextmanager
+def all_done() -> Iterator[int]:
+    """Has what is made within, in a branch or a loop of TensorFlow's, be done there as in Keras, also if not read.
 
-    What is made from now on in a branch or a loop of TensorFlow's is done there as in Keras, also if nothing reads it.
+    Yields:
+        How many operations the graph has, for `assignments` to know later which are new.
     """
     graph = tf.compat.v1.get_default_graph()
-    if not graph.building_function:
-        graph._add_control_dependencies = True
-    return len(graph.get_operations())
+    begin = len(graph.get_operations())
+    if graph.building_function:
+        yield begin
+        return
+    before = graph._add_control_dependencies
+
+    def have(value: bool) -> None:
+        # The threads of all replicas make one graph, in turn: once all are here.
+        def replace(_: tf.distribute.Strategy) -> None:
+            graph._add_control_dependencies = value
+
+        tf.distribute.get_replica_context().merge_call(replace)
+
+    have(True)
+    yield begin
+    # Not after an error, when another replica may never come here, and nobody has the graph.
+    have(before)
 
 
 def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> list[tf.Operation]:
     """Finds the assignments that no step would do, and has them and the reads around them be done in their order.
 
     Args:
-        begin: Of the operations to look at: see `made_so_far`.
-        variables: Of the network; those of a strategy with all their copies.
+        begin: Of the operations to look at: see `all_done`.
+        variables: Of the network, in the context of a replica.
         known: What the step does already, such as moving averages of batch normalisation.
 
     Returns:
@@ -40,7 +57,7 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
     graph = tf.compat.v1.get_default_graph()
     if graph.building_function:
         return []
-    copies = [copy for variable in variables for copy in _copies(variable)]
+    copies = [_own(variable) for variable in variables]
     initial = {copy.initializer.name for copy in copies}
     # What is done with each variable, in the order of the code.
     uses: dict[str, list[tf.Operation]] = {copy.handle.op.name: [] for copy in copies}
@@ -58,15 +75,13 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
     return list(found.values())
 
 
-def _copies(variable: Any) -> list[Any]:
-    """The variables of all replicas; of those that a strategy or a policy of Keras wraps, the variable itself."""
-    if isinstance(variable, tf.distribute.DistributedValues):
-        return [inner for each in variable._values for inner in _copies(each)]
+def _own(variable: Any) -> Any:
+    """The replica's copy, as another's step does what is assigned to the others; of a wrapped variable, itself."""
     for wrapped in ("_variable", "_v"):
         inner = getattr(variable, wrapped, None)
         if isinstance(inner, tf.Variable):
-            return _copies(inner)
-    return [variable]
+            return _own(inner)
+    return _own(variable._get()) if isinstance(variable, tf.distribute.DistributedValues) else variable
 
 
 def _all_of(uses: dict[str, list[tf.Operation]]) -> Iterable[tf.Operation]:

@@ -11,7 +11,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
-from tfx_estimator.model_fn.assignments import assignments, made_so_far
+from tfx_estimator.model_fn.assignments import all_done, assignments
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.compression import NONE
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
@@ -172,11 +172,12 @@ def _train(
         if division and divided and division.stages:
             # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
             _logits(model, inputs_of(model, features), params, division=division)
-            begin = made_so_far()
-            pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
-            return with_assignments(begin, pipeline.compute(features, labels))
-        begin = made_so_far()
-        whole = in_turn(compiler.part(compute) if xla and not in_one else compute, features, labels, parts)
+            with all_done() as begin:
+                pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
+                whole = pipeline.compute(features, labels)
+            return with_assignments(begin, whole)
+        with all_done() as begin:
+            whole = in_turn(compiler.part(compute) if xla and not in_one else compute, features, labels, parts)
         return with_assignments(begin, whole)
 
     def with_assignments(begin: int, whole: Computed) -> Computed:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from tests.components.trainer.user import keeps_state
+from tests.root import ROOT
 
 pytestmark = pytest.mark.unit
 
@@ -59,3 +64,22 @@ def test_a_read_sees_what_the_code_assigned_before_it(tmp_path):
         kernel, bias = kernel - 0.1 * seen.T @ gradient, bias - 0.1 * gradient.sum(0)
     np.testing.assert_allclose(trained.get_variable_value("keeps/average"), average, atol=1e-5)
     np.testing.assert_allclose(trained.get_variable_value("logits/kernel"), kernel, atol=1e-4)
+
+
+@pytest.mark.timeout(180)
+def test_a_replica_does_its_own_and_nothing_that_keras_tells_of():
+    command = [sys.executable, "-m", "tests.model_fn.assignments_process"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(strategy, layer): steps for strategy, layer, steps, _ in printed}
+    for layer in ("keras", "synchronized"):
+        assert found["one_device", layer] == [[]]
+        assert found["mirrored", layer] == [[], []]
+    assert [len(each) for each in found["one_device", "keeps"]] == [4]
+    first, second = found["mirrored", "keeps"]
+    assert len(first) == len(second) == 4
+    assert all("update_0" in name for name in first)
+    assert all("update_1" in name for name in second)
+    # Whether branches made later do all that is in them.
+    assert not any(after for *_, after in printed)

@@ -1,0 +1,82 @@
+"""Makes the step of networks with state on one device and under a strategy of two; trains none of them.
+
+In a process of its own, since logical devices must be set up before TensorFlow's first op. Prints as JSON, for each
+network and strategy, the assignments that each replica's step finds beside what Keras tells of, and whether the graph
+treats its branches as before.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from tests.components.trainer.user.keeps_state import Keeps
+from tfx_estimator.model_fn import classifier
+from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
+from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.config.distribution import TrainStrategy
+
+SECTIONS = {
+    name: TrainStrategy.parse_obj({"strategy": name, **({} if name == "one_device" else {"devices": {"cpu": 2}})})
+    for name in ("one_device", "mirrored")
+}
+LAYERS = {
+    "keras": tf.keras.layers.BatchNormalization,
+    "synchronized": SynchronizedBatchNormalization,
+    "keeps": Keeps,
+}
+PARAMS: dict[str, Any] = {
+    "num_classes": 3,
+    "train_steps": 10,
+    "global_batch_size": 4,
+    "seed": 1,
+    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
+}
+
+
+def network(num_classes: int, kind: Any) -> tf.keras.Model:
+    """Two of a layer, one after the other."""
+    layers = tf.keras.layers
+    return tf.keras.Sequential([tf.keras.Input([5]), kind(), layers.Dense(4), kind(), layers.Dense(num_classes)])
+
+
+def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
+    """What each replica's step finds."""
+    found, find_in = [], classifier.assignments
+
+    def note(*args: Any, **kwargs: Any) -> list[tf.Operation]:
+        operations = find_in(*args, **kwargs)
+        found.append([each.name for each in operations])
+        return operations
+
+    def step() -> tf.Tensor:
+        features = {"image": tf.constant(np.ones([2, 5], np.float32))}
+        model_fn = classifier.make_model_fn(functools.partial(network, kind=kind))
+        return model_fn(features, tf.constant([0, 1], tf.int64), tf.estimator.ModeKeys.TRAIN, PARAMS).loss
+
+    graph = tf.Graph()
+    with graph.as_default(), mock.patch.object(classifier, "assignments", note):
+        if strategy is None:
+            step()
+        else:
+            with strategy.scope():
+                strategy.extended.call_for_each_replica(step)
+    return found, graph._add_control_dependencies
+
+
+def main() -> None:
+    """Makes all."""
+    configure_devices(*SECTIONS.values())
+    for name, section in SECTIONS.items():
+        strategy = make_strategy(section)
+        for layer, kind in LAYERS.items():
+            print(json.dumps([name, layer, *find(kind, strategy)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
