@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.precision import stored
 from tfx_estimator.pipeline.errors import UserCodeError
 
-# The last part of the name, and the shape, of a variable.
+# The last part of the name, without the number that tells it from another of the graph, and the shape, of a variable.
 _Kind = tuple[str, tuple[int, ...]]
 
 
@@ -143,7 +144,8 @@ def keep(network: tf.keras.Model, given: set[int]) -> Optional[GivenWeights]:
 
 
 def _kinds(variables: Sequence[tf.Variable]) -> tuple[_Kind, ...]:
-    names = [each.name.partition(":")[0].rpartition("/")[2] for each in variables]
+    # Outside of a graph, two weights of a layer may have one name.
+    names = [re.sub(r"(_\d+)?(:\d+)?$", "", each.name.rpartition("/")[2]) for each in variables]
     return tuple((name, tuple(each.shape.as_list())) for name, each in zip(names, variables))
 
 

@@ -53,6 +53,34 @@ def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
         np.testing.assert_array_equal(found[name], given, err_msg=name)
 
 
+def test_two_weights_of_a_layer_may_have_one_name(tmp_path):
+    import tensorflow as tf
+
+    class Twice(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.parts = [self.add_weight("w", [shape[-1], 4]) for _ in range(2)]
+
+        def call(self, inputs):
+            return inputs @ self.parts[0] - inputs @ self.parts[1]
+
+    rng = np.random.default_rng(1)
+    given = [rng.normal(size=shape).astype(np.float32) for shape in [(784, 4), (784, 4), (4, 3), (3,)]]
+
+    def network(num_classes):
+        layers = tf.keras.layers
+        twice = Twice(name="twice", trainable=False)
+        network = tf.keras.Sequential(
+            [tf.keras.Input([28, 28, 1], name="image"), layers.Flatten(), twice, layers.Dense(num_classes)]
+        )
+        network.layers[1].set_weights(given[:2])
+        return network
+
+    first, found = trained(network, tmp_path)
+    assert first.given.places == (0, 1)
+    for name, value in zip(["twice/w", "twice/w_1"], given):
+        np.testing.assert_array_equal(found[name], value)
+
+
 def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     def plain(num_classes):
         return weights_given.network(num_classes, way="none", frozen=False)
