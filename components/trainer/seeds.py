@@ -18,6 +18,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # More than a layer draws in a step; of a generator's 2 ** 64 places those of 2 ** 26 steps.
 _DRAWS = 2**30
+# Of the step in a checkpoint of an Estimator, and in one as `model_to_estimator` writes it by default.
+_STEPS = (tf.compat.v1.GraphKeys.GLOBAL_STEP, "estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE")
 # That the model_fn which is being called goes on from; each replica's in a thread of its own.
 _STEP: contextvars.ContextVar[int] = contextvars.ContextVar("step", default=0)
 
@@ -135,9 +137,10 @@ def _get_seed(original: Any, op_seed: Optional[int]) -> tuple[Optional[int], Opt
 
 def _step_of(checkpoint: Optional[str]) -> int:
     """The global step that a checkpoint of an Estimator is of; 0 of none."""
-    reader = tf.train.load_checkpoint(checkpoint) if checkpoint else None
-    name = tf.compat.v1.GraphKeys.GLOBAL_STEP
-    return int(reader.get_tensor(name)) if reader is not None and reader.has_tensor(name) else 0
+    if not checkpoint:
+        return 0
+    reader = tf.train.load_checkpoint(checkpoint)
+    return next((int(reader.get_tensor(name)) for name in _STEPS if reader.has_tensor(name)), 0)
 
 
 def _later(seed: int, step: int) -> int:

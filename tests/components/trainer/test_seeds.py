@@ -93,3 +93,22 @@ def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
     assert draw(7) == draw(7)
     found = [each for step in (0, 7, 8, 1_000_000) for drawn in draw(step) for each in drawn]
     assert len(set(found)) == len(found) == 4 * 2 * 3
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("checkpoint_format", ["checkpoint", "saver"])
+def test_the_step_is_found_in_either_checkpoint_of_a_compiled_model(tmp_path, checkpoint_format):
+    import numpy as np
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer import seeds
+
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(4,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    estimator = tf.keras.estimator.model_to_estimator(
+        model, model_dir=str(tmp_path), checkpoint_format=checkpoint_format
+    )
+    batch = np.ones((2, 4), np.float32), np.ones((2, 2), np.float32)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(batch).repeat(), steps=3)
+    assert seeds._step_of(estimator.latest_checkpoint()) == 3
+    assert seeds._step_of(None) == 0
