@@ -108,7 +108,10 @@ def _rows(feature: Any, begin: Any, end: Any) -> Any:
         return feature[begin:end]
     others = feature.dense_shape[1:]
     first, count = (tf.cast(tf.reshape(each, [1]), tf.int64) for each in (begin, end - begin))
-    return tf.sparse.slice(feature, tf.concat([first, tf.zeros_like(others)], 0), tf.concat([count, others], 0))
+    part = tf.sparse.slice(feature, tf.concat([first, tf.zeros_like(others)], 0), tf.concat([count, others], 0))
+    # A layer may need to know how many columns there are, before any step.
+    part.set_shape([end - begin if isinstance(end, int) else None, *feature.shape[1:]])
+    return part
 
 
 def operations(computed: Optional[Computed]) -> list[Any]:

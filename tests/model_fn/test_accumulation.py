@@ -54,7 +54,13 @@ def test_features_of_any_kind_are_cut_into_the_rows_of_the_parts():
     kinds = {"dense": dense, "sparse": tf.sparse.from_dense(dense), "ragged": tf.RaggedTensor.from_tensor(dense)}
 
     def cuts(features, labels):
-        return [cut(features, labels, number, 3, "trainer.gradient_accumulation").features for number in range(3)]
+        parts = [cut(features, labels, number, 3, "trainer.gradient_accumulation").features for number in range(3)]
+        for part in parts:
+            for kind, each in part.items():
+                # What a layer may need to know before any step.
+                assert each.shape[1:].as_list() == features[kind].shape[1:].as_list(), kind
+            assert part["sparse"].shape[1:] == part["dense"].shape[1:] == [3]
+        return parts
 
     def whole(parts, kind):
         found = [part[kind] for part in parts]
