@@ -89,6 +89,28 @@ def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     assert first.given is None
 
 
+def test_outside_of_the_graph_no_gpu_is_used_where_a_cpu_will_do(tmp_path):
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    seen = []
+
+    class Seeing(tf.keras.layers.Layer):
+        def call(self, inputs):
+            if tf.executing_eagerly():
+                seen.append(context.context().device_name)
+            return inputs
+
+    def network(num_classes):
+        seen.append(context.context().device_name)
+        made = weights_given.network(num_classes, way="set")
+        return tf.keras.Sequential([made, Seeing()])
+
+    assert find(network).given
+    assert len(seen) == 2
+    assert all(each.endswith("/device:CPU:0") for each in seen)
+
+
 def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
     import tensorflow as tf
 

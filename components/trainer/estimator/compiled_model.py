@@ -126,11 +126,16 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
     if function.__module__.startswith(f"{_PROJECT}."):
         return FirstCall()
     seeds.begin(settings.trainer)
+    # Nothing is computed here that is worth a GPU's memory, which the session is given with options of its own.
+    with tf.device("/cpu:0"):
+        return _call_first(function, settings, spec)
+
+
+def _call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
     try:
         with watching() as made:
-            model = call_network(
-                function, len(settings.label_names), settings.trainer.params if settings.trainer else {}
-            )
+            params = settings.trainer.params if settings.trainer else {}
+            model = _computed(lambda: call_network(function, len(settings.label_names), params))
     except Exception as error:
         # A network may need the graph in which it will be called next; what is wrong with it is told there.
         logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
@@ -140,14 +145,25 @@ def find_compiled(function: Callable, settings: Settings, spec: Mapping[str, Any
     if not is_compiled(model):
         return FirstCall(given=_look_at(model, made.changed(), spec))
     if not is_subclassed(model):
-        build(model, spec)
+        _computed(lambda: build(model, spec))
     return FirstCall(model)
+
+
+def _computed(compute: Callable[[], Any]) -> Any:
+    """What a CPU cannot compute, such as convolutions with channels first, is computed where TensorFlow puts it."""
+    try:
+        return compute()
+    except Exception:
+        if not tf.config.list_logical_devices("GPU"):
+            raise
+    with tf.device(None):
+        return compute()
 
 
 def _look_at(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) -> Optional[GivenWeights]:
     """Checks a network as the Keras paths do, and keeps what weights it was given."""
     try:
-        outputs = build(network, spec)
+        outputs = _computed(lambda: build(network, spec))
     except Exception:
         # As for the function itself; but weights could not be told apart in the graph.
         if changed:
