@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -287,6 +287,18 @@ class _Head:
         return dict(zip(output_names(self.model, len(outputs)), outputs))
 
 
+def _told_otherwise(model: tf.keras.Model) -> Iterator[tuple[tf.keras.layers.Layer, bool]]:
+    """The layers that a functional model calls by a `training` of their own, where Keras says if it is training."""
+    for layer in model.layers:
+        if isinstance(layer, tf.keras.Model) and not is_subclassed(layer):
+            yield from _told_otherwise(layer)
+        else:
+            default = layer._call_spec.default_training_arg
+            given = [node.call_kwargs.get("training") for node in layer._inbound_nodes]
+            if default is not None and None in given:
+                yield layer, default
+
+
 def _own_schedule(optimizer: Any) -> dict[str, type]:
     """The class of an optimizer's schedule, by which Keras makes a copy of it."""
     rate = given_rate(optimizer)
@@ -308,6 +320,15 @@ def _check(model: tf.keras.Model, distribution: Distribution, target: str, preci
             f"trainer.model: {target!r} returns a compiled model with a {' and a '.join(own)} of its own, which an "
             "Estimator would never call",
             expected="a model that trains as Keras's own do",
+            todo=_KERAS,
+        )
+    if told := list(_told_otherwise(model)):
+        layer, default = told[0]
+        raise UserCodeError(
+            f"trainer.model: {target!r} returns a compiled model with a layer, {layer.name} ({type(layer).__name__}), "
+            f"whose call has training={default}: an Estimator's copy would call it so, in training and in evaluations",
+            expected="a call with training=None, which is passed on to Keras's own layers: those find out; or, not "
+            "compiled, any network",
             todo=_KERAS,
         )
     require_trainable(model)

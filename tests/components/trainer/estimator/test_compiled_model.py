@@ -300,3 +300,41 @@ def test_what_a_network_raised_outside_of_the_graph_is_not_lost(caplog, again, c
         first.call_again(network, 2, {})
     told = caught.value.__context__
     assert ([f"{type(told).__name__}: {told}"] if told else []) == context
+
+
+@pytest.mark.parametrize("where", ["alone", "in a Sequential"])
+@pytest.mark.parametrize("default", [False, True])
+def test_a_layer_that_would_not_be_told_whether_it_is_trained_is_refused(tf, default, where):
+    class Own(tf.keras.layers.Layer):
+        def call(self, inputs, training=default):
+            return inputs
+
+    def outputs(hidden, **given):
+        layer = Own(name="own")
+        if where != "alone":
+            layer = tf.keras.Sequential([tf.keras.Input([16]), layer])
+        return tf.keras.layers.Dense(CLASSES)(layer(hidden, **given))
+
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    options = {"optimizer": tf.keras.optimizers.legacy.SGD(0.01), "loss": loss}
+    with pytest.raises(UserCodeError, match=rf"own \(Own\), whose call has training={default}") as caught:
+        _estimator(tf, _compiled(tf, outputs, **options))
+    assert "set trainer.path: keras" in str(caught.value)
+
+
+def test_one_that_is_told_or_asks_keras_is_not(tf):
+    class Own(tf.keras.layers.Layer):
+        def call(self, inputs, training=False):
+            return inputs
+
+    class Asking(Own):
+        def call(self, inputs, training=None):
+            return tf.keras.layers.Dropout(0.5)(inputs, training=training)
+
+    def outputs(hidden):
+        return tf.keras.layers.Dense(CLASSES)(Own()(Asking()(hidden), training=True))
+
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = tf.keras.optimizers.legacy.SGD(0.01)
+    with tf.keras.utils.custom_object_scope({"Own": Own, "Asking": Asking}):
+        assert _estimator(tf, _compiled(tf, outputs, optimizer=optimizer, loss=loss))
