@@ -45,6 +45,7 @@ def trainer_fn(fn_args, schema):
 VALUES = {"before": {"seed": 1, "rate": 0.1, "hidden": [4, 3]}, "begun": {"seed": 5, "rate": 0.0, "hidden": [4, 5]}}
 
 
+@pytest.mark.long
 def test_a_canned_estimator_begins_with_the_weights_of_another(training, tmp_path, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     modules = {}

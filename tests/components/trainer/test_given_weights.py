@@ -71,6 +71,7 @@ def test_a_frozen_part_stays_as_loaded_under_replicas_and_after_a_restart(train)
     assert np.abs(gone_on["logits/kernel"] - begun["logits/kernel"]).max() > 0
 
 
+@pytest.mark.long
 def test_a_training_that_goes_on_does_not_begin_with_them_again(train):
     half = train(2, frozen=False)
     whole = train(4, frozen=False)

@@ -51,6 +51,7 @@ def test_a_counter_and_an_average_are_kept_alike_by_every_path(train):
         _same(found[0], other)
 
 
+@pytest.mark.long
 def test_so_they_are_under_replicas(train):
     found = [train(path, MIRRORED) for path in ("estimator", "keras")]
     assert [each["keeps/count"] for each in found] == [STEPS] * 2

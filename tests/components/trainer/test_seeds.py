@@ -47,7 +47,7 @@ def test_so_does_another_process_with_the_seed_and_none_with_another():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize("path", ["estimator", "keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
 def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_path, monkeypatch, path):
     monkeypatch.syspath_prepend(str(HERE / "user"))
     file = tmp_path / "drawn"
