@@ -36,6 +36,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
     "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
     "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
+    "partitioned": {
+        "distribution": {
+            "train": {
+                "strategy": "parameter_server",
+                "workers": 2,
+                "ps": 1,
+                "variable_partitioner": {"fixed_shards": 2},
+            }
+        }
+    },
     "compressed": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "fp16"}}},
     "packs": {
         "distribution": {

@@ -102,6 +102,7 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
     "option",
     [
         {"precision": "mixed_bfloat16"},
+        {"precision": "mixed_float16"},
         {"gradient_accumulation": 4},
         {"distribution": {"train": "mirrored:2"}},
         {"distribution": {"train": "multi_worker_mirrored:2"}},
@@ -132,6 +133,24 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
         assert first == second
         # Half of the one kernel, and all of the others.
         assert first["weights"] == pytest.approx(4 * (PARAMETERS - DENSE // 2), abs=100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["central_storage", "mirrored"])
+def test_the_memory_of_weights_that_devices_share_or_have_each_their_own(
+    capsys, tmp_path, monkeypatch, training, settings, strategy
+):
+    # Weights and Adam's slots that outweigh what a process takes anyway.
+    text = NETWORK.replace("Flatten(),", "Flatten(), tf.keras.layers.Dense(40_000),")
+    (tmp_path / "own_wide.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    trainer = {"path": "keras", "model": "own_wide:network", "global_batch_size": 64, "train_steps": 4}
+    trainer |= {"optimizer": {"name": "adam"}, "distribution": {"train": f"{strategy}:2"}}
+    monkeypatch.chdir(tmp_path)
+    found = estimate(capsys, "digits", **{key: json.dumps(value) for key, value in trainer.items()})
+    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
+    print(f"{strategy}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
+    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
 
 
 def _measure(training, settings) -> float:
