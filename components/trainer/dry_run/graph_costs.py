@@ -19,7 +19,8 @@ _IN_PLACE = (
     *("Mul", "Add", "AddV2", "AddN", "Sub", "RealDiv", "Rsqrt", "Maximum", "Minimum", "SelectV2"),
 )
 # oneDNN lays out what they read and write in its own order, in a copy; which copies are alive together is its own
-# choice: one of the largest tensor is what was measured.
+# choice: one of the largest tensor is what was measured. It knows no float16: what computes it in its place took the
+# largest tensor in float32.
 _COPIES = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPoolGrad", "AvgPoolGrad")
 # Their output is the variable itself.
 _READS = ("ReadVariableOp", "VariableV2", "VarHandleOp")
@@ -173,6 +174,8 @@ def peak_bytes(
         # What a branch returns is counted inside as well as outside.
         own = max(inside, default=0) - (sum(map(_bytes, op.outputs)) if inside else 0)
         copied = max((sizes[each] for each in touched), default=0) if copies else 0
+        if any(tensor.dtype == tf.float16 for tensor in op.outputs):
+            copied *= 2
         most = max(most, alive + max(own, copied))
         for buffer in touched:
             if is_free(buffer):

@@ -80,3 +80,20 @@ def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
     assert graph_costs.peak_bytes(product) == pytest.approx(3 * KB, abs=16)
     loop = build(lambda batch: tf.while_loop(lambda each: True, lambda each: [each * 2], [batch])[0])
     assert graph_costs.opaque(loop) == ["StatelessWhile"]
+
+
+def test_a_convolution_of_float16_is_copied_in_float32():
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    def peak(dtype):
+        with tf.Graph().as_default():
+            images = tf.compat.v1.placeholder(dtype, [4, 8, 8, 1])
+            kernel = tf.compat.v1.placeholder(dtype, [1, 1, 1, 32])
+            return graph_costs.peak_bytes(graph_costs.needed([tf.nn.conv2d(images, kernel, 1, "VALID")]))
+
+    given, made = 4 * 8 * 8 + 32, 4 * 8 * 8 * 32
+    assert peak(tf.float32) == 4 * given + 4 * made + 4 * made
+    assert peak(tf.bfloat16) == 2 * given + 2 * made + 2 * made
+    assert peak(tf.float16) == 2 * given + 2 * made + 4 * made
