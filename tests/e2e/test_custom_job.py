@@ -39,7 +39,7 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     ("distribution", "replicas"),
     [
-        pytest.param(TWO, ["workerpool0-0", "workerpool1-0"], id="2-workers"),
+        pytest.param(TWO, ["workerpool0-0", "workerpool1-0"], id="2-workers", marks=pytest.mark.long),
         pytest.param("{}", ["workerpool0-0"], id="alone", marks=pytest.mark.long),
         pytest.param(
             "{train: {strategy: multi_worker_mirrored, workers: 3}}",

@@ -207,6 +207,8 @@ def test_a_full_disk_is_a_stated_error(faulty, tmp_path):
         pytest.param(path, train, marks=marks, id=f"{path}-{train['strategy']}")
         for path, train, *marks in (
             ("estimator", ALONE),
+            ("estimator", MWMS, pytest.mark.long),
+            ("estimator", {"strategy": "parameter_server"}, pytest.mark.long),
             ("keras", ALONE, pytest.mark.long),
             ("keras_custom_loop", ALONE, pytest.mark.long),
             *((path, train, pytest.mark.long) for path in PATHS[1:] for train in (MWMS, SERVED)),

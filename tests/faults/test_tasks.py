@@ -8,7 +8,7 @@ import json
 import psutil
 import pytest
 
-from tests.faults.conftest import INTERVAL, STEPS
+from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import EXPORTING, STARTING, TRAINING, Fault
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -63,6 +63,12 @@ def _case(train, task, moment, *marks, path="estimator"):
             )
         ),
         *(_case({"strategy": "one_device"}, "chief-0", TRAINING, long, path=path) for path in KERAS),
+        *(
+            _case(SERVED, task, moment, long, path=path)
+            for path in KERAS
+            for task in ("chief-0", "worker-0", "ps-0")
+            for moment in (STARTING, TRAINING, EXPORTING)
+        ),
     ],
 )
 def test_a_killed_task(faulty, path, train, task, moment):
@@ -84,6 +90,7 @@ def test_a_killed_task(faulty, path, train, task, moment):
         _case(MWMS, "worker-0", TRAINING, long, path="keras_custom_loop"),
         _case(MWMS, "worker-0", TRAINING, long, path="keras"),
         *(_case(MWMS, task, TRAINING, long, path=path) for path in KERAS for task in ("chief-0", "evaluator-0")),
+        *(_case(SERVED, task, TRAINING, long, path=path) for path in KERAS for task in ("chief-0", "worker-0", "ps-0")),
     ],
 )
 def test_a_stopped_task(faulty, path, train, task, moment):

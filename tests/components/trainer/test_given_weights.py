@@ -62,6 +62,7 @@ def test_every_path_begins_with_them_and_trains_on(train):
             np.testing.assert_allclose(other[name], found[0][name], rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_frozen_part_stays_as_loaded_under_replicas_and_after_a_restart(train):
     begun = train(2, distribution={**MIRRORED, "max_restarts": 0})
     gone_on = train(4, distribution={**MIRRORED, "max_restarts": 0})

@@ -43,6 +43,7 @@ def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(one[name], other[name], rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_counter_and_an_average_are_kept_alike_by_every_path(train):
     found = [train(path) for path in ("estimator", "keras", "keras_custom_loop")]
     assert [each["keeps/count"] for each in found] == [STEPS] * 3

@@ -47,7 +47,9 @@ def test_so_does_another_process_with_the_seed_and_none_with_another():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", ["estimator", "keras", pytest.param("keras_custom_loop", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
+)
 def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_path, monkeypatch, path):
     monkeypatch.syspath_prepend(str(HERE / "user"))
     file = tmp_path / "drawn"

@@ -49,13 +49,17 @@ class Run:
 
 @pytest.fixture(scope="session")
 def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Somebody's whole pipeline, with a Trainer, an Evaluator and a Pusher for each of their module files.
+    """Somebody's whole pipeline: a Trainer for each of their module files, an Evaluator and a Pusher for the first.
 
-    If tests that are marked long are run, with TFX's own Trainer as well, as `tfx`.
+    If tests that are marked long are run, for each of them, and with TFX's own Trainer as well, as `tfx`.
     """
     root = tmp_path_factory.mktemp("others")
-    theirs = ["tfx"] if any(item.get_closest_marker("long") for item in request.session.items) else []
-    command = [sys.executable, str(HERE / "run_others.py"), str(root), *MODULES, *theirs]
+    first, *rest = MODULES
+    if any(item.get_closest_marker("long") for item in request.session.items):
+        modules = [*MODULES, "tfx"]
+    else:
+        modules = [first, *(f"{module}=trained" for module in rest)]
+    command = [sys.executable, str(HERE / "run_others.py"), str(root), *modules]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     models = {name: Path(folder) for name, folder in json.loads(done.stdout.splitlines()[-1]).items()}

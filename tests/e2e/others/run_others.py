@@ -1,4 +1,4 @@
-"""Runs one TFX pipeline over a table: for each module file a Trainer, an Evaluator and a Pusher.
+"""Runs one TFX pipeline over a table: for each module file a Trainer, and if wanted an Evaluator and a Pusher.
 
 Prints as JSON what each Trainer left.
 """
@@ -67,7 +67,8 @@ def main(folder: str, *models: str) -> None:
 
     Args:
         folder: For the table, the artifacts, the metadata and what is pushed.
-        *models: Module files; `tfx` is cancer_canned trained by TFX's own Trainer.
+        *models: Module files; with `=trained`, nothing comes after its Trainer. `tfx` is cancer_canned trained by TFX's
+            own Trainer.
     """
     root = Path(folder)
     (root / "csv").mkdir()
@@ -89,13 +90,17 @@ def main(folder: str, *models: str) -> None:
         "train_args": trainer_pb2.TrainArgs(num_steps=STEPS),
         "eval_args": trainer_pb2.EvalArgs(),
     }
-    for model in models:
+    for told in models:
+        model, _, trained = told.partition("=")
         if model == "tfx":
             spec = executor_spec.ExecutorClassSpec(Executor)
             module_file = str(MODULES / "cancer_canned.py")
             nodes.append(theirs.Trainer(module_file=module_file, custom_executor_spec=spec, **given).with_id(model))
             continue
         trainer = Trainer(module_file=str(MODULES / f"{model}.py"), **given).with_id(model)
+        nodes.append(trainer)
+        if trained:
+            continue
         evaluator = Evaluator(
             examples=example_gen.outputs["examples"], model=trainer.outputs["model"], eval_config=eval_config(model)
         ).with_id(f"evaluated_{model}")
@@ -105,7 +110,7 @@ def main(folder: str, *models: str) -> None:
             model_blessing=evaluator.outputs["blessing"],
             push_destination=pusher_pb2.PushDestination(filesystem=destination),
         ).with_id(f"pushed_{model}")
-        nodes += [trainer, evaluator, pusher]
+        nodes += [evaluator, pusher]
     LocalDagRunner().run(
         pipeline.Pipeline(
             pipeline_name="cancer",
@@ -115,7 +120,8 @@ def main(folder: str, *models: str) -> None:
             beam_pipeline_args=["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"],
         )
     )
-    print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in models}))
+    names = [told.partition("=")[0] for told in models]
+    print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in names}))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 MODULES = ["cancer_canned", "cancer_keras", "cancer_template"]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [MODULES[0], *(pytest.param(name, marks=pytest.mark.long) for name in MODULES[1:])])
 def test_a_model_is_blessed_pushed_and_serves(others, served, eval_examples, name):
     pushed = list((others.root / "pushed" / name).iterdir())
     assert len(pushed) == 1

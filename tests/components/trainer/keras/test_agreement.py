@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 ROUNDS = 40
 
 
+@pytest.mark.long
 def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
     command = [sys.executable, "-m", "tests.components.trainer.keras.stopping"]

@@ -102,6 +102,7 @@ def test_so_are_further_pairings():
     check(verdicts, right, wrong)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_an_evaluation_that_would_report_something_else_is_refused():
