@@ -14,14 +14,15 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# More than a layer draws in a step; of a generator's 2 ** 64 places those of 2 ** 26 steps.
+# More than a layer draws in a step; of the places that a generator can skip, 2 ** 56, those of 2 ** 26 steps.
 _DRAWS = 2**30
 # Of the step in a checkpoint of an Estimator, and in one as `model_to_estimator` writes it by default.
 _STEPS = (tf.compat.v1.GraphKeys.GLOBAL_STEP, "estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE")
-# That the model_fn which is being called goes on from; each replica's in a thread of its own.
-_STEP: contextvars.ContextVar[int] = contextvars.ContextVar("step", default=0)
+# The step that a model_fn goes on from, and the place of its worker; each replica's is called in a thread of its own.
+_PLACE: contextvars.ContextVar[tuple[int, int]] = contextvars.ContextVar("place", default=(0, 0))
 
 
 def apply(section: Optional[TrainerSection]) -> None:
@@ -50,23 +51,24 @@ def begin(section: Optional[TrainerSection]) -> None:
         tf.keras.utils.set_random_seed(section.seed)
 
 
-def go_on(section: TrainerSection, model: tf.keras.Model, step: int) -> None:
-    """Has layers draw what they have not drawn before: where a training goes on, before its step is traced.
+def go_on(section: TrainerSection, model: tf.keras.Model, step: int, worker: int = 0) -> None:
+    """Has layers draw what no other step and worker has drawn: before a training goes on, and its step is traced.
 
     In the scope of the strategy.
 
-    What they draw follows from the seeds and from how often they were called: after a restart it would be that of the
-    first steps again.
+    What they draw follows from the seeds, which are those of every worker, and from how often they were called: after a
+    restart it would be that of the first steps again.
 
     Args:
         section: The declared trainer.
         model: Restored.
-        step: That it goes on from; at 0 nothing is changed.
+        step: That it goes on from.
+        worker: Place among the workers in step; that of the chief is 0, and at step 0 nothing is changed there.
     """
-    if not step:
+    if not step and not worker:
         return
     # Of operations with a state, as Dropout's, also of those with a seed of their own.
-    tf.random.set_seed(_later(section.seed, step))
+    tf.random.set_seed(_later(section.seed, step, worker))
     for layer in model._flatten_layers():
         chance: Any = getattr(layer, "_random_generator", None)
         if not hasattr(chance, "_maybe_init"):
@@ -76,6 +78,21 @@ def go_on(section: TrainerSection, model: tf.keras.Model, step: int) -> None:
         # Of the Random… layers, which keep it out of checkpoints.
         if isinstance(chance._generator, tf.random.Generator):
             chance._generator.skip(step * _DRAWS)
+            if worker:
+                # The high half of its counter: low, high, key.
+                _add(chance._generator.state, [0, worker, 0])
+
+
+def _add(state: tf.Variable, values: list[int]) -> None:
+    """Adds to a variable, in each replica of this process."""
+
+    def update(part: tf.Variable) -> tf.Tensor:
+        return part.assign_add(tf.constant(values, part.dtype))
+
+    if tf.distribute.has_strategy():
+        tf.distribute.get_strategy().extended.update(state, update)
+    else:
+        update(state)
 
 
 def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
@@ -102,7 +119,7 @@ def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
         Patch(
             "tensorflow.python.framework.random_seed:get_seed",
             _get_seed,
-            reason="what an Estimator that goes on draws is that of its first steps, whichever seed its graph is given",
+            reason="an Estimator that goes on draws as in its first steps, and each of its workers as the chief does",
             version="2.15.1",
             until="there is no tf.estimator",
         ),
@@ -120,19 +137,29 @@ def _draw_by_seed(
     if config.tf_random_seed is not None:
         # In the thread of the replica; the seed of the graph is this one already.
         tf.keras.utils.set_random_seed(config.tf_random_seed)
-    step = _step_of(self.latest_checkpoint()) if mode == tf.estimator.ModeKeys.TRAIN else 0
-    token = _STEP.set(step)
+    trains = mode == tf.estimator.ModeKeys.TRAIN
+    token = _PLACE.set(
+        (_step_of(self.latest_checkpoint()), _worker_of(tf.distribute.get_strategy())) if trains else (0, 0)
+    )
     try:
         return original(self, features, labels, mode, config)
     finally:
-        _STEP.reset(token)
+        _PLACE.reset(token)
 
 
 def _get_seed(original: Any, op_seed: Optional[int]) -> tuple[Optional[int], Optional[int]]:
-    """The two seeds of an operation; of the steps from the one on that an Estimator's model_fn is called at."""
+    """The two seeds of an operation; of the worker, and the steps from the one on, that a model_fn is called for."""
     seed, own = original(op_seed)
-    step = _STEP.get()
-    return (_later(seed, step) if step and seed is not None else seed), own
+    place = _PLACE.get()
+    return (_later(seed, *place) if any(place) and seed is not None else seed), own
+
+
+def _worker_of(strategy: tf.distribute.Strategy) -> int:
+    """Place among the workers of a cluster, that of the chief being 0; their initial weights are the chief's."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or resolver.task_type not in (CHIEF, WORKER):
+        return 0
+    return int(resolver.task_id or 0) + (resolver.task_type == WORKER and CHIEF in resolver.cluster_spec().jobs)
 
 
 def _step_of(checkpoint: Optional[str]) -> int:
@@ -143,6 +170,6 @@ def _step_of(checkpoint: Optional[str]) -> int:
     return next((int(reader.get_tensor(name)) for name in _STEPS if reader.has_tensor(name)), 0)
 
 
-def _later(seed: int, step: int) -> int:
-    """Returns the seed of a training that goes on from a step."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {step}".encode()).digest()[:4], "big") >> 1
+def _later(seed: int, step: int, worker: int) -> int:
+    """Returns the seed of a worker of a training that goes on from a step."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {step} {worker}".encode()).digest()[:4], "big") >> 1

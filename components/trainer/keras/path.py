@@ -32,7 +32,7 @@ from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR, WORKER
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
@@ -228,7 +228,7 @@ class _Task:
                 reader = dataclasses.replace(reader, start_step=served.position(model, step))
             input_fn = reader.input_fn
             with used.scope():
-                seeds.go_on(section, model, step)
+                seeds.go_on(section, model, step, self._task.index + (self._task.type == WORKER))
             self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used, averaging)
         if watch.stopped and not is_over(stop_file):
             raise StoppedByRequestError

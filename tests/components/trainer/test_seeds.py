@@ -69,6 +69,26 @@ def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_pat
         assert len(drawn) == len(set(drawn)) == 3 * steps
 
 
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+def test_two_workers_draw_nothing_alike(training, settings, tmp_path, monkeypatch, path):
+    monkeypatch.syspath_prepend(str(HERE / "user"))
+    file = tmp_path / "drawn"
+    section = {
+        "path": path,
+        "model": "drawing:network",
+        "params": {"file": str(file)},
+        "train_steps": 3,
+        "distribution": {"train": "multi_worker_mirrored:2", "max_restarts": 0},
+    }
+    training.run(settings(trainer=section, path=path), 3)
+    # Each layer, in each step, in both.
+    drawn = file.read_text().split()
+    assert len(drawn) == len(set(drawn)) == 3 * 3 * 2
+
+
 @pytest.mark.unit
 def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
     import numpy as np
@@ -80,21 +100,22 @@ def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
     section, layers = TrainerSection(model="m:f", train_steps=9, seed=5), tf.keras.layers
     images = tf.constant(np.random.default_rng(1).uniform(100, 150, size=(4, 8, 8, 3)).astype(np.float32))
 
-    def draw(step: int, again: bool = True) -> list[list[bytes]]:
+    def draw(step: int, again: bool = True, worker: int = 0) -> list[list[bytes]]:
         seeds.begin(section)
         model = tf.keras.Sequential(
             [layers.Dropout(0.5), layers.RandomBrightness(0.3, seed=3), layers.RandomContrast(0.5)]
         )
         model.build(images.shape)
         if again:
-            seeds.go_on(section, model, step)
+            seeds.go_on(section, model, step, worker)
         steps = tf.function(lambda: [layer(images, training=True) for layer in model.layers])
         return [[np.array(each).tobytes() for each in steps()] for _ in range(2)]
 
     assert draw(0) == draw(0, again=False)
     assert draw(7) == draw(7)
-    found = [each for step in (0, 7, 8, 1_000_000) for drawn in draw(step) for each in drawn]
-    assert len(set(found)) == len(found) == 4 * 2 * 3
+    places = [*((step, 0) for step in (0, 7, 8, 1_000_000)), (0, 1), (7, 1), (1_000_000, 127)]
+    found = [each for step, worker in places for drawn in draw(step, worker=worker) for each in drawn]
+    assert len(set(found)) == len(found) == len(places) * 2 * 3
 
 
 @pytest.mark.unit
