@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from tfx_estimator.components.trainer.custom_job.service import has_no_account, is_permanent
+from tfx_estimator.components.trainer.custom_job.service import has_no_account, is_permanent, of_client
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 from tfx_estimator.pipeline.text import first_line
@@ -143,7 +143,7 @@ class Vertex:
     def _ask(self, ask: Callable[[], _Told]) -> _Told:
         try:
             return ask()
-        except Exception as error:  # the client has many of its own
+        except of_client() as error:
             if (refusal := self._refusal(error)) is not None:
                 raise _no_account(refusal) from error
             if is_permanent(error):

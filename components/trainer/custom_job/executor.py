@@ -30,6 +30,7 @@ from tfx_estimator.components.trainer.custom_job.service import (
     VertexService,
     is_permanent,
     is_rehearsed,
+    of_client,
 )
 from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
@@ -193,7 +194,7 @@ def _patiently(ask: Callable[[], _Told]) -> _Told:
     while True:
         try:
             return ask()
-        except Exception as error:  # the client has many of its own
+        except of_client() as error:
             if is_permanent(error):
                 raise _refused(error) from error
             if time.monotonic() - began > _PATIENCE_SECONDS:

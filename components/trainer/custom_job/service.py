@@ -96,15 +96,25 @@ class VertexService:
         self._client.cancel_custom_job(name=name)
 
 
+def of_client() -> tuple[type[Exception], ...]:
+    """Returns the errors of a client of Google's: what else is raised is a mistake of ours, which no wait mends."""
+    import grpc
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    return GoogleAPIError, GoogleAuthError, grpc.RpcError, OSError
+
+
 def is_permanent(error: Exception) -> bool:
     """Would the service say the same once more.
 
     Args:
-        error: Of its client, which may not even have asked it.
+        error: One of `of_client`, which may not even have asked it.
     """
     from google.api_core import exceptions as of
 
     refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
+    # Of credentials that are not what they should be, Google's library says it by a ValueError of its own.
     return isinstance(error, (*refusals, TypeError, ValueError)) or has_no_account(error)
 
 

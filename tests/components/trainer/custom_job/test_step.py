@@ -165,6 +165,16 @@ def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, tmp_path
     assert "quotas" in caught.value.todo
 
 
+def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer(launch, monkeypatch):
+    from tfx_estimator.components.trainer.custom_job import executor
+    from tfx_estimator.components.trainer.custom_job.service import VertexService
+
+    monkeypatch.setattr(executor, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(VertexService, "status", lambda self, name: {}["state"])
+    with Server(["JOB_STATE_RUNNING"]) as server, pytest.raises(KeyError, match="state"):
+        launch(server)
+
+
 def test_a_step_that_is_ended_cancels_its_job(launch):
     from tfx_estimator.pipeline.ending.signals import SignalledError
 
