@@ -77,11 +77,11 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.errors import DeclarationError
 
     if args.attach or args.cancel:
-        places = (args.endpoint, args.context, args.namespace, args.experiment)
-        if args.source or args.target or args.dry_run or any(places):
+        if beside := _beside(args):
             raise DeclarationError(
-                "--attach and --cancel are of a job that was submitted, which knows where it is",
-                expected="no SOURCE, --target, --dry-run, nor what says of a service where it is, beside them",
+                f"--attach and --cancel are of a job that was submitted, which knows where it is; of one that is "
+                f"yet to be are: {beside}",
+                expected="neither SOURCE nor another option beside them",
                 todo="see tfx-estimator submit --help",
             )
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
@@ -117,6 +117,16 @@ def run(args: argparse.Namespace) -> int:
             todo="add --yes, or --dry-run to see the plan alone",
         )
     return _submit(args)
+
+
+def _beside(args: argparse.Namespace) -> str:
+    """Returns what is said beside --attach or --cancel; empty where nothing is."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    unsaid = vars(parser.parse_args([]))
+    said = [name for name in unsaid if name not in ("attach", "cancel") and getattr(args, name) != unsaid[name]]
+    words = {"source": "SOURCE", "overrides": "--set"}
+    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
 
 
 def _submit(args: argparse.Namespace) -> int:

@@ -139,6 +139,22 @@ def test_what_is_refused_is_not_tried_again():
         follow.patiently(lambda: service.look(job), lambda line, warns: None, 0.05)
 
 
+def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
+    with PipelineService([RUNNING]) as server:
+        text = json.dumps({**json.loads(COMPILED.read_text()), "noSuchField": 1})
+        service = vertex.Vertex(server.client(), "example-project", "europe-west4", text, "digits", "0123456789")
+        with pytest.raises(json_format.ParseError, match="noSuchField"):
+            follow.patiently(lambda: service.start(False), lambda line, warns: None, 0.05)
+
+        class Client:
+            def get_pipeline_job(self, **request: Any) -> Any:
+                return {}["state"]
+
+        service = vertex.Vertex(Client(), "example-project", "europe-west4")
+        with pytest.raises(KeyError, match="state"):
+            follow.patiently(lambda: service.look("digits-1"), lambda line, warns: None, 0.05)
+
+
 @pytest.fixture
 def submit(tmp_path, monkeypatch, capsys):
     """Runs the verb against a server; returns the exit code, and what was said."""
@@ -316,6 +332,10 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["digits", "--target", "kubeflow", "--yes", "--experiment", " "], "--experiment is empty"),
         (["--cancel", "a", "--namespace", "b"], "which knows where it is"),
         (["--cancel", "a", "--experiment", "b"], "which knows where it is"),
+        (["--attach", "a", "--set", "trainer.seed=1", "--runs", "b"], "yet to be are: --set, --runs"),
+        (["--cancel", "a", "--again", "--yes"], "yet to be are: --yes, --again"),
+        (["--attach", "a", "--follow", "--folder", "b"], "yet to be are: --follow, --folder"),
+        (["digits", "--cancel", "a", "--modules-there"], "yet to be are: SOURCE, --modules-there"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
