@@ -111,9 +111,9 @@ class DryRun:
         loaded.make_importable()
         self._settings = Settings(declaration=json.loads(loaded.declaration.to_json()))
         self._logs, self._folder, self._path, self._environment = logs, folder, path, trainer.environment
+        self._log_stays = log_stays
         self._process = self._start(attempt=1)
         self._crashed = False
-        self._or_see = f", or see {self._process.files.log}" if log_stays else ""
         self._parts: list[str] = []
         self._done: Optional[float] = None
         self._estimates = path == COSTS
@@ -157,6 +157,8 @@ class DryRun:
         if -code in _CRASHES and not lines and not self._crashed:
             # Once in some hundreds TensorFlow ends so, for no reason that would come again.
             self._crashed, self._parts = True, []
+            # If its keeper is what crashed, the rest is at work still.
+            self._process.kill()
             self._process = self._start(attempt=2)
             self._moved = self._process.started
             return self.wait()
@@ -216,6 +218,10 @@ class DryRun:
             elif event["event"] is Event.TRIED:
                 self._found = event.get("found", {})
                 self._done = time.monotonic() - self._process.started
+
+    @property
+    def _or_see(self) -> str:
+        return f", or see {self._process.files.log}" if self._log_stays else ""
 
     def _title(self) -> str:
         return f"{self._name} ({self._parts[-1] if self._parts else 'its start'})"

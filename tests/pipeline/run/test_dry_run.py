@@ -422,7 +422,7 @@ def test_a_dry_run_ends_with_its_context(declare):
 
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare, times):
+def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare, tmp_path, times):
     import psutil
 
     from tfx_estimator.pipeline.run import dry_run
@@ -443,15 +443,16 @@ def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare,
                 os.kill(found[-1], signal.SIGSEGV)
             time.sleep(0.05)
 
-    with dry_run.begin(load(declare())) as trial:
+    with dry_run.begin(load(declare()), str(tmp_path / "logs")) as trial:
         crasher = threading.Thread(target=crash, daemon=True)
         crasher.start()
         if times == 1:
             assert trial.wait().parts
         else:
             said = "was killed by SIGSEGV, and no line of your code was at work"
-            with pytest.raises(dry_run.InconclusiveError, match=said):
+            with pytest.raises(dry_run.InconclusiveError, match=said) as told:
                 trial.wait()
+            assert told.value.todo.endswith(f"or see {tmp_path / 'logs' / 'dry_run-0.attempt-2.log'}")
         crasher.join(10)
 
 
