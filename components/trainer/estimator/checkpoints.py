@@ -92,7 +92,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
         damaged.append(candidates.pop())
     for path in damaged:
         for name in tf.io.gfile.glob(f"{path}.*"):
-            tf.io.gfile.rename(name, name.replace("model.ckpt-", "damaged-model.ckpt-", 1), overwrite=True)
+            tf.io.gfile.rename(name, os.path.join(training_dir, f"damaged-{os.path.basename(name)}"), overwrite=True)
     latest = candidates[-1] if candidates else None
     if latest is None:
         if damaged and tf.io.gfile.exists(os.path.join(training_dir, "checkpoint")):

@@ -50,6 +50,22 @@ def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
     assert checkpoints.drop_damaged(str(tmp_path)) == 10
 
 
+def test_a_folder_whose_name_is_as_a_checkpoints_is_no_checkpoint(folder, tmp_path):
+    home = tmp_path / "of-model.ckpt-1"
+    home.mkdir()
+    moved = folder.rename(home / "training") if folder != tmp_path else _all_of(folder, home)
+    (moved / "model.ckpt-30.index").write_bytes(b"no index")
+    assert checkpoints.drop_damaged(str(moved)) == 20
+    assert (moved / "damaged-model.ckpt-30.index").exists()
+
+
+def _all_of(folder: Path, home: Path) -> Path:
+    """Moves what is in a folder, but for the other one."""
+    for path in [each for each in folder.iterdir() if each != home]:
+        path.rename(home / path.name)
+    return home
+
+
 @pytest.mark.parametrize(
     "error",
     [
