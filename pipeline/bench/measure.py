@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.supervisor.failure import RESUMES
 from tfx_estimator.pipeline.bench.inputs import TrainerInputs
 from tfx_estimator.pipeline.bench.plan import Plan, Run
 from tfx_estimator.pipeline.bench.strategies import available_cores
@@ -215,4 +216,7 @@ def _explained(run: Run, logs: str) -> Iterator[None]:
 
 def _prefix(error: TfxEstimatorError, run: Run, logs: str) -> None:
     error.what = f"{run}: {error.what}"
-    error.todo = f"see the logs in {logs}; or leave {run.contender} out"
+    # A run here has no next one.
+    own = error.todo.removesuffix(f"; {RESUMES}")
+    error.todo = f"{own}; or " if own else ""
+    error.todo += f"see the logs in {logs}; or leave {run.contender} out"

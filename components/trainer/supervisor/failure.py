@@ -9,6 +9,8 @@ from tfx_estimator.components.trainer.protocol.stop import STOPPED
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline import errors
 
+RESUMES = "the next run resumes from the last checkpoint"
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -59,7 +61,7 @@ def ended(process: TaskProcess, code: int) -> Failure:
         from_peer=False,
         error=errors.TaskFailedError(
             f"task {process.name} {cause}; its log ends with:\n{process.tail()}",
-            todo=f"see the whole log: {process.files.log}; the next run resumes from the last checkpoint",
+            todo=f"see the whole log: {process.files.log}; {RESUMES}",
         ),
     )
 
@@ -83,7 +85,7 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
         retryable=True,
         from_peer=False,
         error=errors.TaskStalledError(
-            f"task {process.name} made no progress for {waited:.0f} s; its log ends with:\n{process.tail()}",
+            f"task {process.name} {what} for {waited:.0f} s; its log ends with:\n{process.tail()}",
             expected=f"progress within {limit:g} s (trainer.{deadline})",
             todo=f"raise trainer.{deadline}, or see the whole log: {process.files.log}",
         ),

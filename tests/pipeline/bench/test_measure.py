@@ -8,7 +8,11 @@ import pytest
 
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
-from tfx_estimator.pipeline.bench.measure import _told
+from tfx_estimator.components.trainer.supervisor.failure import RESUMES
+from tfx_estimator.pipeline.bench.measure import _explained, _told
+from tfx_estimator.pipeline.bench.plan import Run
+from tfx_estimator.pipeline.bench.strategies import Contender
+from tfx_estimator.pipeline.errors import TaskFailedError, TaskStalledError
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +40,18 @@ def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment
     assert dict(os.environ) == before
     assert MEASURE not in before
     assert os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.parametrize(
+    ("error", "todo"),
+    [
+        (TaskStalledError("it is slow", todo="raise trainer.start_timeout"), "raise trainer.start_timeout; or see the"),
+        (TaskFailedError("it was killed", todo=f"see the whole log: a; {RESUMES}"), "see the whole log: a; or see the"),
+        (TaskFailedError("it failed"), "see the"),
+    ],
+)
+def test_what_an_error_says_is_to_be_done_is_kept(error, todo):
+    run = Run(Contender("mirrored", 2), 1)
+    with pytest.raises(type(error)) as told, _explained(run, "logs"):
+        raise error
+    assert told.value.todo == f"{todo} logs in logs; or leave mirrored:2 out"

@@ -414,6 +414,17 @@ def test_what_computes_and_reports_of_its_own_stalls_without_progress(clock):
     assert failure.cause.startswith("made no progress")
 
 
+def test_a_task_that_does_not_start_is_said_not_to_have(clock):
+    group, _ = start("chief")
+    group.look()
+    clock.now += 11
+    failure = group.look()
+    assert failure is not None
+    assert failure.cause == "did not start training for 11 s"
+    assert failure.error.what.startswith("task chief-0 did not start training for 11 s")
+    assert "trainer.start_timeout" in failure.error.expected
+
+
 def test_an_evaluator_that_waits_is_not_at_work(clock):
     group, tasks = start("evaluator")
     for event, works in (("started", False), ("waiting", False), ("evaluating", True), ("evaluated", True)):
