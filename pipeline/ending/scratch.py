@@ -217,8 +217,9 @@ def _sweep(home: str) -> None:
     """Removes what killed runs have left."""
     for entry in os.scandir(home):
         try:
-            lock = os.open(entry.path, os.O_RDONLY)
-        except FileNotFoundError:  # its run has just removed it
+            # A FIFO that nobody writes to would be waited for.
+            lock = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:  # its run has just removed it; or it is none of a run's: a socket, a link, another user's
             continue
         try:
             if not _try_lock(lock):

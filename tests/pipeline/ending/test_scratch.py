@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,28 @@ def test_a_socket_fits_into_it():
         patch.setenv("TMPDIR", short)
         with scratch.used(), Manager() as manager:
             assert manager.list([1])[0] == 1
+
+
+@pytest.mark.parametrize("kind", ["socket", "fifo", "link", "unreadable"])
+def test_what_no_run_has_left_is_borne(place, monkeypatch, kind):
+    (home := place / f"tfx-estimator-{os.getuid()}").mkdir(0o700)
+    if kind == "socket":
+        # Its path may have 107 characters.
+        monkeypatch.chdir(home)
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind("left")
+    elif kind == "fifo":
+        os.mkfifo(home / "left")
+    elif kind == "link":
+        (home / "left").symlink_to(place / "gone")
+    elif os.getuid() == 0:
+        pytest.skip("root may read everything")
+    else:
+        (home / "left").touch(0)
+    with scratch.made() as folder:
+        assert os.path.isdir(folder)
+    # What can be locked is nobody's.
+    assert os.path.lexists(home / "left") == (kind != "fifo")
 
 
 def test_many_at_once_do_not_remove_each_others(place):
