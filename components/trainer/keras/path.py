@@ -62,6 +62,23 @@ class KerasPath:
         _Task(context, context.settings.trainer).run()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Training:
+    """What a task trains.
+
+    Args:
+        section: The declared trainer, with the steps between two reports that its strategy allows.
+        strategy: That it trains under.
+        model: Compiled, in the strategy's scope.
+        averaging: Of the weights of all tasks; None where they are equal anyway.
+    """
+
+    section: TrainerSection
+    strategy: tf.distribute.Strategy
+    model: tf.keras.Model
+    averaging: Optional[Averaging]
+
+
 class _Task:
     """One task of a training."""
 
@@ -145,7 +162,12 @@ class _Task:
         os.environ.pop(TF_CONFIG, None)
         return made
 
+    @functools.cached_property
     def _declared(self) -> DeclaredInput:
+        """The examples that this task trains and evaluates with."""
+        return self._declare()
+
+    def _declare(self) -> DeclaredInput:
         declared = declared_input(
             make_fn_args(self._context.job), self._section, lambda: step_of(latest_checkpoint(self._folder))
         )
@@ -154,7 +176,7 @@ class _Task:
 
     def _maker(self, section: Optional[TrainerSection] = None) -> ModelMaker:
         classes = len(self._context.settings.label_names)
-        return ModelMaker(section or self._section, classes, self._declared().transformed_spec)
+        return ModelMaker(section or self._section, classes, self._declared.transformed_spec)
 
     def _measure(self, checkpoint: str) -> dict[str, float]:
         """Evaluates a checkpoint."""
@@ -167,7 +189,7 @@ class _Task:
             self._evaluation = Evaluation(
                 # A checkpoint has whole weights.
                 self._maker(self._section.undivided if split else None),
-                self._declared().reader,
+                self._declared.reader,
                 self._eval_strategy,
                 self._section.eval_steps,
                 self._folder,
@@ -181,66 +203,102 @@ class _Task:
         Raises:
             StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
         """
-        section, used = self._section, strategy or tf.distribute.get_strategy()
+        training = self._make_training(strategy or tf.distribute.get_strategy())
+        self._notice(training)
+        saver = Saver(training.model, self._folder, training.section.keep_checkpoint_max, self._task)
+        share = 1 if self._is_served else self._context.distribution.train.worker_count
+        meter = Meter.of_environment(self._task, training.section.global_batch_size / share)
+        watch = self._make_watch(training, saver, meter)
+        step = self._restore(training, saver)
+        self._prepare_evaluation(step)
+        watch.begin(step, over=bool(self._decides and self._decides.stops))
+        if not watch.ended:
+            input_fn = self._input_from(training.model, step)
+            with training.strategy.scope():
+                seeds.go_on(training.section, training.model, step, self._task.index + (self._task.type == WORKER))
+            self._drive(training, meter.wrap(input_fn) if meter else input_fn, watch)
+        if watch.stopped and not is_over(self._task.stop_file):
+            raise StoppedByRequestError
+
+    def _make_training(self, strategy: tf.distribute.Strategy) -> _Training:
+        """Makes the model, and what averages its weights."""
+        section = self._section
         if self._is_served:
             section = section.copy(update={"log_every_steps": served.stretch(section)})
-        with used.scope():
+        with strategy.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change. What is handed out to a
             # worker is done once more if it dies: a single step.
             model = self._maker().make_compiled(1 if self._is_served else max(section.steps_per_execution, 2))
             sync = section.sync_every
-            averaging = Averaging(model, used, sync.steps, sync.outer_momentum) if sync else None
-        if self._task.type == CHIEF and isinstance(model, CompiledClassifier):
-            for text in compiled_notices(model.own, section, self._context.settings.declared):
+            averaging = Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
+        return _Training(section, strategy, model, averaging)
+
+    def _notice(self, training: _Training) -> None:
+        """Reports, once in a cluster, what else the user should know of the model that is trained."""
+        if self._task.type != CHIEF:
+            return
+        model, optimizer = training.model, training.section.optimizer
+        if isinstance(model, CompiledClassifier):
+            for text in compiled_notices(model.own, training.section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
-        elif self._task.type == CHIEF and section.optimizer.scaling != "none":
-            self._progress.write(Event.SCALED, text=section.optimizer.word_scaled(used.num_replicas_in_sync))
-        saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
-        rate = functools.partial(learning_rate_of, model.optimizer)
-        curves = Curves(self._folder, rate) if self._task.type == CHIEF else None
-        share = 1 if self._is_served else self._context.distribution.train.worker_count
-        examples = section.global_batch_size / share
-        meter = Meter.of_environment(self._task, examples)
-        at_once = served.stretch(section) if self._is_served else section.steps_per_execution
-        decides, stop_file = self._decides, self._task.stop_file
-        after_checkpoint = decides or self._validation
-        ends = after_checkpoint.ends if after_checkpoint else None
-        common = section, saver, curves, self._progress, stop_file, at_once
-        profiler = Profiler.of(section, self._folder, self._task, self._progress)
-        agreement, fixed = Agreement(used), self._is_served
-        watch = Watch(*common, agreement, meter, ends, averaging, fixed=fixed, profiler=profiler)
+        elif optimizer.scaling != "none":
+            self._progress.write(Event.SCALED, text=optimizer.word_scaled(training.strategy.num_replicas_in_sync))
+
+    def _make_watch(self, training: _Training, saver: Saver, meter: Optional[Meter]) -> Watch:
+        """Makes what says how long executions are, and does what is due between two of them."""
+        section = training.section
+        rate = functools.partial(learning_rate_of, training.model.optimizer)
+        after_checkpoint = self._decides or self._validation
+        return Watch(
+            section=section,
+            saver=saver,
+            curves=Curves(self._folder, rate) if self._task.type == CHIEF else None,
+            progress=self._progress,
+            stop_file=self._task.stop_file,
+            at_once=served.stretch(section) if self._is_served else section.steps_per_execution,
+            agreement=Agreement(training.strategy),
+            meter=meter,
+            ends=after_checkpoint.ends if after_checkpoint else None,
+            averaging=training.averaging,
+            fixed=self._is_served,
+            profiler=Profiler.of(section, self._folder, self._task, self._progress),
+        )
+
+    def _restore(self, training: _Training, saver: Saver) -> int:
+        """Restores the last checkpoint; where there is none, begins with the declared weights, if there are any.
+
+        Returns:
+            The global step that training starts from.
+        """
         step = saver.restore()
         if latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
-            tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
-            if averaging:
-                averaging.begin()
-        if decides:
-            # Before training draws by chance, and after its weights are: it is the same as without an evaluation.
-            decides.check_metrics(self._make_evaluation().names)
-            decides.go_on_from(step)
-        elif self._validation:
-            # Likewise: whoever makes a model sets the seeds anew, which is not to be in the midst of a training.
-            self._make_evaluation()
-        watch.begin(step, over=bool(decides and decides.stops))
-        if not watch.ended:
-            reader = self._declared().reader
-            if self._is_served:
-                reader = dataclasses.replace(reader, start_step=served.position(model, step))
-            input_fn = reader.input_fn
-            with used.scope():
-                seeds.go_on(section, model, step, self._task.index + (self._task.type == WORKER))
-            self._drive(model, meter.wrap(input_fn) if meter else input_fn, watch, used, averaging)
-        if watch.stopped and not is_over(stop_file):
-            raise StoppedByRequestError
+            tell(self._context, warm_keras(training.model, begins.prefix, begins.exclude))
+            if training.averaging:
+                training.averaging.begin()
+        return step
 
-    def _drive(
-        self,
-        model: tf.keras.Model,
-        input_fn: served.InputFn,
-        watch: Watch,
-        strategy: tf.distribute.Strategy,
-        averaging: Optional[Averaging],
-    ) -> None:
+    def _prepare_evaluation(self, step: int) -> None:
+        """Makes the model that evaluates during training, where this task does.
+
+        Before training draws by chance, and after its weights are drawn: whoever makes a model sets the seeds anew,
+        and training is to be the same as without an evaluation.
+        """
+        if self._decides:
+            self._decides.check_metrics(self._make_evaluation().names)
+            self._decides.go_on_from(step)
+        elif self._validation:
+            self._make_evaluation()
+
+    def _input_from(self, model: tf.keras.Model, step: int) -> served.InputFn:
+        """Returns the input_fn of a training that starts from a global step."""
+        reader = self._declared.reader
+        if self._is_served:
+            reader = dataclasses.replace(reader, start_step=served.position(model, step))
+        return reader.input_fn
+
+    def _drive(self, training: _Training, input_fn: served.InputFn, watch: Watch) -> None:
+        """Trains until the watch has ended: by `fit` or by a loop of our own, with parameter servers or without."""
+        model, strategy = training.model, training.strategy
         by_fit = self._context.job.path == KERAS
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
             make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
@@ -252,9 +310,9 @@ class _Task:
         mode = tf.estimator.ModeKeys.TRAIN
         batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
         if by_fit:
-            drivers.fit(model, batches, watch, strategy, averaging)
+            drivers.fit(model, batches, watch, strategy, training.averaging)
         else:
-            drivers.loop(model, batches, watch, strategy, averaging)
+            drivers.loop(model, batches, watch, strategy, training.averaging)
 
     def _follow(self) -> str:
         """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.
@@ -297,7 +355,9 @@ class _Task:
         settings, exports = self._context.settings, self._context.job.exports_dir
         folder = os.path.join(self._folder, "export")
         maker = self._maker(self._section.undivided)
-        export_model(maker, checkpoint, self._declared(), settings.image_shape, settings.label_names, folder)
+        # With a Transform layer of its own: Keras saves a layer with the inputs of its first call, and the layer that
+        # training has called was given labels as well.
+        export_model(maker, checkpoint, self._declare(), settings.image_shape, settings.label_names, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))
         tf.io.gfile.rmtree(folder)

@@ -83,6 +83,7 @@ class Watch:
 
     def __init__(
         self,
+        *,
         section: TrainerSection,
         saver: Saves,
         curves: Optional[Curves],

@@ -55,7 +55,15 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
         stop_file = os.path.join(folder, f"stop-{number}")
         saves = Saves()
         progress = ProgressWriter(os.path.join(folder, f"progress-{index}"))
-        watch = Watch(section, saves, None, progress, stop_file, 20, agreement)
+        watch = Watch(
+            section=section,
+            saver=saves,
+            curves=None,
+            progress=progress,
+            stop_file=stop_file,
+            at_once=20,
+            agreement=agreement,
+        )
         watch.begin(0)
         if index == "0":
             wait, at = chance.uniform(0, 0.3), chance.choice([0, 0, 1, 25, 200])

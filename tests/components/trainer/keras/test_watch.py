@@ -42,7 +42,17 @@ def make(tmp_path):
         section = TrainerSection(model="mnist_cnn", **{"train_steps": 105, "log_every_steps": 30, **values})
         saves, tasks = Saves(), Tasks(others or {})
         progress = ProgressWriter(str(tmp_path / "progress"))
-        return Watch(section, saves, None, progress, str(tmp_path / "stop"), 20, tasks, fixed=fixed), saves
+        watch = Watch(
+            section=section,
+            saver=saves,
+            curves=None,
+            progress=progress,
+            stop_file=str(tmp_path / "stop"),
+            at_once=20,
+            agreement=tasks,
+            fixed=fixed,
+        )
+        return watch, saves
 
     return make
 
