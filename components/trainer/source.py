@@ -23,6 +23,7 @@ _OWN: dict[str, tuple[str, ...]] = {
         "estimator.evaluation",
         "estimator.patches.replica_fixes",
         "estimator.path",
+        "estimator.training",
         "estimator.warm_start",
         "export",
         "seeds",

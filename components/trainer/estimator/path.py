@@ -15,41 +15,13 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
-from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
-from tfx_estimator.components.trainer.estimator.deciding import (
-    Deciding,
-    EarlyStopHook,
-    NoMoreEvaluationsError,
-    deciding,
-)
 from tfx_estimator.components.trainer.estimator.distribute import distribute
-from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
-from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
-from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_hooks
-from tfx_estimator.components.trainer.estimator.task_hooks import (
-    FailFastHook,
-    NoEvaluationHook,
-    ProfileHook,
-    ProfileListener,
-    StepListener,
-    StopHook,
-)
+from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
 from tfx_estimator.components.trainer.estimator.warm_start import begin_with
-from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
-from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
-from tfx_estimator.components.trainer.protocol.task_spec import (
-    CHIEF,
-    DRY_RUN,
-    EVALUATOR,
-    EXPORTER,
-    PS,
-    REPLICA_CHECK,
-    WORKER,
-    TaskSpec,
-)
+from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 from tfx_estimator.components.trainer.task.context import TaskContext
@@ -61,9 +33,6 @@ from tfx_estimator.model_fn.division import whole_network
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
-
-# What is reported by those that wait for others.
-_QUIET = {PS: Event.SERVING, EVALUATOR: Event.WAITING}
 
 
 class EstimatorPath:
@@ -112,7 +81,7 @@ class EstimatorPath:
             )
         if not context.job.exports:
             spec["eval_spec"] = spec["eval_spec"]._replace(exporters=())
-        checkpoint = _train_and_evaluate(spec, context)
+        checkpoint = train_and_evaluate(spec, context)
         if checkpoint and not context.job.exports:
             write_whole(context.job.evaluated_file, "")
         elif checkpoint:
@@ -196,101 +165,6 @@ def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
-
-
-def _train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[str]:
-    """Trains to `max_steps`; evaluates and exports a checkpoint where that is this task's part.
-
-    Returns:
-        Path of the exported checkpoint: the last one, or the best; None if none was exported.
-    """
-    settings, task, progress, distribution = context.settings, context.task, context.progress, context.distribution
-    spec = measured(spec, task)
-    synchronous = distribution.train.is_collective and task.in_cluster
-    if synchronous and spec["train_spec"].saving_listeners:
-        raise UserCodeError(
-            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
-            expected="a TrainSpec without saving_listeners",
-            todo="do in a SessionRunHook what they do, or train with another strategy",
-        )
-    estimator: tf.estimator.Estimator = spec["estimator"]
-    stop = StopHook(task.stop_file, progress, alone=not distribution.train.asynchronous)
-    train_hooks = [*spec["train_spec"].hooks, TrainingProgressHook(progress, spec["train_spec"].max_steps), stop]
-    if task.type == CHIEF:
-        train_hooks += unread_hooks(spec, settings, progress)
-        for text in spec.get(NOTICES_KEY, ()):
-            progress.write(Event.NOTICED, text=text)
-        if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
-            strategy = estimator.config.train_distribute
-            replicas = strategy.num_replicas_in_sync if strategy else 1
-            progress.write(Event.SCALED, text=optimizer.word_scaled(replicas))
-    interval = estimator.config.save_checkpoints_steps
-    if task.type == WORKER and task.local and distribution.train.asynchronous:
-        hook = asynchronous_saves.wait_hook(
-            task.stop_file, interval, distribution.train.worker_count, spec["train_spec"].max_steps
-        )
-        train_hooks += [hook] if hook else []
-    if synchronous:
-        train_hooks.append(FailFastHook())
-    # Of a cluster a checkpoint's step may be another's; and TensorFlow may call none.
-    listeners = [] if task.in_cluster else [StepListener(progress)]
-    if profiler := Profiler.of(settings.runtime, context.job.training_dir, task, progress):
-        train_hooks.append(ProfileHook(profiler))
-        listeners += [] if task.in_cluster else [ProfileListener(profiler)]
-    eval_spec: tf.estimator.EvalSpec = spec["eval_spec"]
-    decides = deciding(context, eval_spec) if task.evaluates else None
-    if decides:
-        train_hooks.append(EarlyStopHook(decides))
-        eval_spec = decides.evaluated_by(eval_spec, progress, task.type)
-    else:
-        eval_spec = eval_spec._replace(exporters=(*eval_spec.exporters, evaluation.MetricsReporter(progress)))
-    listeners = [*spec["train_spec"].saving_listeners, *listeners]
-    train_spec = spec["train_spec"]._replace(hooks=tuple(train_hooks), saving_listeners=tuple(listeners))
-    eval_spec = eval_spec._replace(hooks=(*eval_spec.hooks, EvaluationProgressHook(progress), NoEvaluationHook(stop)))
-    if distribution.evaluator:
-        eval_spec = eval_spec._replace(
-            start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.seconds_between_evaluations
-        )
-    elif distribution.throttle_secs and not decides:
-        eval_spec = eval_spec._replace(throttle_secs=distribution.throttle_secs)
-    if task.type in _QUIET:
-        progress.write(_QUIET[task.type])
-    if task.type == EXPORTER:
-        # Whatever steps the cluster did: train_and_evaluate would do those that it thinks are missing.
-        return _finish(estimator, eval_spec, decides)
-    if decides:
-        decides.check_metrics(estimator, eval_spec)
-    if decides and task.type != EVALUATOR:
-        decides.catch_up(estimator, eval_spec)
-    while not (decides and decides.stops):
-        try:
-            tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
-            break
-        except NoMoreEvaluationsError:
-            break
-        except (ValueError, tf.errors.OpError) as error:
-            # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
-            if task.type != EVALUATOR or not evaluation.was_overtaken(estimator, error):
-                raise
-    if stop.stopped and not is_over(task.stop_file):
-        raise StoppedByRequestError
-    if task.in_cluster:
-        progress.write(Event.TRAINED)
-        return None
-    if decides and decides.stops and task.type == EVALUATOR:
-        # The cluster has yet to write its last checkpoint: an exporter follows.
-        return None
-    return _finish(estimator, eval_spec, decides)
-
-
-def _finish(
-    estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec, decides: Optional[Deciding]
-) -> Optional[str]:
-    """Has the exporters export, unless they did; returns the checkpoint."""
-    if decides:
-        return decides.export(estimator, eval_spec)
-    evaluation.evaluate_if_needed(estimator, eval_spec)
-    return estimator.latest_checkpoint()
 
 
 def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
