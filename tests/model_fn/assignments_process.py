@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.components.trainer.user.keeps_state import Keeps
+from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn import classifier
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
@@ -30,13 +31,7 @@ LAYERS = {
     "synchronized": SynchronizedBatchNormalization,
     "keeps": Keeps,
 }
-PARAMS: dict[str, Any] = {
-    "num_classes": 3,
-    "train_steps": 10,
-    "global_batch_size": 4,
-    "seed": 1,
-    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
-}
+GIVEN = {**PARAMS, "global_batch_size": 4}
 
 
 def network(num_classes: int, kind: Any) -> tf.keras.Model:
@@ -57,7 +52,7 @@ def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
     def step() -> tf.Tensor:
         features = {"image": tf.constant(np.ones([2, 5], np.float32))}
         model_fn = classifier.make_model_fn(functools.partial(network, kind=kind))
-        return model_fn(features, tf.constant([0, 1], tf.int64), tf.estimator.ModeKeys.TRAIN, PARAMS).loss
+        return model_fn(features, tf.constant([0, 1], tf.int64), tf.estimator.ModeKeys.TRAIN, GIVEN).loss
 
     graph = tf.Graph()
     with graph.as_default(), mock.patch.object(classifier, "assignments", note):

@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.user import keeps_state
+from tests.model_fn.batch import IMAGES, LABELS, PARAMS, input_fn
 from tests.root import ROOT
 
 pytestmark = pytest.mark.unit
-
-IMAGES = np.random.default_rng(0).random((12, 28, 28, 1), np.float32)
-LABELS = (np.arange(12) % 3).astype(np.int64)
-PARAMS = {
-    "num_classes": 3,
-    "train_steps": 10,
-    "global_batch_size": 12,
-    "seed": 1,
-    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
-}
 
 
 def train(kind, folder, **params):
@@ -33,12 +24,6 @@ def train(kind, folder, **params):
     model_fn = make_model_fn(lambda classes: keeps_state.network(classes, kind))
     estimator = tf.estimator.Estimator(model_fn, str(folder), params={**PARAMS, **params})
     return estimator.train(input_fn, steps=3)
-
-
-def input_fn():
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat()
 
 
 @pytest.mark.parametrize("kind", ["Keeps", "KeepsWhere"])

@@ -6,19 +6,10 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.user import weights_given
+from tests.model_fn.batch import PARAMS, input_fn
 from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
-
-IMAGES = np.random.default_rng(0).random((12, 28, 28, 1), np.float32)
-LABELS = (np.arange(12) % 3).astype(np.int64)
-PARAMS = {
-    "num_classes": 3,
-    "train_steps": 10,
-    "global_batch_size": 12,
-    "seed": 1,
-    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
-}
 
 
 def find(function):
@@ -39,7 +30,7 @@ def trained(function, folder, steps=1):
     first = find(function)
     model_fn = make_model_fn(lambda classes: first.call_again(function, classes, {}), given=first.given)
     estimator = tf.estimator.Estimator(model_fn, str(folder), params=PARAMS)
-    estimator.train(lambda: tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat(), steps=steps)
+    estimator.train(input_fn, steps=steps)
     values = {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
     return first, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
 
