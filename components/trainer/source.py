@@ -59,6 +59,7 @@ _OWN: dict[str, tuple[str, ...]] = {
 _BUILT_IN = (
     "compiled_notices",
     "estimator.compiled_model",
+    "estimator.compiled_refusals",
     "estimator.loading",
     "estimator.receivers",
     "estimator.trainer_fn",

@@ -6,17 +6,17 @@ import atexit
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
+from tfx_estimator.components.trainer.estimator.compiled_refusals import own_schedule, refusal, refuse_model
 from tfx_estimator.components.trainer.estimator.loading import loaded_before
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
-from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.keras_model import (
     build,
@@ -32,9 +32,7 @@ from tfx_estimator.model_fn.keras_model import (
     require_trainable,
     served,
 )
-from tfx_estimator.model_fn.keras_optimizers import given_rate
 from tfx_estimator.model_fn.precision import FLOAT32
-from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -42,12 +40,6 @@ from tfx_estimator.pipeline.log import get_logger
 NOTICES_KEY = "notices"
 _ACCURACY, _LOSS = "accuracy", "average_loss"
 _PROJECT = __name__.partition(".")[0]
-# What a class of the user's may train and evaluate by, and what model_to_estimator knows nothing of.
-_OVERRIDDEN = ("train_step", "test_step", "compute_loss", "compute_metrics")
-# What Keras's own conversion of an optimizer drops without a word.
-_DROPPED = ("weight_decay",)
-_KERAS = "set trainer.path: keras, which trains it as it is"
-_Schedule = tf.keras.optimizers.schedules.LearningRateSchedule
 
 logger = get_logger("trainer")
 
@@ -186,9 +178,9 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
     Raises:
         UserCodeError: An Estimator cannot have such a model, optimizer or strategy.
     """
-    target = settings.trainer.model if settings.trainer else None
+    target = (settings.trainer.model if settings.trainer else None) or ""
     precision = settings.trainer.precision if settings.trainer else FLOAT32
-    _check(model, settings.distribution, target or "", precision)
+    refuse_model(model, settings.distribution, target, precision)
     # Each task its own: TensorFlow keeps the model's weights there, to start from.
     folder = tempfile.mkdtemp(prefix="tfx-estimator-keras-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -196,7 +188,7 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
     if not metrics._user_metrics:
         # Weighted ones alone TensorFlow would leave out; without weights of examples they are metrics as others are.
         metrics._user_metrics, metrics._user_weighted_metrics = metrics._user_weighted_metrics, None
-    own_objects = _own_schedule(model.optimizer)
+    own_objects = own_schedule(model.optimizer)
     with tf.keras.utils.custom_object_scope(own_objects):
         try:
             inner = tf.keras.estimator.model_to_estimator(
@@ -205,11 +197,11 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
         except ValueError as error:
             if "`None` for gradient" not in str(error):
                 raise
-            raise UserCodeError(
-                f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot train one with variables "
-                f"that its loss does not depend on: {error}",
+            raise refusal(
+                target,
+                f", and an Estimator cannot train one with variables that its loss does not depend on: {error}",
                 expected="a loss for each output, and no variable beside, unless it is not trainable",
-                todo=f"give each output a loss; or {_KERAS}",
+                todo="give each output a loss",
             ) from error
     head = _Head(model, len(settings.label_names), settings.label_names, gives_probabilities(model))
 
@@ -285,116 +277,3 @@ class _Head:
         if len(outputs) == 1 and not isinstance(self.model.output, Mapping):
             return outputs[0]
         return dict(zip(output_names(self.model, len(outputs)), outputs))
-
-
-def _told_otherwise(model: tf.keras.Model) -> Iterator[tuple[tf.keras.layers.Layer, bool]]:
-    """The layers that a functional model calls by a `training` of their own, where Keras says if it is training."""
-    for layer in model.layers:
-        if isinstance(layer, tf.keras.Model) and not is_subclassed(layer):
-            yield from _told_otherwise(layer)
-        else:
-            default = layer._call_spec.default_training_arg
-            given = [node.call_kwargs.get("training") for node in layer._inbound_nodes]
-            if default is not None and None in given:
-                yield layer, default
-
-
-def _own_schedule(optimizer: Any) -> dict[str, type]:
-    """The class of an optimizer's schedule, by which Keras makes a copy of it."""
-    rate = given_rate(optimizer)
-    return {type(rate).__name__: type(rate)} if isinstance(rate, _Schedule) else {}
-
-
-def _check(model: tf.keras.Model, distribution: Distribution, target: str, precision: str) -> None:
-    check_compiled(model, target, distribution, precision)
-    if is_subclassed(model):
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model of a class of its own, {type(model).__name__}, which "
-            "TensorFlow cannot copy into an Estimator's graph with its weights",
-            expected="a functional model or a Sequential; or, not compiled, any network",
-            todo=_KERAS,
-        )
-    own = [name for name in _OVERRIDDEN if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
-    if own:
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model with a {' and a '.join(own)} of its own, which an "
-            "Estimator would never call",
-            expected="a model that trains as Keras's own do",
-            todo=_KERAS,
-        )
-    if told := list(_told_otherwise(model)):
-        layer, default = told[0]
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model with a layer, {layer.name} ({type(layer).__name__}), "
-            f"whose call has training={default}: an Estimator's copy would call it so, in training and in evaluations",
-            expected="a call with training=None, which is passed on to Keras's own layers: those find out; or, not "
-            "compiled, any network",
-            todo=_KERAS,
-        )
-    require_trainable(model)
-    if distribution.train.asynchronous or distribution.train.takes("tpu"):
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model, and a Keras optimizer in an Estimator cannot train "
-            f"under {distribution.train.strategy}",
-            expected="one_device, mirrored, central_storage or multi_worker_mirrored",
-            todo=f"choose one of them; or {_KERAS}",
-        )
-    if "none" in reductions(model):
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model whose loss has reduction='none', a number for each "
-            "example, and an Estimator trains by one number",
-            expected="a loss with another reduction: 'sum_over_batch_size', the default, or 'sum'",
-            todo=f"choose one of them; or {_KERAS}",
-        )
-    given = model._get_compile_args()
-    by_key = [each for each in ("loss", "loss_weights", "metrics", "weighted_metrics") if isinstance(given[each], dict)]
-    if by_key and isinstance(model.output, Mapping) and output_names(model, 0) != model.output_names:
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model of a dict of outputs, "
-            f"{', '.join(sorted(model.output))}, whose layers are {', '.join(model.output_names)}: an Estimator would "
-            f"look for these in {by_key[0]}",
-            expected="layers that are named as the outputs are",
-            todo=f"name them so, Dense(..., name={sorted(model.output)[0]!r}); or {_KERAS}",
-        )
-    optimizer = model.optimizer
-    dropped = [name for name in _DROPPED if getattr(optimizer, name, None)]
-    named = type(optimizer).__name__
-    legacy = isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer)
-    known = hasattr(tf.keras.optimizers.legacy, named)
-    if not legacy and (dropped or not known):
-        what = f"{named}'s {' and '.join(dropped)}" if known else f"the optimizer {named}"
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot have {what}",
-            expected="an optimizer that tf.keras.optimizers.legacy has, without them",
-            todo=f"compile the model with another one; or {_KERAS}",
-        )
-    if schedule := _own_schedule(optimizer):
-        try:
-            # As model_to_estimator does it.
-            with tf.keras.utils.custom_object_scope(schedule):
-                made = optimizer if legacy else tf.keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
-                type(made).from_config(made.get_config())
-        except Exception as error:
-            (name,) = schedule
-            raise UserCodeError(
-                f"trainer.model: {target!r} returns a compiled model, and an Estimator cannot copy the schedule of its "
-                f"learning rate, {name}, into its graph: {type(error).__name__}: {error}",
-                expected=f"a get_config of {name} that returns the arguments of its __init__, as numbers",
-                todo=f"define it; or {_KERAS}",
-            ) from error
-    if isinstance(optimizer, tf.keras.optimizers.RMSprop) and not optimizer.momentum:
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model, and in an Estimator tf.keras.optimizers.RMSprop "
-            "without momentum becomes that of tf.keras.optimizers.legacy, which adds epsilon outside of the root: it "
-            "would train another model",
-            expected="tf.keras.optimizers.legacy.RMSprop, which is the same on every path; or one with momentum",
-            todo=f"compile the model with it; or {_KERAS}",
-        )
-    if isinstance(optimizer, tf.keras.optimizers.Nadam):
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model, and in an Estimator tf.keras.optimizers.Nadam "
-            "becomes that of tf.keras.optimizers.legacy, which counts steps where the other one counts how often it "
-            "was traced: it would train another model",
-            expected="tf.keras.optimizers.legacy.Nadam, which is the same on every path",
-            todo=f"compile the model with it; or {_KERAS}",
-        )
