@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -16,15 +17,16 @@ from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.compiling import refuse_xla
 from tfx_estimator.model_fn.compression import refuse_compression
-from tfx_estimator.model_fn.division import refuse_division
+from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
+
+# An Estimator, and what else the specs hold for those who tell the user of it.
+_Made = tuple[tf.estimator.Estimator, dict[str, Any]]
 
 
 def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
@@ -52,46 +54,14 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     declared.require()
     function = find_function(section.model or "")
     config = make_run_config(section, fn_args.model_run_dir)
-    # Params of a model_fn of the user's, to tell him what it does not take; and whatever else is to be told.
-    recorded: dict[str, Any] = {}
     if is_model_fn(function):
-        refuse_accumulation(section.gradient_accumulation, section.model or "", "is a whole model_fn")
-        refuse_division(section, section.model or "", "is a whole model_fn")
-        refuse_xla(section.xla, section.model or "", "is a whole model_fn")
-        refuse_compression(section.distribution.train.gradient_compression, section.model or "")
-        if section.precision != FLOAT32:
-            raise UserCodeError(
-                f"trainer.precision: {section.precision}, and {section.model!r} is a whole model_fn, which makes its "
-                "own network",
-                expected="float32, beside a model_fn",
-                todo="remove it, and have the model_fn compute in that precision",
-            )
-        given = RecordedParams(params_of(section, settings))
-        recorded = {SPEC_KEY: given}
-        # An Estimator refuses params for a model_fn that does not take them.
-        takes_params = "params" in inspect.signature(function).parameters
-        estimator = tf.estimator.Estimator(function, config=config, params=given if takes_params else None)
-    elif (
-        compiled := (first := compiled_model.find_compiled(function, settings, declared.transformed_spec)).model
-    ) is not None:
-        refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
-        refuse_division(section, section.model or "", "returns a compiled model")
-        refuse_xla(section.xla, section.model or "", "returns a compiled model")
-        estimator = compiled_model.make_estimator(compiled, settings, config)
-        recorded = {compiled_model.NOTICES_KEY: compiled_notices(compiled, section, settings.declared)}
+        estimator, recorded = _of_model_fn(function, section, settings, config)
     else:
-        # trainer.params are the network's own arguments, whatever their names.
-        params = _built_in_params(section, settings)
-        params["gradient_compression"] = section.distribution.train.gradient_compression
-        divided = section if section.is_divided else None
-        model_fn = make_model_fn(
-            lambda classes: first.call_again(function, classes, section.params), divided, first.given
-        )
-        params["gradient_accumulation"] = section.gradient_accumulation
-        params["precision"] = section.precision
-        params["xla"] = section.xla
-        estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
-        recorded = {OPTIMIZER_KEY: section.optimizer}
+        first = compiled_model.find_compiled(function, settings, declared.transformed_spec)
+        if first.model is not None:
+            estimator, recorded = _of_compiled(first.model, section, settings, config)
+        else:
+            estimator, recorded = _of_network(function, first, section, settings, config)
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     return {
         "estimator": estimator,
@@ -104,6 +74,61 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
         **recorded,
     }
+
+
+def _of_model_fn(
+    function: Callable[..., Any], section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
+) -> _Made:
+    """Makes the Estimator of a whole model_fn of the user's."""
+    target = section.model or ""
+    refuse_step_options(section, "is a whole model_fn")
+    refuse_compression(section.distribution.train.gradient_compression, target)
+    if section.precision != FLOAT32:
+        raise UserCodeError(
+            f"trainer.precision: {section.precision}, and {target!r} is a whole model_fn, which makes its own network",
+            expected="float32, beside a model_fn",
+            todo="remove it, and have the model_fn compute in that precision",
+        )
+    # They know what the model_fn has read, so that the user is told of what it does not take.
+    params = RecordedParams(params_of(section, settings))
+    # An Estimator refuses params for a model_fn that does not take them.
+    takes_params = "params" in inspect.signature(function).parameters
+    estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
+    return estimator, {SPEC_KEY: params}
+
+
+def _of_compiled(
+    model: tf.keras.Model, section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
+) -> _Made:
+    """Makes the Estimator of a compiled Keras model of the user's."""
+    refuse_step_options(section, "returns a compiled model")
+    estimator = compiled_model.make_estimator(model, settings, config)
+    return estimator, {compiled_model.NOTICES_KEY: compiled_notices(model, section, settings.declared)}
+
+
+def _of_network(
+    function: Callable[..., Any],
+    first: compiled_model.FirstCall,
+    section: TrainerSection,
+    settings: Settings,
+    config: tf.estimator.RunConfig,
+) -> _Made:
+    """Makes the Estimator of a network, which the built-in model_fn trains."""
+    params = {
+        # Without trainer.params: these are the network's own arguments, whatever their names.
+        **_built_in_params(section, settings),
+        "gradient_compression": section.distribution.train.gradient_compression,
+        "gradient_accumulation": section.gradient_accumulation,
+        "precision": section.precision,
+        "xla": section.xla,
+    }
+    model_fn = make_model_fn(
+        lambda classes: first.call_again(function, classes, section.params),
+        section if section.is_divided else None,
+        first.given,
+    )
+    estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
+    return estimator, {OPTIMIZER_KEY: section.optimizer}
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:

@@ -11,11 +11,9 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
-from tfx_estimator.model_fn.accumulation import refuse_accumulation
 from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.compiling import refuse_xla
-from tfx_estimator.model_fn.division import Division, find_division, refuse_division
+from tfx_estimator.model_fn.division import Division, find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import (
     build,
@@ -26,6 +24,7 @@ from tfx_estimator.model_fn.keras_model import (
     require_trainable,
 )
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -85,9 +84,7 @@ class ModelMaker:
             require_trainable(network)
         if is_compiled(network):
             check_compiled(network, section.model or "", section.distribution, section.precision)
-            refuse_accumulation(section.gradient_accumulation, section.model or "", "returns a compiled model")
-            refuse_division(section, section.model or "", "returns a compiled model")
-            refuse_xla(section.xla, section.model or "", "returns a compiled model")
+            refuse_step_options(section, "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")
             return CompiledClassifier(network, section, self.num_classes)
