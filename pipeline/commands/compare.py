@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     found, failure = compare(candidates, args.workdir, output, terminal_fd=2 if args.json else 1)
     if args.json:
-        # Of the others, where some failed.
+        # If some candidates failed, this is about the others.
         say(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     if failure is not None:
         raise failure

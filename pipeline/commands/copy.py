@@ -13,9 +13,9 @@ vertex_runner and kubeflow_runner:
   tfx pipeline create --engine local --pipeline_path local_runner.py
   tfx pipeline compile --engine vertex --pipeline_path vertex_runner.py
 """
-# Which each of them reads.
+# Each script reads the declaration's name from it.
 _VARIABLE = "TFX_ESTIMATOR_DECLARATION"
-# What to do with each.
+# The command that runs or compiles each script.
 _SCRIPTS = {
     "local_runner": "python {name}",
     "vertex_runner": "tfx pipeline compile --engine vertex --pipeline_path {name}",

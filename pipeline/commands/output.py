@@ -49,7 +49,7 @@ def summarised(summary: Summary, prints: bool) -> Iterator[None]:
     except BaseException as error:
         summary.end(error)
         if prints:
-            # How it ended matters more than that nobody reads it, or that it cannot be written.
+            # An output that cannot be written must not hide how the command ended.
             with contextlib.suppress(BrokenPipeError, TfxEstimatorError):
                 _print_summary(summary)
         raise

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    # What TensorFlow says while it loads a model.
+    # Hides what TensorFlow prints while it loads a model.
     with quiet(os.devnull), writing(output), _explained(output):
         if several:
             from tfx_estimator.pipeline.report.comparison import write_comparison

@@ -63,9 +63,9 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
 
     place = resolve(os.environ)
     if place is not None:
-        # Its tasks meet in files of the work folder.
+        # The tasks of a cluster meet in files of the work folder, which an object store does not allow.
         reject_address(args.workdir, "--workdir")
-    # That it is the declared cluster, and can share the batch, before anything starts.
+    # Before anything starts: is this the declared cluster, and can its tasks share the batch?
     distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)
     loaded.check_cluster(distribution, joins=place is not None)
     if place is not None and place.task.type != CHIEF:

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         raise DeclarationError(
             "--experiment is empty", expected="the name of one", todo="name it, or remove the option"
         )
-    # Of an experiment there may be a namespace as well.
+    # With --endpoint and --experiment, --namespace belongs to the experiment and names no cluster.
     cluster = args.context or (args.namespace and not (args.endpoint and args.experiment))
     if cluster and (args.target == VERTEX or args.endpoint):
         raise DeclarationError(
@@ -158,7 +158,7 @@ def _submit(args: argparse.Namespace) -> int:
         say("nothing was submitted")
         return 0
     folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, args.target)
-    # Not every file says whom the steps run as.
+    # Not every compiled file contains the service account, so the digest covers it separately.
     contents = f"{compiled.text}{deploy.service_account or ''}"
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
@@ -308,7 +308,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.submit.follow import follow
 
-    # Of a job that was named, not noted, the service itself knows it.
+    # A job that the user named has no note with its address; the service knows that.
     address = note.address or service.address(note.job)
     try:
         look = follow(service, note.job, _show)
@@ -329,7 +329,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
         except Exception as error:  # the job has succeeded, whatever goes wrong here
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif note.target in (KUBEFLOW, KUBEFLOW_V2):
-        # Its API tells of no artifacts.
+        # The API of Kubeflow Pipelines does not list artifacts.
         say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(address)}")
     return 0
 

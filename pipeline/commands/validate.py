@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             if tried:
                 say(f"    tried: {one_line(str(tried))}")
         except TfxEstimatorError as error:
-            # That it cannot be told does not change what it is.
+            # An error that cannot be printed still decides the exit code.
             with contextlib.suppress(OSError, TfxEstimatorError):
                 say(f"tfx-estimator: {error}", to_stderr=True)
             code = error.exit_code

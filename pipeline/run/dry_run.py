@@ -38,13 +38,13 @@ _MOST_SECONDS = 300.0
 _QUIET_SECONDS = 60.0
 # Anything may send these; a signal of another kind is the code's own.
 _MACHINES = (signal.SIGKILL, signal.SIGTERM)
-# Of native code: of TensorFlow's threads, or of an operation that the user's code has asked for.
+# Native code crashed: a thread of TensorFlow's, or an operation that the user's code has called.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _FILE = "dry_run.json"
 _REMEMBERED = 50
-# Of the machine, if no code of the user's took part.
+# The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# What a trial depends on, of the trainer.
+# The entries of `trainer` that a trial depends on.
 _TRAINER_KEYS = (
     "path",
     "model",
@@ -135,7 +135,7 @@ class DryRun:
         while (code := self._process.code) is None:
             self._hear()
             if self._done is not None:
-                # Nothing more is asked of it, and what the user's code has left at work may go on for ever.
+                # The trial is done. Do not wait for threads that the user's code has left: they may run for ever.
                 break
             self._check_deadlines(time.monotonic())
             time.sleep(_POLL_SECONDS)
@@ -230,7 +230,7 @@ class DryRun:
         """The process's own error."""
         kind = getattr(errors, said["type"], None)
         if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
-            # Without its own words for it, an export that failed is the user's code as well.
+            # No error class says that an export failed because of the user's code, so it is turned into one here.
             kind = errors.UserCodeError if issubclass(kind, errors.TrainingError) else kind
             return kind(said["what"], expected=said["expected"], todo=said["todo"])
         theirs = bool(said["todo"])

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.text import first_line
 if TYPE_CHECKING:
     from tfx.types import Artifact
 
-# By task and output.
+# By task, then by output.
 OutputsInJson = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 
 _POLL_SECONDS = 0.2
-# Without a sign of the chief's life.
+# Longest time without a sign of the chief's life.
 _SILENT_SECONDS = 60.0
 
 
@@ -57,7 +57,8 @@ def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
 def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View) -> str:
     meeting = Rendezvous(folders, place.cluster.addresses)
     with view.waiting("waiting for the chief's Trainer"):
-        # Parameter servers and an evaluator are taken back by a training that goes on without them.
+        # Only tasks that train in step must not rejoin. A training that goes on without its evaluator or a parameter
+        # server takes it back.
         train = loaded.declaration.trainer.distribution.train
         in_step = place.task.name if train.in_step and place.task.type != EVALUATOR else ""
         job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout, in_step)
@@ -143,7 +144,7 @@ def _find_job(meeting: Rendezvous, folders: PipelineFolders, timeout: float, in_
         if said != before:
             before, changed = said, time.monotonic()
         waited = time.monotonic() - changed
-        # What an earlier run of this cluster left does not change any more.
+        # A file that an earlier run of this cluster left does not change any more; a living chief touches it.
         lives = said is not None and said["state"] == RUNNING and said != first
         if said is not None and lives and waited <= _SILENT_SECONDS:
             found = [path for path in glob.glob(pattern) if os.path.getmtime(path) >= said["begun"] > 0]
@@ -163,11 +164,12 @@ def _took_part(logs: str, task: str, since: float) -> bool:
     """Was a task of this name, which began since then, in the complete cluster."""
     for begun in glob.glob(os.path.join(glob.escape(logs), f"{task}.attempt-*.task.json")):
         with contextlib.suppress(OSError):
-            # By when it began: one of the chief's life before may have had its last word since.
+            # Compares the time when the task began. A task of the chief's previous life may have written its last event
+            # since then.
             if os.path.getmtime(begun) >= since:
                 with open(f"{begun.removesuffix('task.json')}progress.jsonl", encoding="utf-8") as file:
                     said = file.read()
-                # A run_fn says the other where its strategy is made.
+                # A run_fn reports RUNNING when its strategy is made.
                 if any(f'"{event.value}"' in said for event in (Event.STARTED, Event.RUNNING)):
                     return True
     return False

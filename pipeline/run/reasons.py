@@ -7,7 +7,7 @@ from typing import Any
 
 from tfx_estimator.data.features import LABEL
 
-# What the results call the built-in metrics.
+# The results call the built-in metrics by their names without this prefix.
 _PREFIX = "sparse_categorical_"
 
 
@@ -59,7 +59,7 @@ def _reason(failure: Any, label_names: Sequence[str], where: str) -> str:
         return f"{name} was not measured"
     if threshold.HasField("value_threshold"):
         limits = threshold.value_threshold
-        # Not a number is neither.
+        # NaN is neither above nor below a limit.
         if limits.HasField("upper_bound") and value > limits.upper_bound.value:
             return f"{name} {value:.4f} is above {limits.upper_bound.value:.4f}"
         if limits.HasField("lower_bound"):

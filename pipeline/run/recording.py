@@ -37,13 +37,13 @@ def recorded(
     try:
         yield
     except BaseException as error:
-        # As by a second Ctrl-C: there would be no summary.
+        # A second Ctrl-C here would leave no summary.
         with signals.ignored():
             results.heard(view.runs, view.warnings)
             results.end(error)
             if any(run.execution_id for run in results.components):
                 _try(collect)
-            # What went wrong matters more than that it cannot be written.
+            # A summary that cannot be written must not hide what went wrong.
             with contextlib.suppress(OSError):
                 results.write(path)
         raise

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
-# It failed, and asks by its exit code to be started again.
+# The run failed, and its exit code asks for another start.
 AGAIN = "again"
 _BEAT_SECONDS = 2.0
 _FOLDER = "clusters"
@@ -41,7 +41,7 @@ class Rendezvous:
         """Says, as long as the context lasts, that the chief runs; and afterwards how it ended."""
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         self._write(RUNNING, 0.0)
-        # By the clock of the file system, which is that of the others' files as well.
+        # Takes the time from the file system's clock, because it is compared with the times of other tasks' files.
         self._write(RUNNING, os.path.getmtime(self._path))
         over = threading.Event()
         thread = threading.Thread(target=self._beat, args=(over,), name="rendezvous", daemon=True)
@@ -51,7 +51,7 @@ class Rendezvous:
             yield
             state = ENDED
         except TfxEstimatorError as error:
-            # Who starts tasks again after some exit codes does so after a signal's as well.
+            # Whatever restarts tasks after some exit codes also does so after a signal.
             if RETRYABLE in os.environ and (error.retryable or error.exit_code > SIGNALLED):
                 state = AGAIN
             raise

@@ -26,7 +26,7 @@ from tfx_estimator.pipeline.run.reasons import read_reasons
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
-# As TFMA shows what a metric is aggregated by.
+# TFMA puts this before the name of an aggregated metric.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 
@@ -60,7 +60,7 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
         results.stages = model_run.get_string_custom_property("stages") or None
         found = fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT))
-        # One of an earlier run says nothing of this.
+        # A profile that is there may be of an earlier run; only one of this run counts.
         found = found if any(run.node == "Trainer" and run.state == "ran" for run in results.components) else []
         results.profiles = {os.path.basename(os.path.dirname(path)): os.path.dirname(path) for path in sorted(found)}
         history = model_run.get_string_custom_property("history")
@@ -140,6 +140,7 @@ def numbers_of(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
         for subkey, values in subkeys.items():
             for name, value in values.items():
                 if "doubleValue" in value:
-                    # As JSON of protocol buffers, which writes NaN as text; the kind of a mean is shown as one, too.
+                    # JSON of protocol buffers writes NaN as text, which float() reads. The prefix of an aggregated
+                    # metric is dropped.
                     name = _OF_MEAN.sub("", name)
                     yield "/".join(filter(None, (output, subkey, name))), float(value["doubleValue"])

@@ -27,7 +27,7 @@ def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
     """
     if folder := scratch.of_this_run():
         known = {"path": path, "component": component, "prints": prints, "begun": summary.begun}
-        # The run matters more.
+        # An error here must not hide how the run ended.
         with contextlib.suppress(OSError):
             write_json(os.path.join(folder, _FILE), {**known, "summary": summary.to_dict()})
 

@@ -63,7 +63,7 @@ class View:
         except (Exception, SystemExit) as error:
             logging.getLogger(__name__).exception("it failed")  # all of it, into the log
             if (number := received()) and not isinstance(error, StoppedError):
-                # What comes of a signal: Beam makes an error of whatever is raised in its workers.
+                # The signal is the cause: Beam turns whatever is raised in its workers into an error of its own.
                 raise SignalledError(number) from error
             raise explain(error, self.current, log) from error
         finally:
@@ -97,7 +97,7 @@ class View:
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
         self.take(run)
-        # In the width of the others.
+        # `interrupted` is wider than the column of states.
         word = "stopped" if run.state == "interrupted" else run.state
         state = Text(f"{word:<8}", _STYLES[run.state])
         self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
@@ -135,7 +135,7 @@ class View:
     def _show(self, text: str) -> None:
         if self._console.is_terminal:
             self._moving = _Moving(text)
-            # Not redirecting: what libraries print belongs into the log.
+            # rich must not redirect stdout and stderr: what libraries print belongs into the log.
             self._live = Live(
                 Escaped(self._moving),
                 console=self._console,

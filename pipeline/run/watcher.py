@@ -25,11 +25,11 @@ from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, User
 from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 
-# From a signal to the end of a run that has not asked for time; and of one that has, at most.
+# Longest time from a signal to the end of the run: normally, and where the run has asked for time.
 _SECONDS, _PATIENT_SECONDS = 1.5, 150.0
-# For what has asked for time to say how it ended.
+# After a run has stopped asking for time, it has so long to say how it ended.
 _LAST_WORDS_SECONDS = 10.0
-# For the interpreter, and what the user's code has told it to do at its end; and after a signal.
+# For the interpreter's exit, including functions of `atexit`: normally, and after a signal.
 _EXIT_SECONDS, _LEAVE_SECONDS = 60.0, 0.5
 # A signal to the whole group reaches the run as well: then it is not passed on.
 _GROUP_SECONDS = 0.1
@@ -54,7 +54,7 @@ def watched(work: Callable[[], int]) -> int:
     scratch.use()
     shared_status.share()
     heard = {*signals.NUMBERS, signal.SIGCHLD}
-    # Until this process's end: a run that has ended cannot be interrupted.
+    # Blocked until this process ends, because a run that has ended cannot be interrupted.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     keeper.adopt()
     me = os.getpid()
@@ -111,7 +111,7 @@ class _Watch:
 
     def _pass_on(self, number: int) -> None:
         time.sleep(_GROUP_SECONDS)
-        # `timeout` sends it to the process and to the group.
+        # `timeout` sends the signal twice, to the process and to its group.
         while signal.sigtimedwait({number}, 0):
             pass
         self._count += 1

@@ -44,7 +44,8 @@ def place_of(
     if target == TFJOB:
         context, namespace = deploy.tfjob.context, deploy.tfjob.namespace
     found = ""
-    # What was shown is what is used, whatever is current later. That there is no cluster says who connects.
+    # Fixes the context that the plan shows, as the current one may change later. connect() reports a missing cluster;
+    # here that is no error.
     with contextlib.suppress(PipelineError):
         context, found = api.find_context(context)
         found = found or api.NAMESPACE

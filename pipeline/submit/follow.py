@@ -71,7 +71,7 @@ def patiently(ask: Callable[[], _Told], say: Say, seconds: float) -> _Told:
         try:
             told = ask()
         except LostError as error:
-            # Since the first answer that did not come: the question itself may take as long as it likes.
+            # Counts from the first failed request, because a single request may take long by itself.
             if not is_lost:
                 lost_at = time.monotonic()
             waited = time.monotonic() - lost_at

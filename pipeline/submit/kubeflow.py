@@ -21,14 +21,14 @@ from tfx_estimator.pipeline.targets import KUBEFLOW
 from tfx_estimator.pipeline.text import first_line
 
 NAMESPACE = "kubeflow"
-# As kfp's own client finds the service.
+# The path by which kfp's own client reaches the service.
 _PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
 # A file with a token for an endpoint; likewise its own name for it.
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 _TIMEOUT = (5.0, 60.0)
 _PAGE = "100"
 _SUCCEEDED = ("succeeded", "skipped")
-# Those that end, and are not gone on with.
+# Runs in these states are ending, and cannot be continued.
 _ENDING = ("canceling", "terminating")
 _FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
 _BAD_REQUEST, _UNAUTHORIZED, _REDIRECTION = 400, 401, 3
@@ -36,12 +36,12 @@ _PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
 
 
-# For an error: how the cluster is looked at, and what names it, or does without it.
+# For errors: the kubectl command that shows the cluster, and the options that name it or do without it.
 _SEEN_BY = ("get pods --namespace kubeflow", "--context; or give the service's address by --endpoint")
 
 
 class _SignInError(Exception):
-    """In place of the service somebody before it has answered, who wants to know who asks."""
+    """A proxy in front of the service has answered, and wants the user to sign in."""
 
 
 class Kubeflow:
@@ -75,7 +75,7 @@ class Kubeflow:
         self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         self._experiment, self._profile = experiment, namespace if endpoint else None
-        # By its name: which one is current may change.
+        # Keeps the context's name, because the current context may change.
         self._context = None if endpoint else api.find_context(context, _SEEN_BY)[0]
         self._client, self._has_answered = self._connect(), False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
@@ -235,7 +235,7 @@ class Kubeflow:
                 return answer
             except ValueError as error:
                 kind = response.headers.get("Content-Type") or ""
-                # One that was cut is no page.
+                # JSON that was cut off is not a page for signing in.
                 if "json" in kind or not kind:
                     raise
                 raise _SignInError(f"a page of {kind.partition(';')[0]} in place of JSON") from error
@@ -329,7 +329,7 @@ def _nodes(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the states of an Argo Workflow's steps, and what those that failed say."""
     manifest = json.loads(found.get("pipeline_runtime", {}).get("workflow_manifest") or "{}")
     pods = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
-    # Of one that is tried again the name is `trainer(0)`; the last try decides.
+    # A step that is retried has a node `trainer(0)` for each try; the last try decides.
     nodes = [(*each["displayName"].rstrip(")").partition("("), each) for each in pods]
     nodes.sort(key=lambda each: int(each[2]) if each[2].isdecimal() else 0)
     done = {name for name, _, _, each in nodes if each.get("phase") == "Succeeded"}

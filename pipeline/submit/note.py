@@ -88,7 +88,7 @@ def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
         former = find_note(file := os.path.join(folder, FILE))
     except DeclarationError:
         return None
-    # Of a TFJob's name there is one at a time in its namespace: it was replaced.
+    # A namespace has only one TFJob of a name, so the former one was replaced.
     if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
         return None
     stem, ending = os.path.splitext(file)

@@ -91,7 +91,7 @@ def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
     upstream = {name: sorted(tasks[name].get("dependencies", ())) for name in sorted(tasks)}
     for name in graphlib.TopologicalSorter(upstream).static_order():
         container = templates[tasks[name]["template"]]["container"]
-        # As the declaration, and deploy.nodes, name it: Argo's names are in lower case.
+        # Shows the name that the declaration uses in deploy.nodes; Argo's own is in lower case.
         yield _row(container["args"][container["args"].index("--node_id") + 1], container)
         if (job := _tfjob_of(container["args"])) is not None:
             yield from (row._replace(step=f"  {row.step}") for row in _of_pods(job))
@@ -120,7 +120,7 @@ def _of_pods(job: dict[str, Any]) -> Iterator[Row]:
 def _row(name: str, container: dict[str, Any]) -> Row:
     limits = dict(container.get("resources", {}).get("limits", {}))
     cores, memory = (limits.pop(key, None) for key in (_CORES, _MEMORY))
-    # As this project writes them: thousandths of CPUs, and 10^6 bytes.
+    # The units that this project writes: thousandths of CPUs, and 10^6 bytes.
     amounts = _amounts(
         float(str(cores).removesuffix("m")) / 1000 if cores else None,
         f"{float(str(memory).removesuffix('M')) / 1000:g} GB" if memory else "",

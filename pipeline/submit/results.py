@@ -38,11 +38,11 @@ def show_results(look: Look, job: str, address: str) -> None:
         for task, state in look.tasks.items()
         if task in look.outputs
     ]
-    # What TensorFlow says when it is loaded helps nobody.
+    # Hides what TensorFlow prints when it is loaded.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
         wrong = add_readable_outputs(results, look.outputs)
         results.warnings += [Warned("", line) for line in wrong]
         results.seconds = look.seconds
-        # That nobody reads it is no reason to fail.
+        # A reader that has gone is no reason to fail.
         with contextlib.suppress(BrokenPipeError):
             print_table(make_console(terminal), results, address, asynchronous=False)

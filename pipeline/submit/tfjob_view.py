@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.tfjob.watching import DELETED, POD, Watchi
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.submit.job import failed
 
-# For the logs to come to their ends.
+# Time for the logs to arrive in full.
 LAST_WORDS_SECONDS = 5.0
 
 
@@ -47,7 +47,7 @@ class TfJobView:
         self._pending = Pending(self._pods, sum(each.get("replicas", 1) for each in replicas), timeout)
         # A pod that failed, and was deleted and started again, is in no list by the next look.
         self._watching = Watching(kube, job, there["metadata"]["uid"])
-        # Of the chief's pods, as they came; of each file, how many bytes were shown.
+        # The chief's pods, in order of appearance; and the number of bytes shown of each one's log.
         self._chiefs: list[str] = []
         self._shown: dict[str, int] = {}
 

@@ -22,7 +22,7 @@ logger = get_logger("submit")
 
 # Annotation of a TFJob: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
-# For an earlier TFJob of this name to go, after its pods.
+# Time for an earlier TFJob of this name to be deleted, after its pods.
 _DELETED_SECONDS = 600.0
 _SUCCEEDED = "Succeeded"
 
@@ -113,7 +113,7 @@ class TfJobs:
 
     def close(self) -> None:
         """See `job.Service`."""
-        # Of a start that was given up.
+        # Removes the ConfigMap of a start that was given up.
         self._withdraw()
         if self._view is not None:
             self._view.end(0.0)
@@ -127,7 +127,8 @@ class TfJobs:
             there = self._ask(lambda: self._kube.read(name))
             try:
                 if there is None:
-                    # Its name is of its contents. What is created is known to be, whatever the signal.
+                    # The ConfigMap's name is a digest of its contents. Signals are held back, so that `_made` always
+                    # knows of what was created.
                     with signals.held():
                         self._made = self._ask(lambda: self._kube.create_config_map(config_map)) or self._made
                     there = self._ask(lambda: self._kube.create(job))
@@ -208,7 +209,7 @@ class TfJobs:
         if there is not None:
             what = "it is not there: another submission of this name has replaced it"
             return failed(self._place(job), "DELETED", what, {}, "follow that one, from where it was submitted")
-        # Of one that was never seen nobody knows.
+        # A TFJob that was never seen may or may not have had a time to live.
         ttl = self._seen["spec"].get("runPolicy", {}).get("ttlSecondsAfterFinished") if self._seen else ""
         if ttl is None:
             todo = "submit it again, if nobody wanted that"

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 LABEL = "tfx_estimator_submission"
 _PREFIX = "PIPELINE_STATE_"
 _SUCCEEDED = "SUCCEEDED"
-# Those after which a job is not gone on with.
+# A job in one of these states cannot be continued.
 _OVER = ("FAILED", "CANCELLED", "CANCELLING")
 _ENDED = (_SUCCEEDED, "FAILED", "CANCELLED")
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _SECONDS = 60.0
-# Of gRPC, where a token was not to be had.
+# gRPC's message if it could not get a token.
 _NO_TOKEN = "Getting metadata from plugin failed"
 
 _Told = TypeVar("_Told")
@@ -76,7 +76,7 @@ class Vertex:
             created, name = self._ask(partial(self._create, number))
             if created:
                 return Started(name, True)
-            # By somebody else just now, or by a try whose answer was lost.
+            # The job exists already: somebody else has just created it, or an earlier try whose answer was lost.
             listed = [self._ask(partial(self._get, name))]
         raise AssertionError
 
@@ -163,7 +163,8 @@ class Vertex:
         from google.auth.transport.requests import Request
 
         if isinstance(error, ServiceUnavailable) and _NO_TOKEN in str(error) and self._credentials is not None:
-            # Only its words are told: who gives out tokens says whether it refuses, or did not answer.
+            # gRPC's error has only a text. Refreshing the token by hand tells whether it was refused or there was no
+            # answer.
             try:
                 self._credentials.refresh(Request())
             except GoogleAuthError as told:
@@ -181,7 +182,7 @@ def connect(region: str) -> tuple[PipelineServiceClient, Credentials]:
         PipelineError: There are none, or they have ended.
     """
     with warnings.catch_warnings():
-        # Of its own future, in which nothing here is newer.
+        # google.auth warns of the end of its support for this version of Python, which TFX needs.
         warnings.simplefilter("ignore", FutureWarning)
         import google.auth
         from google.auth.exceptions import GoogleAuthError, TransportError
