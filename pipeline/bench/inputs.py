@@ -90,7 +90,7 @@ def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[
         DataError: The data set cannot be had.
     """
     runner = _InputsRunner(folders, listener)
-    # What a bench measures needs no best values.
+    # A bench measures speed, for which no hyperparameters have to be tuned.
     declaration = loaded.declaration.copy(update={"tune": None})
     runner.run(prepare(dataclasses.replace(loaded, declaration=declaration), folders))
     assert runner.inputs is not None  # else the run raised
@@ -111,7 +111,7 @@ class _InputsRunner(LocalRunner):
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: Optional[pipeline_pb2.RunOptions] = None
     ) -> None:
-        # Before the nodes are split: the Trainer's inputs are those of this run.
+        # The ID of the run has to be known before the nodes are split, so that the Trainer gets the inputs of this run.
         run_id = datetime.datetime.now().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.bench.strategies import available_cores
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 
-# Of the cores; if others took more, nothing can be estimated.
+# Least share of the cores left to the tasks; below it nothing can be estimated.
 _LEAST_LEFT = 0.05
 _LONGEST_NAME = 150
 
@@ -58,17 +58,17 @@ class Measurement:
 
     @property
     def examples_per_step(self) -> float:
-        """Of one global step, of all tasks together."""
+        """Examples of one global step, of all tasks together."""
         return self.examples / self.steps
 
     @property
     def examples_per_second(self) -> float:
-        """Of all tasks together."""
+        """Examples a second, of all tasks together."""
         return self.examples / self.wall
 
     @property
     def undisturbed_examples_per_second(self) -> float:
-        """As if the tasks had had what other processes took of the cores: an estimate, for ratios of two runs."""
+        """An estimate of the rate without other processes on the cores; for ratios of two runs."""
         return self.examples_per_second / max(1 - self.others, _LEAST_LEFT)
 
     @property
@@ -110,7 +110,7 @@ def measure(
     declared = run.contender.declare(declaration, plan.train_steps)
     train = declared.trainer.distribution.train
     expected = train.worker_count + train.ps_count
-    # What is varied may be a path, and long.
+    # The value of a variation may be a long path, so the folder's name is cut.
     logs = os.path.join(folder, "logs", f"{re.sub('[/:]', '-', str(run))[:_LONGEST_NAME]}.round-{run.round}")
     cores = run.contender.cores(available_cores())
     os.makedirs(logs, exist_ok=True)
@@ -189,7 +189,7 @@ def _told(cores: Sequence[int], window: Window) -> Iterator[None]:
     affinity = os.sched_getaffinity(0)
     names = (MEASURE, "CUDA_VISIBLE_DEVICES", "TF_CONFIG")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
-    # Without a TF_CONFIG, a job of SLURM would be joined: `{}` is a single process.
+    # Without a TF_CONFIG the tasks would join SLURM's job where there is one; `{}` means a single process.
     os.environ.update({MEASURE: window.to_environment(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": "{}"})
     os.sched_setaffinity(0, cores)
     try:

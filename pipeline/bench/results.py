@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.bench.measure import Measurement
 _LEAST_SECONDS = 2.0
 # A machine that others use more than this measures them as well.
 _MOST_OTHERS = 0.1
-# Of the base's examples in a step; an input whose last batch is smaller differs by less.
+# Share of the base's examples in a step. An input with a smaller last batch differs by less.
 _MOST_APART = 0.05
 
 
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def is_corrected(self) -> bool:
-        """Does it make a difference that can be seen what other processes took of the cores."""
+        """Did other processes take so much of the cores that the correction can be seen."""
         return f"{self.speedup:.2f}" != f"{self.measured_speedup:.2f}"
 
 

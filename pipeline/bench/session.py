@@ -130,7 +130,7 @@ class _Session:
                 given, declaration = inputs[like(variation)], loaded[variation].declaration
                 found = measure(run, self._plan, given, declaration, self._folder)
             except TfxEstimatorError as error:
-                # That a model cannot be trained so is a result too; but without the base there is none at all.
+                # A contender that fails is a result, too; but without the base there is nothing to compare with.
                 if isinstance(error, StoppedError) or str(run.contender) == self._base:
                     raise
                 self._failed[str(run.contender)] = error

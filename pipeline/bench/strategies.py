@@ -23,20 +23,20 @@ from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
-# Of several devices in one process, and of several processes.
+# Strategies with several devices in one process, or with several processes, take a count.
 _COUNTED = tuple(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
 NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
 ALL = "all"
 _DEFAULT_COUNT = 2
 _MAX_COUNT = 64
-# Far past the end of any measurement: a checkpoint would stand in its way.
+# More steps than any measurement has: a checkpoint would disturb it.
 _NEVER = 10**9
 _OPTION = "--strategies"
-# Decides nothing of the steps that are measured.
+# Entries that do not change the steps that are measured.
 _NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
 _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
-# What `auto` chooses between.
+# The values that `auto` chooses from.
 _DECIDED = {"trainer.precision": "float32,mixed_bfloat16", "trainer.xla": "false,true"}
 
 
@@ -222,7 +222,7 @@ def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str
     varied = any(each.variation.overrides for each in contenders)
     if refused and not (varied and chosen):
         raise next(iter(refused.values()))
-    # Of a variation that is refused on every strategy nothing has to be prepared.
+    # A variation that every strategy refuses needs no inputs.
     used = {each.variation for each in chosen}
     loaded = {variation: each for variation, each in loaded.items() if variation in used}
     return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})

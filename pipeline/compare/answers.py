@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.missing import LeftOutError
 
 _PROGRAM = "from tfx_estimator.pipeline.compare import answers; answers.main(sys.argv[1])"
-# Of what a path keeps beside the model's own values.
+# Variables that a path keeps beside the model's own.
 _NO_PARAMETERS = ("global_step", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH", ".OPTIMIZER_SLOT")
 
 

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.report.metrics import entitle
 from tfx_estimator.pipeline.report.missing import attempt
 from tfx_estimator.pipeline.report.predictions import losses
 
-# Below so many examples an interval is wide whatever was trained.
+# With fewer examples every interval is wide, whatever was trained.
 _FEW = 1000
 # Shorter trainings say more about the moment than about what is trained.
 _LEAST_SECONDS = 2.0

@@ -14,10 +14,10 @@ from tfx_estimator.pipeline.config.metric_table import METRICS
 
 _METRICS = "evaluator.metrics"
 _PREDICTION, _LABEL = "prediction", "label"
-# Of another feature than the scores and the label.
+# An option of metrics that read another feature than scores and label.
 _OF_FEATURES = "feature_key_path"
 _OF_BLESSING = ("threshold", "change_threshold", "slices")
-# What every candidate is measured by anyway.
+# Metrics that are measured for every candidate anyway.
 _BUILT_IN = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count")
 
 
@@ -60,7 +60,7 @@ def measure_all(
             try:
                 found |= measure([metric], labels, probabilities, *rest)
             except Exception as error:
-                # What Beam says of itself follows in further lines.
+                # Beam adds lines of its own; the first one is the error's.
                 why = (str(error).strip() or type(error).__name__).splitlines()[0]
                 notes.append(f"The metric {metric['name']} was not measured: {why}")
         return found, notes

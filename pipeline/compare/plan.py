@@ -37,7 +37,7 @@ def require_equal(spread: float, points: Optional[float]) -> None:
     Raises:
         NotEqualError: They lie further apart.
     """
-    # As far as a share of the examples is exact.
+    # The tolerance is for rounding: accuracies are quotients.
     if points is not None and spread > points + 1e-9:
         raise NotEqualError(
             f"the accuracies lie {spread:.2f} points apart",

@@ -63,7 +63,7 @@ def compare(
         SignalledError: The same outside of a training.
     """
     trained = next((each.loaded for each in candidates if each.loaded), None)
-    # Those that are trained share a pipeline, whatever they are called: its cache holds their examples.
+    # All declarations are trained in the pipeline of the first one, so that its cache holds their examples.
     home = PipelineFolders(workdir, trained.declaration.name).home if trained else candidates[0].home
     folders = PipelineFolders(*os.path.split(home))
     with in_order(folders, alone=trained is not None):
@@ -94,7 +94,7 @@ class _Session:
             with self._view.waiting("starting TensorFlow and TFX"):
                 from tfx_estimator.pipeline.compare.judge import judge
 
-            # Before minutes are spent on others.
+            # Reads finished runs first: an error in one of them should show before others train for minutes.
             finished = {each.name: _find(each) for each in self._candidates if each.run}
             for candidate in self._candidates:
                 if candidate.loaded:

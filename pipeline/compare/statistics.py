@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# With so many examples on which one alone is right, the chi-square is as good as the exact test.
+# From so many examples on which only one of the two is right, chi-square is as good as the exact test.
 _ENOUGH = 25
 
 

@@ -110,7 +110,7 @@ def _find(model_run: str) -> list[str]:
 def _events(path: str) -> Iterator[Any]:
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
-    # It ends at a record that is not whole.
+    # The loader stops at a record that is not whole, such as the last one of a killed process.
     return LegacyEventFileLoader(path).Load()
 
 

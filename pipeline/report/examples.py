@@ -14,7 +14,7 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.missing import LeftOutError
 
-# Of each split: labels are counted in so many examples, pixels in so many of those, evenly spread.
+# Limits for each split: labels are counted in so many examples, pixels in so many of those, evenly spread.
 MOST_LABELS = 200_000
 MOST_IMAGES = 10_000
 # Pictures of each class, and how many classes have some.
@@ -159,7 +159,7 @@ def _read_split(data: DataSet, split: str) -> Statistics:
         if labels.min() < 0 or labels.max() >= len(data.names):
             raise LeftOutError(f"The split {split} holds a label that is no class's.")
         found.classes += np.bincount(labels, minlength=len(data.names))
-        # In the order of the whole split, so that one sorted by class is seen evenly.
+        # Counts over the whole split, so that the choice is even also where examples are sorted by class.
         chosen = range(-found.examples % every, len(labels), every)
         images = np.stack([to_image(data, raw[index]) for index in chosen]) if chosen else None
         found.examples += len(labels)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# In the page's pixels; the style sheet has the height of a row too.
+# Lengths in pixels of the page. The style sheet contains the height of a row as well.
 ROW = 44
 _WIDEST, _NARROWEST, _STEP = 64, 20, 7
 _RADIUS = 7

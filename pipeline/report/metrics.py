@@ -8,12 +8,12 @@ from typing import Any, Optional
 
 from tfx_estimator.data.features import LABEL
 
-# Between the names, and the values, of features that are crossed.
+# Separates the names, and the values, of crossed features.
 CROSSED = " x "
 _DIFF = "_diff"
 _PREFIX = "sparse_categorical_"
 _COUNT = "example_count"
-# Of a table of slices.
+# Largest size of a table of slices.
 _MOST_ROWS, _MOST_COLUMNS = 200, 8
 
 

@@ -126,7 +126,7 @@ def draw_progress(
             axes.axvspan(begin / seconds, end / seconds, color=_SERIES[1], alpha=0.25, linewidth=0)
         for time, _ in starts[1:]:
             axes.axvline(time / seconds, color=_SERIES[1], linestyle="--", linewidth=1.2)
-        # A restart's first event, of its checkpoint, is a little before it says that it starts.
+        # The first event of a restart, for its checkpoint, comes a little before the event that it has started.
         cuts = [-np.inf, *(begin for begin, _ in lost or [(time, 0) for time, _ in starts[1:]]), np.inf]
         for begin, end in itertools.pairwise(cuts):
             part = [(time / seconds, step) for time, step in progress if begin <= time < end]

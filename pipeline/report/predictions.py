@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.report.missing import LeftOutError
 MOST_EXAMPLES = 20_000
 MOST_SECONDS = 30.0
 WORST = 20
-# As far as float32 sums to 1.
+# Tolerance for a sum of probabilities in float32.
 _CLOSE = 1e-3
 _SMALLEST = 1e-12
 
@@ -98,7 +98,7 @@ def predict(
     model_uri = need(outputs, "Trainer", "model").uri
     folder = path_utils.serving_model_path(model_uri)
     name, key = _evaluated(outputs)
-    # As the Evaluator does, where it has not said which output it took.
+    # Chooses the output like the Evaluator, if that has not noted which one it took.
     scores_are = choose_scores(read_outputs(folder, name), key or declared, len(data.names))
     signature = tf.saved_model.load(folder).signatures[name]
     argument = _argument(signature)

@@ -108,7 +108,7 @@ def calibrate(labels: np.ndarray, probabilities: np.ndarray) -> Calibration:
     """
     sure = probabilities.max(axis=1).astype(np.float64)
     right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
-    # As of the paper, a bin holds its upper end.
+    # As in the paper, the upper end belongs to a bin.
     bins = np.clip(np.ceil(sure * BINS).astype(int) - 1, 0, BINS - 1)
     counts = np.bincount(bins, minlength=BINS)
     filled = counts > 0

@@ -20,7 +20,7 @@ _EXPECTED = f"a run's log folder, which holds {DECLARATION}, or a pipeline's fol
 _TODO = "name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for an earlier one"
 
 _NUMBER = (int, float)
-# Of the summary, what a page is made of; None stands in for what was not measured.
+# Entries of the summary that a page is made of, with their types. None stands for what was not measured.
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("components", "warnings", "notes"), (list,)),
     **dict.fromkeys(("training", "versions"), (dict,)),

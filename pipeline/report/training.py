@@ -125,7 +125,7 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
 def _draw_time(training: Training, history: Sequence[Mapping[str, Any]]) -> str:
     if len(training.progress) < 2:
         raise LeftOutError("The training wrote too few events for a time line.")
-    # What follows another restart makes no start of its own, nor does what happened before the first step.
+    # A restart that is the consequence of another one has no start of its own, nor has one before the first step.
     known = [each for each in history if not each.get("follows") and each["step"] >= 0]
     lost = []
     if len(known) == len(training.starts) - 1:

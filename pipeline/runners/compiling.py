@@ -64,7 +64,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
-    # Not that of the pipeline root: only the service needs to reach it.
+    # The bucket of the pipeline root is not checked: only the service has to reach it.
     check_buckets((declaration.data.dataset, declaration.data.data_dir))
     loaded.make_importable()
     targets = user_targets(declaration)

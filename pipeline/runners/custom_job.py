@@ -13,12 +13,12 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 _EXECUTOR = "tfx_estimator.components.trainer.custom_job.executor.Executor"
 _FLAG = "--executor_class_path"
-# What Vertex AI does by itself.
+# The default of Vertex AI.
 _STANDARD = "standard"
 
 
 def launch_from(spec: dict[str, Any], node: str, declaration: Declaration, modules: Optional[Packed]) -> None:
-    """Has a step create the job, in place of training in its own container.
+    """Makes a step create the job, in place of training in its own container.
 
     Args:
         spec: A PipelineSpec, which is changed.

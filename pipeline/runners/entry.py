@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MODULE = "tfx_estimator.pipeline.runners.entry"
 COMMAND = ("python", "-m", MODULE)
-# Of the pipeline's folder, and of its artifacts' beside it.
+# Options that name the pipeline's folder, or that of its artifacts, which lies in it.
 HOME, ROOT = "--home", "--root"
 MODULES = "--modules"
 FOLDER = "modules"
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> NoReturn:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    # As whoever started this does: the first `python` on the path may be another one.
+    # `python` means the interpreter of this process; the first one on the path may be another.
     program = sys.executable if then[0] == "python" else then[0]
     os.execvpe(program, [program, *then[1:]], {**os.environ, "PYTHONPATH": path})
 

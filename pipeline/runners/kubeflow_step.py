@@ -77,7 +77,7 @@ def _remove_markers(folder: str) -> None:
     for name in tf.io.gfile.listdir(folder):
         if name.endswith("/"):
             _remove_markers(f"{folder}{name}")
-    # Not every folder has one.
+    # Not every folder has a marker.
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(folder)
 
@@ -112,7 +112,8 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
 
 
 def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
-    # Its package checks the release as well, and would end what imports it with a traceback.
+    # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
+    # has said why.
     from tfx_estimator.components.files import is_stored
 
     kubeflow_v2_run_executor.main(parsed)

@@ -89,7 +89,7 @@ class LocalRunner(LocalDagRunner):
                     custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
                 ).launch()
             except BaseException as error:
-                # What goes wrong after a signal is but its consequence.
+                # After a signal, an error is only its consequence.
                 if self._kept:
                     with contextlib.suppress(TfxEstimatorError):  # what went wrong is said, not this
                         self._kept.store()
@@ -147,7 +147,8 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
         from tfx_estimator.components.trainer.tfjob import training
 
         training.check(deploy, folders.home)
-    # Before the pipeline is built: the fingerprint of prepared data is not that of data still to be fetched.
+    # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
+    # that.
     open_source(loaded.declaration.data).prepare()
     return create_pipeline(loaded, folders)
 
@@ -200,7 +201,7 @@ def _run(declaration: str, workdir: str) -> None:
             raise signals.SignalledError(number) from error
         raise
     except SystemExit as error:
-        # Else the script would end as if all were done.
+        # Otherwise the user's script would end as if all were done.
         lines = "".join(user_lines(error)[-3:]).rstrip()
         raise UserCodeError(f"your code ended the process: {error!r}\n{lines}", todo="mend the code above") from error
 

@@ -23,10 +23,11 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
 _EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
-# What Kubeflow Pipelines 2 starts in place of TFX's entry: named here, for it is made for the container alone.
+# Kubeflow Pipelines 2 starts this in place of TFX's entry. It is named by text, because it is imported only in the
+# container.
 _STEP = ("python", "-m", "tfx_estimator.pipeline.runners.kubeflow_step")
-# What is left out it takes for 0, and the last one, as Argo does, for the time that all tries have together: no retry
-# would ever be. A year, which is above any training.
+# Kubeflow Pipelines 2 takes a missing value for 0. Argo takes the last one for the time that all tries have together,
+# so 0 would mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
 _HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
 
@@ -63,7 +64,7 @@ def compile_spec(
             container["command"] = [*_STEP]
         if packed := modules.get(name):
             then = [*container["command"], *container["args"]]
-            # Among the arguments: not every service looks for placeholders in a command.
+            # Placeholders have to be in the arguments: not every service replaces them in a command.
             container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
         told = {**release.variables(), **deploy.env}
         container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
@@ -73,7 +74,7 @@ def compile_spec(
     _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
-    # What TFX does not write itself must be right all the same.
+    # Checks the parts that TFX has not written itself.
     json_format.ParseDict(job, pipeline_spec_pb2.PipelineJob())
     return job, os.path.join(runner._output_dir, runner._output_filename)
 
@@ -114,7 +115,7 @@ def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
 
 
 def _set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
-    """Of runtime parameters: TFX leaves them out of a specification of version 2.1."""
+    """Sets the defaults of runtime parameters, which TFX leaves out of a specification of version 2.1."""
     root = job["pipelineSpec"]["root"]
     for component in pipeline.components:
         for value in component.exec_properties.values():

@@ -61,7 +61,7 @@ class StoredMetadata:
             stored = self._read_stored()
         last = self._read_mark()
         if stored is None:
-            # With the artifacts: whoever removes a folder of runs begins anew.
+            # The database in the store went with the artifacts: whoever removes a folder of runs wants to begin anew.
             _remove(self._here, *_journals(self._here), self._mark)
         elif _hash(stored) != last:
             if last:
@@ -70,7 +70,7 @@ class StoredMetadata:
             _remove(*_journals(self._here))
             write_whole(self._here, stored)
             self._write_mark(stored)
-        # Else a run that was killed has perhaps noted here what it had no time to store.
+        # Otherwise the local database is kept: a killed run may have noted there what it had no time to store.
 
     def store(self) -> None:
         """Keeps a copy.

@@ -62,8 +62,8 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
         "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
     }
     job = make_manifest(name, deploy, declaration.trainer.distribution, command, mounted)
-    # Whoever starts it anew finds what an earlier declaration of this name has left by it.
+    # By this label a new start finds what an earlier declaration of this name has left.
     job["metadata"].setdefault("labels", {})[PIPELINE] = name
-    # For whoever follows it.
+    # Read by `submit --follow`.
     job["metadata"]["annotations"] = {PENDING_TIMEOUT: f"{deploy.tfjob.pending_timeout:.10g}"}
     return [made, job]

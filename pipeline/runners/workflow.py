@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 # TFX writes it at a step's end; its default lies in the root folder, where only root may write.
 UI_METADATA = "/tmp/mlpipeline-ui-metadata.json"
-# Of when it was compiled: the same pipeline is the same file.
+# The time of compilation is left out, so that the same pipeline gives the same file.
 _TIME = "pipelines.kubeflow.org/pipeline_compilation_time"
 # Argo's words for it.
 _ROOT = "{{inputs.parameters.pipeline-root}}"
@@ -71,7 +71,7 @@ def compile_workflow(
             _quote(template["container"])
             if context := deploy.security_context.of_container():
                 template["container"]["securityContext"] = context
-    # Of Argo's own containers, too, which are root's if nobody says otherwise.
+    # This also covers Argo's own containers, which run as root by default.
     # Source: https://argo-workflows.readthedocs.io/en/latest/workflow-pod-security-context/.
     if context := deploy.security_context.of_pod():
         workflow["spec"]["securityContext"] = context
@@ -81,7 +81,7 @@ def compile_workflow(
 
 
 def _quote(container: dict[str, Any]) -> None:
-    """Has what was declared arrive as it is: a node takes `$$` and `$(NAME)` for its own."""
+    """Quotes what was declared: Kubernetes would replace `$$` and `$(NAME)` in it."""
     for key in ("command", "args"):
         container[key] = [quoted(word) for word in container.get(key, ())]
     for each in container.get("env", ()):
@@ -90,7 +90,7 @@ def _quote(container: dict[str, Any]) -> None:
 
 
 def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:
-    # Its `name` is Argo's, in lower case.
+    # `step.name` is Argo's name, in lower case.
     node, container = deploy.step(step.human_name), step.container
     if node.cpu:
         container.set_cpu_limit(f"{round(node.cpu * 1000)}m").set_cpu_request(f"{round(node.cpu * 1000)}m")
