@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-# Which GPUs a process sees, and in which order.
+# The variable says which GPUs a process sees, and in which order.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
 

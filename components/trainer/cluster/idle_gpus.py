@@ -17,7 +17,7 @@ def warn_of_idle_gpus(devices: Devices) -> None:
     """
     if devices.cpu or not (there := gpu_count()):
         return
-    # Heavy: of a machine without GPUs nothing is asked.
+    # The import is slow, so it is done only on machines with GPUs.
     import tensorflow as tf
 
     if not tf.test.is_built_with_cuda():

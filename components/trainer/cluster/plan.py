@@ -179,7 +179,7 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
     if declared is not None:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
     elif there:
-        # None if the evaluator leaves too few.
+        # 0 if the evaluator leaves too few.
         each = max((there - own) // workers, 0)
         if not each:
             logger.warning(
@@ -192,7 +192,7 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
     if own:
         first = 1 + max((index for share in trainers for index in share or ()), default=-1)
         return trainers, tuple(range(first, first + own))
-    # Beside processes that train on CPU by declaration, it may have all.
+    # The evaluator may use all GPUs if training was declared to be on CPU.
     shared = train.devices.gpu or (there and not train.devices.cpu)
     return trainers, () if shared or evaluate.devices.cpu else None
 

@@ -6,7 +6,8 @@ import contextlib
 import socket
 from collections import deque
 
-# More than a cluster with all its restarts uses up in the time in which a task that is started binds its port.
+# How many ports are remembered: more than a cluster with all its restarts uses before a task that was started binds its
+# port.
 _REMEMBERED = 1024
 _given: deque[int] = deque(maxlen=_REMEMBERED)
 
@@ -30,7 +31,7 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     with contextlib.ExitStack() as held:
         while len(ports) < count:
-            # Held until the end, so that the system hands out another one each time.
+            # All ports are held until the end, so that the system hands out a different one each time.
             port = held.enter_context(_bound()).getsockname()[1]
             if port not in _given:
                 ports.append(port)

@@ -26,7 +26,7 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
 _DEADLINE_SECONDS = 10.0
-# What forbids a namespace, and the value that does.
+# Switches of the kernel that can forbid namespaces, and the value that does.
 _SWITCHES = {
     "/proc/sys/kernel/unprivileged_userns_clone": "0",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
@@ -68,7 +68,7 @@ class PrivateNetwork:
             raise NoPrivateNetworkError(f"{sys.platform} has no network namespaces, as Linux has")
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            # Another process, because the namespaces of one that has threads cannot be changed.
+            # In another process, because a process with threads cannot change its namespaces.
             command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(theirs.fileno())]
             try:
                 done = subprocess.run(
@@ -122,7 +122,8 @@ def enter(fds: Sequence[int]) -> None:
     for fd in fds:
         _call("setns", fd, 0)
         os.close(fd)
-    # Whoever enters a user namespace has all of them there, and then could write the user's read-only files.
+    # Drops all capabilities: inside a user namespace the process has all of them, and could write the user's read-only
+    # files.
     _call("capset", header, capabilities)
 
 
@@ -140,17 +141,17 @@ def _make(channel: int) -> None:
             fds = _make_with_user_namespace()
         with socket.socket(fileno=channel) as parent:
             socket.send_fds(parent, [b"."], fds)
-        # The tasks' own way in, tried once.
+        # Tries once to enter, as the tasks will.
         enter(fds)
     except OSError as error:
         switches = "".join(f"; {path} is {value}" for path, value in _SWITCHES.items() if _read(path) == value)
-        # What unshare(2) says if a limit is reached.
+        # unshare(2) reports a limit that is reached as ENOSPC.
         what = "no more namespaces are allowed" if error.errno == errno.ENOSPC else error.strerror or error
         sys.exit(f"this process may not make a network namespace: {what}{switches}")
 
 
 def _make_with_user_namespace() -> list[int]:
-    """Has a child make them, because nobody can map all ids from within."""
+    """Makes them by a child, because a process cannot map all ids from within its own user namespace."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:

@@ -266,7 +266,8 @@ def _listed(kind: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, dict):
         by_index = {_index(index, f"an index of cluster.{kind}"): address for index, address in value.items()}
         if sorted(by_index) != list(range(len(value))):
-            # TensorFlow lets a task know only some of the others; who is the chief, and how many train, is then open.
+            # TensorFlow allows a task to know only some of the others. Then it is not known who is the chief, and how
+            # many train.
             raise _wrong(f"cluster.{kind} has the indices {reprlib.repr(list(value))}", "each index from 0 on, once")
         return tuple(address for _, address in sorted(by_index.items()))
     if not isinstance(value, list):
@@ -282,7 +283,7 @@ def _task(given: dict[str, Any], alone: bool) -> Task:
     kind, index = given.get("type", WORKER), _index(given.get("index", 0), "task.index")
     task = Task(CHIEF if kind == _MASTER else kind, index)
     if alone and (task.type not in (CHIEF, WORKER) or index):
-        # Trained by itself, it would write over what the others write.
+        # A task that trained alone would overwrite what the others write.
         raise _wrong(f"the task is {task.name}, and there is no cluster", _EXAMPLE)
     return task
 

@@ -20,7 +20,7 @@ class Event(str, enum.Enum):
     """What a task reports; with it come the time and the fields that are named here."""
 
     STARTED = "started"  # the strategy is made: the cluster is complete
-    RUNNING = "running"  # code of the user's that reports nothing of its own
+    RUNNING = "running"  # the user's code runs, and reports nothing by itself
     SCALED = "scaled"  # text: the learning rate that is scaled with the number of replicas
     WARMED = "warmed"  # text: the weights that training begins with
     STAGED = "staged"  # text: how long the stages of a pipeline wait for each other
@@ -37,18 +37,18 @@ class Event(str, enum.Enum):
     EXPORTING = "exporting"
     EXPORTED = "exported"
     TRYING = "trying"  # text: what a dry run, or a trial of speed, does next
-    TRIED = "tried"  # of an estimate, found: what it found
+    TRIED = "tried"  # found: what a trial for an estimate has found
     NOTICED = "noticed"  # text: what the user should know
     PROFILED = "profiled"  # text: the summary of a profile
     STOPPED = "stopped"  # by request, at a checkpoint
 
     @property
     def is_progress(self) -> bool:
-        """Is it progress in itself; a step is if it has grown."""
+        """Is the event progress in itself. A step is progress only if it has grown."""
         return self not in (Event.STEP, Event.STOPPED)
 
 
-# Before these a task has not got to its work.
+# A task whose last event is one of these has not begun its work.
 NOT_AT_WORK = (None, Event.STARTED)
 
 
@@ -77,7 +77,7 @@ class ProgressWriter:
         """Appends one event, with what belongs to it."""
         used = read_usage() if event is Event.STEP else {}
         line = json.dumps({"event": event.value, "time": time.time(), **used, **fields}) + "\n"
-        # One write of a whole line: a reader never sees half an event of a living task.
+        # A line is written by one call, so that a reader never sees half an event of a living task.
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line)
 
@@ -126,7 +126,7 @@ def _step_cell(path: str) -> StepCell:
 def beat(path: str) -> None:
     """Touches a file every second, from a thread, as long as the process runs and is not stopped.
 
-    That a task beats is not progress; that it does not beat tells a stopped one from one that waits for it.
+    A heartbeat is not progress. A missing one tells a stopped task from one that waits for it.
 
     Args:
         path: The file.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.files import write_json
 
-# What trains a declaration's own network or model_fn on the Estimator path.
+# This function trains a declaration's own network or model_fn on the Estimator path.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 # The same on the Keras paths; TFX's Trainer must be given some function.
 BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.KerasPath"
@@ -28,7 +28,7 @@ class Job:
         training_dir: Folder of checkpoints, events and logs.
         settings: The Trainer's settings, as `Settings.to_dict` writes them.
         path: The way of training: see `task.paths`.
-        exports: Is a model wanted at its end; of a trial only what its evaluation says is.
+        exports: Is a model wanted at its end. Of a trial only the evaluation is wanted.
     """
 
     inputs: str
@@ -104,7 +104,7 @@ class TaskFiles:
 
     @property
     def ends(self) -> str:
-        """The stack of a task that ended without a word."""
+        """The stack of a task that ended without an error of its own."""
         return self._path("ends")
 
     @property

@@ -42,7 +42,7 @@ class StepCell:
             try:
                 self._map = mmap.mmap(file.fileno(), _STEP.size)
             except (OSError, ValueError):
-                # Some file systems, of FUSE or 9p, share no memory: there each step is written.
+                # Some file systems (FUSE, 9p) cannot share memory. There each step is written.
                 self._file = os.dup(file.fileno())
 
     def get(self) -> int:

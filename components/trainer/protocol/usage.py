@@ -7,7 +7,7 @@ import time
 
 def read_usage() -> dict[str, float]:
     """Returns `cpu`, the seconds of all its threads, user and system; and `peak_rss`, its largest memory in bytes."""
-    # Not getrusage's memory, which knows the largest one of the parent as well.
+    # getrusage's ru_maxrss would include the parent's peak, from before exec.
     return {"cpu": time.process_time(), "peak_rss": kilobytes("/proc/self/status", "VmHWM") << 10}
 
 

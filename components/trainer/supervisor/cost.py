@@ -36,7 +36,7 @@ class Cost:
             event: What it reports.
         """
         if task_spec.type == PS:
-            # It works for the others' steps, and reports none.
+            # A parameter server works for the steps of others, and does not report its own cost.
             self._complete = False
         if not task_spec.trains:
             return

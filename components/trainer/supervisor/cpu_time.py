@@ -19,7 +19,7 @@ def cpu_seconds(root: int) -> float:
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        # It may end meanwhile.
+        # The process may end meanwhile.
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
             # pid (a name, which may hold anything) state parent …; from the 14th on the times, at last its children's.
             fields = file.read().rpartition(")")[2].split()

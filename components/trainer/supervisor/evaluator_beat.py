@@ -1,6 +1,6 @@
-"""That the evaluator of somebody else's cluster gets on, for its chief, which waits for the model.
+"""A sign of life of the evaluator in somebody else's cluster: its chief waits for the model.
 
-All that the two share is the training folder, in an object store it may be. What an evaluator writes there anyway comes
+The two share only the training folder, perhaps in an object store. What an evaluator writes there anyway comes
 at the end of an evaluation, which may be long.
 """
 

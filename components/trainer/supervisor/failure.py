@@ -20,7 +20,7 @@ class Failure:
         task: Its name.
         cause: What happened to it, in a few words.
         retryable: Can a restart help; not with an error of the user's code.
-        from_peer: Is it but the consequence of another task's end.
+        from_peer: Is it only the consequence of another task's end.
         error: To raise where there is no restart.
     """
 

@@ -15,15 +15,16 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 
 # How long to look for the cause behind an error that only says that another task has gone.
 _CAUSE_SECONDS = 5.0
-# How long the others may take to end when the chief has: parameter servers never do, workers may be stuck.
+# How long the others may take to end after the chief: parameter servers never end, and workers may be stuck.
 _END_SECONDS = 45.0
-# A task this long without a heartbeat is to blame where all stand still.
+# If all tasks stand still, one that had no heartbeat for so long is to blame.
 _SILENT_SECONDS = 5.0
 # Code that reports nothing of its own works as long as it uses a tenth of a core, on average over a tenth of
 # stall_timeout: far more than one that waits for ever does with its heartbeat and TensorFlow's, and less than any that
 # computes, or feeds what does.
 _LEAST_CORES, _LOOKS = 0.1, 10
-# And for so many times stall_timeout without a word: a busy wait (NCCL's, a loop of the user's) computes as well.
+# Without any output it counts as working for at most so many times stall_timeout: a busy wait (of NCCL, or a loop in
+# the user's code) uses the CPU, too.
 _WORDLESS_TIMES = 6
 CHIEF_NAME = f"{CHIEF}-0"
 
@@ -37,12 +38,13 @@ class _Member:
     moved: float = 0.0
     log_size: int = 0
     silent: float = 0.0
-    # As `silent`, but of one that computes, which may hold its interpreter for long.
+    # Like `silent`, but a task that computes is not idle: it may hold Python's lock for long, so that its heartbeat
+    # stops.
     idle: float = 0.0
     step: int = -1
-    # When it said something last: an event, or a line in its log.
+    # When the task last reported an event or wrote to its log.
     said: float = 0.0
-    # When its CPU time was looked at last, and what that was; when it was seen to use it.
+    # When its CPU time was last read, the value then, and when it was last seen to grow.
     looked: float = 0.0
     used: float = 0.0
     computed: float = 0.0
@@ -108,7 +110,7 @@ class Group:
         self._suspect = None
 
     def has_started(self, name: str) -> bool:
-        """Did this task get as far as its work."""
+        """Has this task begun its work."""
         return self._members[name].seen not in NOT_AT_WORK
 
     def look(self) -> Optional[Failure]:
@@ -117,7 +119,7 @@ class Group:
         Returns:
             The failure of a task that ended with an error or missed a deadline, if there is one.
         """
-        # The codes first: what a task reported before its end is then read.
+        # The exit codes are read first, so that all that a task reported before its end is read after them.
         codes = {name: member.process.code for name, member in self._members.items()}
         for member in self._members.values():
             self._read(member)
@@ -127,16 +129,16 @@ class Group:
         return found or self._late(codes)
 
     def done(self) -> bool:
-        """Is all work done; parameter servers and stuck workers are none, once the chief has ended."""
+        """Is all work done. After the chief's end, parameter servers and stuck workers do not count."""
         codes = {name: member.process.code for name, member in self._members.items()}
         types = {name: member.process.task_spec.type for name, member in self._members.items()}
         needed = {name: code for name, code in codes.items() if types[name] not in self._endless}
-        # A parameter server in somebody else's cluster serves until it is ended.
+        # Nothing is needed where this is a parameter server in somebody else's cluster: it serves until it is ended.
         if needed and all(code is not None and self._is_over(name, code) for name, code in needed.items()):
             return True
         if self._chief_ended is None or time.monotonic() - self._chief_ended < _END_SECONDS:
             return False
-        # A worker may be stuck, and an evaluator wait for a checkpoint that never comes.
+        # A worker may be stuck, and an evaluator may wait for a checkpoint that never comes.
         return all(
             (code is not None and self._is_over(name, code)) or self._is_idle(self._members[name])
             for name, code in needed.items()
@@ -149,7 +151,7 @@ class Group:
         return waits and time.monotonic() - max(member.moved, self._chief_ended or 0.0) > _END_SECONDS
 
     def trainers_ended(self) -> bool:
-        """Has every task that trains ended, however; not those that serve a chief, which never do."""
+        """Have all tasks that train ended, in whatever way. Tasks that serve a chief never end, and do not count."""
         specs = [(member.process.code, member.process.task_spec) for member in self._members.values()]
         return all(code is not None for code, task in specs if task.trains and task.type not in self._endless)
 
@@ -180,14 +182,14 @@ class Group:
             self._hear(member.process.task_spec, event)
         step = member.process.step()
         if step != member.step:
-            # Also a lower one: a parameter server that was started again goes back to the last checkpoint.
+            # A lower step counts, too: a parameter server that was restarted goes back to the last checkpoint.
             member.step, member.moved = step, now
             self._moved = now
         size = member.process.log_size()
-        # A run_fn reports nothing of its own: that its log grows counts as life, and for a while that it computes.
+        # A run_fn reports nothing. A growing log counts as progress, and so does, for a while, use of the CPU.
         if member.seen is Event.RUNNING:
             member.said = now if size != member.log_size else member.said
-            # What it has used last counts for one more stall_timeout.
+            # One stall_timeout less, because the last use of the CPU counts for one more.
             is_borne = now - member.said < (_WORDLESS_TIMES - 1) * self._stall_timeout
             if (self._computes(member, now) and is_borne) or member.said == now:
                 member.moved = self._moved = now
@@ -195,7 +197,7 @@ class Group:
         member.log_size = size
 
     def _computes(self, member: _Member, now: float) -> bool:
-        """Did a task use the CPU since the last look; there is none yet if that was just now."""
+        """Has a task used the CPU since the last look. False if that was just now: then it is not looked at again."""
         if (passed := now - member.looked) < self._stall_timeout / _LOOKS:
             return False
         before, member.used, member.looked = member.used, member.process.cpu_seconds(), now
@@ -213,7 +215,7 @@ class Group:
         ]
         causes = [each for each in failures if not each.from_peer]
         if causes:
-            # An error of the user's code above all: no restart mends it.
+            # An error of the user's code comes first, because no restart mends it.
             return min(causes, key=lambda each: each.retryable)
         if not failures:
             return None
@@ -225,13 +227,13 @@ class Group:
         return suspect if all_ended or now - since > _CAUSE_SECONDS else None
 
     def _is_over(self, name: str, code: int) -> bool:
-        """Did a task end well, or fail only after the training had ended well: that is no failure of the training.
+        """Did a task end well, or fail only after the training had ended well, which is no failure of the training.
 
         What an evaluator that was killed had still to do is left to an exporter; an error of the user's code would
         come again.
         """
         process = self._members[name].process
-        # What a run_fn has to do is its own affair; whether it left a model is looked at in the end.
+        # Only a run_fn knows when it is done; whether it left a model is checked at the end.
         if code == 0 and (self._members[name].seen is Event.RUNNING or not process.left()):
             return True
         if self._chief_ended is None or process.task_spec.type == CHIEF:
@@ -248,14 +250,14 @@ class Group:
     def _late(self, codes: dict[str, Optional[int]]) -> Optional[Failure]:
         """The failure of a task that missed a deadline."""
         now = time.monotonic()
-        # The workers of a chief that has ended have nothing more to be late with.
+        # After the chief's end its workers have no deadlines any more.
         kinds = (WORKER, PS) if self._chief_ended is not None else ()
         running = [
             member
             for name, member in self._members.items()
             if codes[name] is None and member.process.task_spec.type not in kinds
         ]
-        # A task that has not even reported its start, before those that wait for it.
+        # First the tasks that have not reported their start: the others may be waiting for them.
         for member in sorted(running, key=lambda each: each.seen is not None):
             waited = now - member.process.started
             if member.seen in NOT_AT_WORK and waited > self._start_timeout:
@@ -263,12 +265,13 @@ class Group:
         at_work = [member for member in running if member.seen not in NOT_AT_WORK]
         silent = [member for member in at_work if member.idle > min(_SILENT_SECONDS, self._stall_timeout)]
         if any(member.idle > self._stall_timeout for member in silent):
-            # A chief may be silent itself while TensorFlow waits for one that serves it, which waits for nobody.
+            # A chief may be silent because TensorFlow waits for a task that serves it. Those wait for nobody, so blame
+            # one of them first.
             blamed = max(silent, key=lambda each: (self._serves(each), each.idle))
             return failure.stalled(blamed.process, blamed.idle, self._stall_timeout, "stall_timeout")
         trainers = [member for member in at_work if self._steps(member)]
         if trainers and self._chief_ended is None and now - self._moved > self._stall_timeout:
-            # They may wait for one that serves them, whose end of a step nobody reports.
+            # They may be waiting for a task that serves them, and such tasks report no steps.
             serving = [member for member in silent if self._serves(member)]
             blamed = max([*trainers, *serving], key=lambda each: each.idle)
             return failure.stalled(blamed.process, now - self._moved, self._stall_timeout, "stall_timeout")
@@ -282,11 +285,11 @@ class Group:
         return member.process.task_spec.type in self._serving | {PS}
 
     def _steps(self, member: _Member) -> bool:
-        """Does a task do steps of its own accord; one that serves a chief reports none, however long it serves."""
+        """Does a task do steps of its own accord. One that serves a chief does not, and reports none."""
         return member.process.task_spec.trains and not self._serves(member)
 
     def _works_alone(self, member: _Member) -> bool:
-        """Does a task that is no trainer have something to do; an evaluator may be waiting for a checkpoint."""
+        """Does a task that does not train have something to do. An evaluator may be waiting for a checkpoint."""
         task_spec = member.process.task_spec
         if task_spec.trains or task_spec.type == PS or member.seen in NOT_AT_WORK:
             return False

@@ -25,7 +25,7 @@ from tfx_estimator.pipeline.user_source.faults import read_users_frames
 _TASK = "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
 _LOG_LINES = 15
 _LATE_LOOK_SECONDS = 5.0
-# For the killing of what a task started; beyond, the group is killed.
+# Time for the keeper to kill what the task started; after that the process group is killed.
 _KEEPER_SECONDS = 10.0
 
 
@@ -93,7 +93,7 @@ class TaskProcess:
             beat = os.path.getmtime(self.files.alive)
         except FileNotFoundError:
             return 0.0
-        # A machine that was suspended suspends the one who looks as well.
+        # If this look comes late, the machine was suspended, and the task with it: its heartbeat is not to blame.
         if beat != self._beat[0] or now - before > _LATE_LOOK_SECONDS:
             self._beat = (beat, now)
         return now - self._beat[1]
@@ -117,7 +117,7 @@ class TaskProcess:
             return json.load(file)
 
     def left(self) -> bool:
-        """Did `os._exit` end it as if its work were done, which it was not."""
+        """Did `os._exit(0)` end it before its work was done."""
         # A crash leaves its stack there as well.
         with contextlib.suppress(FileNotFoundError):
             return self.code == 0 and os.path.getsize(self.files.ends) > 0
@@ -134,12 +134,13 @@ class TaskProcess:
     def kill(self) -> None:
         """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks: see `keep`."""
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            # The keeper, which ends the task by SIGKILL; not if it has ended, and its number may be another's.
+            # Goes to the keeper, which ends the task by SIGKILL. Not if it has ended, because its number may be another
+            # process's by now.
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
                 self._process.send_signal(signal.SIGCONT)
                 self._process.wait(_KEEPER_SECONDS)
-        # Also after its end: what it started is in its group.
+        # Also after the keeper's end, because what the task started may still be in its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -147,18 +148,18 @@ class TaskProcess:
 
 def _inherited(task_spec: TaskSpec) -> dict[str, str]:
     """The parent's environment, with the task's threads, and without what would lead it astray."""
-    # A task is told its own.
+    # Each task gets a TF_CONFIG of its own.
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     if task_spec.threads == 1:
-        # Beside those that train, or of more tasks than cores.
+        # The task runs beside those that train, or there are more tasks than cores.
         inherited["TF_NUM_INTRAOP_THREADS"] = "1"
     elif task_spec.threads:
-        # A share of the container's CPUs: what is exported goes first.
+        # The task's share of the container's CPUs; a variable that the user has exported goes first.
         inherited.setdefault("TF_NUM_INTRAOP_THREADS", str(task_spec.threads))
     return {
         **inherited,
         **loopback.no_proxy(os.environ, _own_host(task_spec.tf_config)),
-        # Of what the task starts; its own way of finding modules is in its command.
+        # For processes that the task starts. The task itself gets its module path by its command.
         "PYTHONPATH": fresh_python.python_path(),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),

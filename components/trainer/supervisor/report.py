@@ -14,10 +14,10 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.text import duration
 
-# What nobody waits to hear.
+# Events that are not logged.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
 
-# Reports that the pace is of.
+# Number of reports that the pace is computed from.
 _RECENT = 10
 
 logger = get_logger("trainer")
@@ -39,7 +39,7 @@ class Report:
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
         self._repeated = 0
-        # Of the present attempt, which may last for days: where its steps began, and its last reports.
+        # The present attempt: where its steps began, and its last reports, only some of them as it may last for days.
         self._began: Optional[tuple[float, int]] = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self._rates: list[tuple[float, float]] = []
@@ -52,7 +52,7 @@ class Report:
         self._staged = ""
         self._decided = ""
         self._ended_early: Optional[dict[str, Any]] = None
-        # Of the first failure since steps were done last: when, and at which step.
+        # The first failure since the last step: when it was, and at which step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
 
@@ -85,7 +85,7 @@ class Report:
             return
         if kind is Event.EVALUATED:
             self._metrics = event["metrics"]
-            # An earlier run may have done all steps.
+            # If an earlier run has done all steps, this is the first event with a step.
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last or 0, event["step"])
             message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
@@ -144,7 +144,7 @@ class Report:
     def outcome(self) -> Outcome:
         """Sums up."""
         self._close_attempt()
-        # Training had been done when this happened, and no step came after it.
+        # A failure after the last step has no step after it, which would close it.
         self._resumed(self._last or 0)
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)

@@ -47,7 +47,7 @@ class Stopping:
         self._looked_at = -math.inf
 
     def by_store(self, training_dir: str) -> None:
-        """Has the tasks of other machines be asked too, which share no more than the training folder.
+        """Asks the tasks of other machines, too, which share only the training folder.
 
         Args:
             training_dir: It, in a store.
@@ -109,7 +109,7 @@ class Stopping:
         elif self._report.publishes:
             self._stored.ask(self._step(group), over)
         elif not self._stored.hear() and not over:
-            # It may be that the chief was not told to end.
+            # The chief may have got no signal, and then names no step.
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not (self._stored.hear() or group.trainers_ended() or signals.again):
                 if time.monotonic() > deadline:

@@ -17,9 +17,9 @@ from tfx.dsl.io import fileio
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
 
-# From the chief's word until the step that it names: the others have to hear of it.
+# Time from the chief's request to the step that it names, so that the others hear of it before.
 NOTICE_SECONDS = 5.0
-# How long the others wait for it.
+# How long the others wait for the chief's request.
 PATIENCE_SECONDS = 10.0
 _FILE = "stop.json"
 
@@ -35,7 +35,7 @@ class StoredStop:
     def __init__(self, training_dir: str, stop_file: str) -> None:
         self._path = os.path.join(training_dir, _FILE)
         self._stop_file = stop_file
-        # An earlier training may have been asked to stop as well.
+        # A request from before this moment belongs to an earlier training.
         self._begun = time.time()
 
     def ask(self, step: int, over: bool) -> None:
@@ -45,14 +45,14 @@ class StoredStop:
             step: After which they stop.
             over: Is training then over.
         """
-        with contextlib.suppress(Exception):  # a store that is away: this task stops, and the others lose it
+        with contextlib.suppress(Exception):  # the store does not answer: this task stops, and the others lose it
             write_whole(self._path, json.dumps({"step": step, "over": over, "at": time.time()}))
         ask_to_stop(self._stop_file, step, over)
 
     def hear(self) -> bool:
         """Asks this task to stop if the chief has said so; returns whether it has."""
         said: dict[str, Any] = {}
-        with contextlib.suppress(Exception), fileio.open(self._path) as file:  # it is not there, or the store is away
+        with contextlib.suppress(Exception), fileio.open(self._path) as file:  # no request, or no answer
             said = json.loads(file.read())
         if said.get("at", 0.0) < self._begun:
             return False

@@ -109,8 +109,8 @@ class Supervisor:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
         if (leads := place is None or place.task.type == CHIEF) or is_stored(self._job.training_dir):
-            # The others of somebody else's cluster may be at work already, and their files lie where the chief's do,
-            # but for a training in a store: there each has a folder of its own.
+            # In somebody else's cluster only the chief removes the stop file: the other tasks share it, and may be at
+            # work already. With a training in a store each task has a local folder of its own, and removes its own.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._stop_file)
         if leads:
@@ -119,7 +119,7 @@ class Supervisor:
         with Signals() as signals:
             self._decide(place, signals)
             if leads:
-                # As it will be trained, not as a word that stands for what is decided.
+                # After `_decide`: the check needs the real values in place of `auto`.
                 self._check_replicas(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
@@ -143,7 +143,7 @@ class Supervisor:
                 logger.warning(note)
 
     def _decide(self, place: Optional[TfConfig], signals: Signals) -> None:
-        """Has a trial decide what is declared as `auto`, before any task is told of it."""
+        """Runs a trial that decides what is declared as `auto`, before any task gets its job."""
         if self._section is None or not self._section.undecided or signals.received:
             return
         if place is None or place.task.type == CHIEF:
@@ -157,7 +157,7 @@ class Supervisor:
         else:
             found = decision.wait_for_verdict(
                 self._job,
-                # The chief's trial may take as long as any task, from its start on.
+                # The chief's trial is a task, so it may take as long as one: start_timeout and stall_timeout.
                 self._settings.start_timeout + self._settings.stall_timeout,
                 lambda: signals.received is not None,
             )
@@ -173,7 +173,8 @@ class Supervisor:
                 lambda attempt: plan.local_cluster(self._distribution, attempt), signals, over=self._is_over_early
             )
             self._network = ()
-        # Also if an evaluator had nothing more to do: training may end before the step that it waits for.
+        # Needed also with an evaluator: training may end before the step that it waits for, and then it exports
+        # nothing.
         if not (self._traits.exporter == CHIEF or self._enough() or self._has_export()):
             self._attempts(plan.exporter_task, signals)
 
@@ -244,7 +245,7 @@ class Supervisor:
                     self._beat.tell(group.worked)
                 time.sleep(_POLL_SECONDS)
                 continue
-            # One that failed again before it got to work needs the others to start again as well.
+            # If the task fails again before it gets to work, the others have to be restarted as well.
             again = failure.task in alone and not group.has_started(failure.task)
             if not self._restarts_alone(failure.task) or again or not failure.retryable:
                 return failure
@@ -263,12 +264,12 @@ class Supervisor:
         follows = failure.from_peer and recent and self._restarts_alone(failure.task)
         if not failure.retryable or (self._restarts >= allowed and not follows):
             error = failure.error
-            # In a cluster of somebody else's, who may start this task again.
+            # In somebody else's cluster, whoever started this task may start it again.
             error.retryable = failure.retryable and not allowed
             if failure.retryable and allowed:
                 error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
             raise error
-        # What a task's end does to others, in a cluster that takes single tasks back, is no failure of its own.
+        # Where single tasks are restarted, one's end may make others fail. That is one failure, and counts once.
         if not follows:
             self._restarts += 1
             self._cause_at = time.monotonic()
@@ -278,7 +279,7 @@ class Supervisor:
         return says_stop(self._job.training_dir, self._section)
 
     def _has_export(self) -> bool:
-        """Did a task export already: the chief of a run_fn does, or an exporter that died later."""
+        """Has a task exported already, such as the chief of a run_fn, or an exporter that died later."""
         serving = path_utils.serving_model_dir(self._job.exports_dir)
         model = os.path.join(serving, "saved_model.pb")
         return fileio.exists(model if self._job.exports else self._job.evaluated_file)
@@ -298,7 +299,8 @@ class Supervisor:
             if signals.received:
                 raise stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
-                # Its last evaluation may take longer, as it may where one supervisor sees all tasks.
+                # The last evaluation may take longer than this deadline, as long as the evaluator's file keeps
+                # changing.
                 before, told = told, evaluator_beat.read(self._job.training_dir)
                 if told == before:
                     raise evaluator_beat.missing(path_utils.serving_model_dir(self._job.exports_dir), timeout)
