@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
+from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn
 from tfx_estimator.model_fn.assignments import all_done, assignments
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.compression import NONE
@@ -18,16 +17,20 @@ from tfx_estimator.model_fn.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.given_weights import GivenWeights
 from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, require_trainable, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
+from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
+from tfx_estimator.model_fn.objective import Objective, count_hits
 from tfx_estimator.model_fn.optimizers import make_optimizer
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
-from tfx_estimator.model_fn.update import global_loss, gradients_of, update
+from tfx_estimator.model_fn.update import gradients_of, update
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 Network = Callable[[int], tf.keras.Model]
+
+# What of a step XLA compiles.
+_WHOLE, _PARTS, _NOTHING = "whole", "parts", "nothing"
 
 
 def make_model_fn(
@@ -139,74 +142,135 @@ def _train(
     divided: Optional[TrainerSection],
 ) -> tf.estimator.EstimatorSpec:
     section = Optimizer.parse_obj(params["optimizer"])
-    step = tf.compat.v1.train.get_or_create_global_step()
+    global_step = tf.compat.v1.train.get_or_create_global_step()
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    rate = learning_rate(section, params["train_steps"], step, replicas)
-    options = {key: params[key] for key in ("label_smoothing", "class_weights") if key in params}
+    rate = learning_rate(section, params["train_steps"], global_step, replicas)
     scale = LossScale() if params.get("precision") == FLOAT16 else None
-    if xla := params.get("xla", False):
+    xla, parts = params.get("xla", False), params.get("gradient_accumulation", 1)
+    if xla:
         # A function that is compiled makes no variables.
         model(tf.nest.map_structure(lambda each: each[:1], inputs_of(model, features)), training=False)
-    # With those of the placeholder that a functional network was made of, which nobody feeds.
-    # One that is not built has none, and may have losses of weights that are not there yet.
-    of_earlier_calls: list[tf.Tensor] = list(model.losses) if model.built else []
-    decay_of = functools.partial(weight_decay, factor=section.weight_decay, beside=division is not None)
-
-    def compute(part: Part) -> Computed:
-        inputs = inputs_of(model, part.features)
-        with dropout_keys(told_apart(part.features), params["seed"]):
-            logits = _logits(model, inputs, params, training=True, division=division)
-        per_example = classification_loss(part.labels, logits, **options)
-        # Keras lists those of each call.
-        own = [each for each in model.losses if not any(each is earlier for earlier in of_earlier_calls)]
-        of_earlier_calls.extend(own)
-        penalties = part_penalties(part, own, decay_of(model.trainable_variables))
-        loss = global_loss(per_example, params["global_batch_size"], penalties)
-        hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
-        averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
-        objective = scale.scaled(loss) if scale else loss
-        gradients = gradients_of(objective, stored(model.trainable_variables))
-        return Computed(loss, tf.reduce_sum(hits), gradients, averages)
-
-    def compute_whole(features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
-        if division and divided and division.stages:
-            # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
-            _logits(model, inputs_of(model, features), params, division=division)
-            with all_done() as begin:
-                pipeline = division.pipeline(model, divided, **({"scaled": scale.scaled} if scale else {}))
-                whole = pipeline.compute(features, labels)
-            return with_assignments(begin, whole)
-        with all_done() as begin:
-            whole = in_turn(compiler.part(compute) if xla and not in_one else compute, features, labels, parts)
-        return with_assignments(begin, whole)
-
-    def with_assignments(begin: int, whole: Computed) -> Computed:
-        # Of layers that keep a state of their own in `call`.
-        found = assignments(begin, model.weights, known=whole.updates)
-        return dataclasses.replace(whole, updates=[*whole.updates, *found])
-
-    def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
-        whole = compute_whole(features, labels)
-        require_trainable(model)
-        gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
-        optimizer = make_optimizer(section, rate, step, params.get("gradient_compression", NONE), scale)
-        train_op = update(gradients, stored(model.trainable_variables), optimizer, step, before=whole.updates)
-        return whole.loss, whole.hits, train_op
-
-    parts = params.get("gradient_accumulation", 1)
-    in_one, compiler = xla and takes_step(parts), Compiler(model)
-    if in_one:
-        # A function does its updates by itself.
-        loss, hits = compiler.step(lambda *batch: train(*batch)[:2])(features, labels)
-        train_op = tf.group(loss, hits)
-    else:
-        loss, hits, train_op = train(features, labels)
+    step = _Step(
+        model=model,
+        params=params,
+        division=division,
+        divided=divided,
+        objective=Objective(
+            loss_options={key: params[key] for key in ("label_smoothing", "class_weights") if key in params},
+            weight_decay=section.weight_decay,
+            global_batch_size=params["global_batch_size"],
+            beside=division is not None,
+            scale=scale,
+        ),
+        section=section,
+        rate=rate,
+        global_step=global_step,
+        parts=parts,
+        compiled=_compiled_of_step(xla, parts),
+        compiler=Compiler(model),
+        # With those of the placeholder that a functional network was made of, which nobody feeds.
+        # One that is not built has none, and may have losses of weights that are not there yet.
+        losses_of_earlier_calls=list(model.losses) if model.built else [],
+    )
+    loss, hits, train_op = step.run(features, labels)
     tf.compat.v1.summary.scalar("train_accuracy", hits / tf.cast(tf.size(labels), hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
     if scale:
         tf.compat.v1.summary.scalar("loss_scale", scale.value)
         tf.compat.v1.add_to_collection(SKIPPED_STEPS, tf.identity(scale.skipped))
     return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
+
+
+def _compiled_of_step(xla: bool, parts: int) -> str:
+    """What XLA compiles; in the context of the strategy that trains."""
+    if not xla:
+        return _NOTHING
+    return _WHOLE if takes_step(parts) else _PARTS
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """A training step of an Estimator's graph.
+
+    Args:
+        model: The network.
+        params: Of the model_fn.
+        division: Where the network's layers are; None is on one device.
+        divided: The declared trainer, where it puts layers on several devices.
+        objective: What is minimised.
+        section: The declared optimizer.
+        rate: The learning rate of this step.
+        global_step: The variable that counts steps.
+        parts: Of a batch: see `accumulation.in_turn`.
+        compiled: What XLA compiles: the whole step, what computes each part of a batch, or nothing.
+        compiler: Compiles it.
+        losses_of_earlier_calls: Losses that the network lists, and that are of no call of this step; each call adds
+            its own.
+    """
+
+    model: tf.keras.Model
+    params: dict[str, Any]
+    division: Optional[Division]
+    divided: Optional[TrainerSection]
+    objective: Objective
+    section: Optimizer
+    rate: tf.Tensor
+    global_step: tf.Variable
+    parts: int
+    compiled: str
+    compiler: Compiler
+    losses_of_earlier_calls: list[tf.Tensor]
+
+    def run(
+        self, features: dict[str, tf.Tensor], labels: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, Union[tf.Tensor, tf.Operation]]:
+        """Trains by a batch: returns its loss, how many are classified rightly, and what does the step."""
+        if self.compiled != _WHOLE:
+            return self._update(features, labels)
+        loss, hits = self.compiler.step(lambda *batch: self._update(*batch)[:2])(features, labels)
+        # A function does its updates by itself.
+        return loss, hits, tf.group(loss, hits)
+
+    def _update(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
+        """Computes a batch, and updates the weights by it."""
+        whole = self._compute(features, labels)
+        require_trainable(self.model)
+        gradients = self.objective.unscaled(whole.gradients)
+        compression = self.params.get("gradient_compression", NONE)
+        optimizer = make_optimizer(self.section, self.rate, self.global_step, compression, self.objective.scale)
+        variables = stored(self.model.trainable_variables)
+        train_op = update(gradients, variables, optimizer, self.global_step, before=whole.updates)
+        return whole.loss, whole.hits, train_op
+
+    def _compute(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
+        """Computes a batch: by stages on several devices, or part after part."""
+        division, divided = self.division, self.divided
+        if division and divided and division.stages:
+            # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
+            _logits(self.model, inputs_of(self.model, features), self.params, division=division)
+            with all_done() as begin:
+                pipeline = division.pipeline(self.model, divided, **self.objective.of_pipeline())
+                whole = pipeline.compute(features, labels)
+        else:
+            with all_done() as begin:
+                compute = self.compiler.part(self._compute_part) if self.compiled == _PARTS else self._compute_part
+                whole = in_turn(compute, features, labels, self.parts)
+        # Of layers that keep a state of their own in `call`.
+        found = assignments(begin, self.model.weights, known=whole.updates)
+        return dataclasses.replace(whole, updates=[*whole.updates, *found])
+
+    def _compute_part(self, part: Part) -> Computed:
+        model, inputs = self.model, inputs_of(self.model, part.features)
+        with dropout_keys(told_apart(part.features), self.params["seed"]):
+            logits = _logits(model, inputs, self.params, training=True, division=self.division)
+        # Keras lists those of each call.
+        earlier = self.losses_of_earlier_calls
+        own = [each for each in model.losses if not any(each is other for other in earlier)]
+        earlier.extend(own)
+        loss = self.objective.loss(part, logits, own, model.trainable_variables)
+        averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
+        gradients = gradients_of(self.objective.scaled(loss), stored(model.trainable_variables))
+        return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, averages)
 
 
 def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:

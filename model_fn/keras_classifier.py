@@ -8,16 +8,17 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn, part_penalties
+from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn
 from tfx_estimator.model_fn.classifier import predictions
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.division import Division
 from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, flat, weight_decay
+from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
+from tfx_estimator.model_fn.objective import Objective, count_hits
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
 from tfx_estimator.model_fn.split_weights import SplitWeights
-from tfx_estimator.model_fn.update import global_loss, gradients_of
+from tfx_estimator.model_fn.update import gradients_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What a step of training, or of evaluation, returns.
@@ -104,35 +105,36 @@ class KerasClassifier(tf.keras.Model):
         context = tf.distribute.get_replica_context()
         # By itself, a replica trains by the mean over its own examples.
         alone = section.sync_every is not None
-        scale = getattr(self.optimizer, "loss_scale", None)
         variables, division = stored(self.trainable_variables), self._division
+        objective = Objective(
+            loss_options=section.loss_options,
+            weight_decay=section.optimizer.weight_decay,
+            global_batch_size=section.global_batch_size,
+            beside=isinstance(division, Division),
+            scale=getattr(self.optimizer, "loss_scale", None),
+        )
 
         def compute(part: Part) -> Computed:
             # In a graph without a tape, whose gradients cannot be gated, and which forgets where things were computed.
             with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
                 with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
                     logits = self(part.features, training=True)
-                losses = classification_loss(part.labels, logits, **section.loss_options)
-                factor = section.optimizer.weight_decay
-                decay = weight_decay(self.network.trainable_variables, factor, beside=isinstance(division, Division))
-                penalties = part_penalties(part, self.network.losses, decay)
-                loss = global_loss(losses, section.global_batch_size, penalties)
+                loss = objective.loss(part, logits, self.network.losses, self.network.trainable_variables)
                 if alone:
                     loss *= context.num_replicas_in_sync
-                objective = scale.scaled(loss) if scale else loss
-            gradients = tape.gradient(objective, variables) if tape else gradients_of(objective, variables)
-            hits = tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype)
-            return Computed(loss, tf.reduce_sum(hits), gradients)
+                differentiated = objective.scaled(loss)
+            gradients = tape.gradient(differentiated, variables) if tape else gradients_of(differentiated, variables)
+            return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients)
 
         parts = section.gradient_accumulation
         if isinstance(division, Division) and division.stages:
-            own = {"scaled": scale.scaled} if scale else {}
+            own = objective.of_pipeline()
             pipeline = division.pipeline(self.network, section, step=self.optimizer.iterations, **own)
             whole = pipeline.compute(*data)
         else:
             compiles = section.xla and not takes_step(parts)
             whole = in_turn(self._compiler.part(compute) if compiles else compute, *data, parts)
-        gradients = scale.unscaled(whole.gradients) if scale else whole.gradients
+        gradients = objective.unscaled(whole.gradients)
         if self.split:
             gradients = self.split.as_kept(gradients, variables)
         pairs = zip(gradients, variables)
@@ -142,7 +144,7 @@ class KerasClassifier(tf.keras.Model):
             return {LOSS: whole.loss, ACCURACY: accuracy * context.num_replicas_in_sync}
         reported = self.optimizer.apply_and_sum(pairs, tf.stack([whole.loss, accuracy]))
         values = {LOSS: reported[0], ACCURACY: reported[1]}
-        if scale:
+        if scale := objective.scale:
             values |= {LOSS_SCALE: tf.identity(scale.value), SKIPPED: tf.identity(scale.skipped)}
         return values
 
@@ -157,9 +159,8 @@ class KerasClassifier(tf.keras.Model):
         """
         features, labels = data[0], flat(data[1])
         logits = self(features, training=False)
-        hits = tf.equal(tf.argmax(logits, axis=-1), labels)
         return {
             LOSS: tf.reduce_sum(tf.cast(classification_loss(labels, logits), tf.float64)),
-            ACCURACY: tf.reduce_sum(tf.cast(hits, tf.float64)),
+            ACCURACY: count_hits(logits, labels, tf.float64),
             "examples": tf.cast(tf.size(labels), tf.float64),
         }
