@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, path_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -12,49 +12,53 @@ _HERE = "tfx_estimator.components.trainer"
 
 # Which checkpoint is exported, and when training is over.
 _BEST = ("best.copies", "best.decision", "best.keeper", "best.record")
+# What puts into a declaration, before training begins, what is known only then: tuned values, and what follows from the
+# number of examples.
+_SETTLING = ("balance", "length", "tuned")
+_OF_ESTIMATOR = (
+    *_BEST,
+    "declared_input",
+    "estimator.deciding",
+    "estimator.distribute",
+    "estimator.evaluation",
+    "estimator.patches.replica_fixes",
+    "estimator.path",
+    "estimator.training",
+    "estimator.warm_start",
+    "export",
+    "seeds",
+    "task.fn_args",
+    "user_input.rows",
+    "user_input.shared_batches",
+    "user_input.short_batches",
+    "warm_start",
+)
+_OF_KERAS = (
+    *_BEST,
+    "compiled_notices",
+    "declared_input",
+    "export",
+    "keras.deciding",
+    "keras.drivers",
+    "keras.evaluation",
+    "keras.model",
+    "keras.path",
+    "keras.saver",
+    "keras.served",
+    "keras.serving",
+    "keras.watch",
+    "seeds",
+    "task.fn_args",
+    "warm_start",
+)
+_OF_RUN_FN = ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args")
 # Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {
-    ESTIMATOR: (
-        *_BEST,
-        "declared_input",
-        "estimator.deciding",
-        "estimator.distribute",
-        "estimator.evaluation",
-        "estimator.patches.replica_fixes",
-        "estimator.path",
-        "estimator.training",
-        "estimator.warm_start",
-        "export",
-        "seeds",
-        "task.fn_args",
-        "user_input.rows",
-        "user_input.shared_batches",
-        "user_input.short_batches",
-        "warm_start",
-    ),
-    KERAS: (
-        _KERAS := (
-            *_BEST,
-            "compiled_notices",
-            "declared_input",
-            "export",
-            "keras.deciding",
-            "keras.drivers",
-            "keras.evaluation",
-            "keras.model",
-            "keras.path",
-            "keras.saver",
-            "keras.served",
-            "keras.serving",
-            "keras.watch",
-            "seeds",
-            "task.fn_args",
-            "warm_start",
-        )
-    ),
-    KERAS_LOOP: _KERAS,
-    RUN_FN: ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args"),
+    ESTIMATOR: _OF_ESTIMATOR,
+    KERAS: _OF_KERAS,
+    KERAS_LOOP: _OF_KERAS,
+    RUN_FN: _OF_RUN_FN,
 }
 _BUILT_IN = (
     "compiled_notices",
@@ -75,7 +79,7 @@ def deciding_code(path: str, built_in: bool = False) -> list[str]:
     """
     # The Keras paths are those of a declaration, which always names its own.
     names: Sequence[str] = _OWN[path] if path else [*_OWN[ESTIMATOR], *_OWN[RUN_FN]]
-    return [f"{_HERE}.{name}" for name in sorted({*names, *(_BUILT_IN if built_in else ())})]
+    return _modules({*names, *(_BUILT_IN if built_in else ())})
 
 
 def declared_code(section: TrainerSection) -> list[str]:
@@ -85,5 +89,11 @@ def declared_code(section: TrainerSection) -> list[str]:
         section: What to train.
     """
     if section.module_file is not None:
-        return [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
-    return [section.target, *deciding_code(section.path, built_in=section.path == ESTIMATOR)]
+        trains = [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
+    else:
+        trains = [section.target, *deciding_code(section.path, built_in=section.path == ESTIMATOR)]
+    return [*trains, *_modules(_SETTLING)]
+
+
+def _modules(names: Iterable[str]) -> list[str]:
+    return [f"{_HERE}.{name}" for name in sorted(names)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN
-from tfx_estimator.components.trainer.source import deciding_code
+from tfx_estimator.components.trainer.source import deciding_code, declared_code
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import fingerprint, modules
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
 
@@ -74,14 +76,19 @@ OPERATIONAL_TASK = {
 
 
 @pytest.fixture(scope="module")
-def imported() -> set[str]:
-    """All of this project that a training process imports, found by import-linter's own graph."""
+def graph():
+    """Import-linter's own graph of this project, without the processes that train what nobody keeps."""
     import grimp
 
     graph = grimp.build_graph("tfx_estimator")
-    # A process that trains what nobody keeps.
     for name in {f"{TRAINER}.dry_run", *graph.find_descendants(f"{TRAINER}.dry_run")}:
         graph.remove_module(name)
+    return graph
+
+
+@pytest.fixture(scope="module")
+def imported(graph) -> set[str]:
+    """All of this project that a training process imports."""
     found = set(ENTRIES)
     for entry in ENTRIES:
         found |= graph.find_upstream_modules(entry)
@@ -104,6 +111,42 @@ def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imp
     assert not covered & (OPERATIONAL | OPERATIONAL_TASK)
     assert {"tfx_estimator.model_fn.classifier", "tfx_estimator.data.input_fn", f"{TRAINER}.export"} <= covered
     assert len(imported) > 50
+
+
+def changes_settings(name: str) -> bool:
+    """Whether a function of the module takes the Trainer's settings, and returns others."""
+    module = modules.find_module(name)
+    assert module is not None
+    assert module.file is not None
+    for each in ast.walk(ast.parse(module.file.read_text())):
+        if isinstance(each, ast.FunctionDef) and each.returns:
+            taken = [ast.unparse(given.annotation) for given in each.args.args if given.annotation]
+            if "Settings" in taken and "Settings" in ast.unparse(each.returns):
+                return True
+    return False
+
+
+def test_what_changes_the_settings_before_the_training_process_is_in_the_key(graph):
+    before = {name for name in graph.find_upstream_modules(f"{TRAINER}.executor") if name.startswith(f"{TRAINER}.")}
+    changing = {name for name in before if changes_settings(name)}
+    assert {f"{TRAINER}.{name}" for name in ("balance", "jobs", "length", "tuned")} <= changing
+    covered = set(collect_sources(declared_code(TrainerSection(model="mnist_cnn"))))
+    left = {name for name in changing - covered if not name.startswith(OPERATIONAL_ROOMS)}
+    # What the one returns is itself in the key, as it is called when a pipeline is made; the other only calls the rest.
+    left -= {f"{TRAINER}.arguments", f"{TRAINER}.jobs"}
+    assert not left, "list each in components/trainer/source.py, or here if it decides nothing of a model"
+
+
+@pytest.mark.parametrize("section", [{"model": "mnist_cnn"}, {"model": "mnist_cnn", "path": KERAS}], ids=str)
+def test_another_formula_of_balanced_weights_is_no_cached_model(project, section):
+    def fingerprint_of_declared() -> str:
+        return fingerprint_source(declared_code(TrainerSection.parse_obj(section)))
+
+    before, file = fingerprint_of_declared(), project / "components" / "trainer" / "balance.py"
+    text = file.read_text()
+    assert "share / counts[label]" in text
+    file.write_text(text.replace("share / counts[label]", "(share / counts[label]) ** 0.5"))
+    assert fingerprint_of_declared() != before
 
 
 @pytest.mark.parametrize("path", ["", ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN])
