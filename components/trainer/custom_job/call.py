@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 Artifacts = Mapping[str, list[types.Artifact]]
 # The files.
 _CALL, _MEASURED, _JOB = "call.json", "measured.json", "job.json"
-# A folder of them: what became of each replica that has begun, and has not done its part.
+# A folder of files: the state of each replica that has begun, and has not finished its part.
 _REPLICAS = "replicas"
 
 

@@ -124,7 +124,7 @@ def _failed(name: str, status: Status, folder: str) -> TfxEstimatorError:
         expected=SUCCEEDED,
         todo="see the logs of its replicas; the same training goes on from its last checkpoint",
     )
-    # None: it has not even begun, for want of a quota or the like.
+    # None means that no replica has begun, for want of a quota for example: a retry does not help.
     error.retryable = failures is not None
     return error
 
@@ -152,7 +152,7 @@ def _earlier(service: Service, folder: str) -> Optional[str]:
     noted = call.read_job(folder)
     for name in (noted, _patiently(lambda: service.find(step_of(folder)))):
         if name is None or name.startswith("local/"):
-            continue  # the processes of one here ended with it
+            continue  # a job on this machine: its processes have ended with it
         state = _patiently(functools.partial(service.status, name)).state
         if state == CANCELLING:
             state = _follow(service, name).state
@@ -171,7 +171,7 @@ def _cancel(service: Service, name: Optional[str], step: str) -> None:
     try:
         if name := name or service.find(step):
             service.cancel(name)
-    except Exception as error:  # the client has many of its own
+    except Exception as error:  # the client raises errors of many kinds
         logger.warning(f"the custom job {name or 'of this step'} may go on: {error}")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Optional
 # Property of the step: JSON of its Plan.
 PLAN_KEY = "custom_job"
 REPLICA = "tfx_estimator.components.trainer.custom_job.replica"
-# In a command: the pipeline's folder, which whoever submits it may choose.
+# A placeholder in the command for the pipeline's folder, which is chosen at submission.
 HOME = "{home}"
 # A strategy of scheduling: the job waits for its machines.
 _QUEUED = "FLEX_START"
@@ -107,14 +107,14 @@ class Plan:
             "env": [{"name": name, "value": value} for name, value in sorted(self.env.items())],
         }
         spec: dict[str, Any] = {"worker_pool_specs": [_pool_spec(pool, container) for pool in self.pools]}
-        # A replica that dies is the others' business: see max_restarts.
+        # The service does not restart replicas: the supervisors do, see max_restarts.
         spec["scheduling"] = {"restart_job_on_worker_restart": False}
         if self.timeout_seconds:
             spec["scheduling"]["timeout"] = {"seconds": self.timeout_seconds}
         if self.scheduling:
             spec["scheduling"]["strategy"] = self.scheduling
         if self.scheduling == _QUEUED:
-            # However long; its own default is a day.
+            # 0 is no limit of the wait for machines; the service's default is a day.
             spec["scheduling"]["max_wait_duration"] = {"seconds": 0}
         for name in ("service_account", "network"):
             if value := getattr(self, name):

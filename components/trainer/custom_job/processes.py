@@ -26,7 +26,7 @@ _ENTER = (
     "import os, sys; sys.path[0] = {package!r}; from tfx_estimator.components.trainer.cluster.private_network import "
     "enter; enter([int(fd) for fd in sys.argv[1].split(',') if fd]); os.execvp(sys.argv[2], sys.argv[2:])"
 )
-# Of all together; less than what ends the step waits for it.
+# For all replicas together. Less than the time that the step itself has to end.
 _END_SECONDS = 40.0
 _TAIL_LINES = 10
 # The names of the pools in a TF_CONFIG of Vertex AI.
@@ -67,7 +67,7 @@ class LocalService:
         for pool, _ in places:
             addresses[pool].append(f"localhost:{next(ports)}")
         os.makedirs(self._folder, exist_ok=True)
-        # After one that has failed, whose processes have ended.
+        # A job may follow a failed one, whose processes have ended.
         self._processes, self._logs = [], []
         for pool, index in places:
             container = pools[pool]["container_spec"]
@@ -93,7 +93,7 @@ class LocalService:
                 self._end()
                 end = "\n".join(read_tail(log, _TAIL_LINES))
                 return Status(FAILED, f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{end}")
-        # Parameter servers have no end of their own.
+        # Parameter servers never end by themselves.
         return Status(SUCCEEDED if codes and codes[0] == 0 else "JOB_STATE_RUNNING")
 
     def cancel(self, name: str) -> None:
@@ -147,7 +147,7 @@ def _start(words: list[str], environment: dict[str, str], fds: tuple[int, ...], 
     command = [sys.executable if python == "python" else python, *rest]
     enter = [sys.executable, "-c", _ENTER.format(package=str(package_parent())), ",".join(map(str, fds))]
     return subprocess.Popen(
-        # A step that is killed leaves none behind, which would still train when it is tried again.
+        # Kills the replicas with the step. Otherwise they would still train when the step is retried.
         [*enter, *keeper.dying_with_this(command)],
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.importing import uncollected
 
-# As Vertex AI sets it; its TF_CONFIG takes the third pool for parameter servers, whatever it is.
+# Set by Vertex AI. Its TF_CONFIG is not used, because it calls the third pool parameter servers, whatever that is.
 CLUSTER_SPEC = "CLUSTER_SPEC"
 _POOL = re.compile(r"workerpool(\d+)")
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     with told(args.call, place.task.name if place else f"{CHIEF}-0"), signals.handled():
         inputs, outputs, properties = read_call(args.call)
         Executor().Do(dict(inputs), dict(outputs), properties)
-    # Only who publishes has measured anything.
+    # Only the replica that publishes, the chief, has measurements.
     if any(artifact.mlmd_artifact.custom_properties for artifact in outputs["model_run"]):
         write_measured(args.call, outputs)
     return 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REHEARSAL = "TFX_ESTIMATOR_REHEARSAL"
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
 CANCELLING = "JOB_STATE_CANCELLING"
-# Ours: somebody has removed it.
+# A state of our own: somebody has deleted the job.
 MISSING = "NOT_FOUND"
 ENDED = (SUCCEEDED, FAILED, CANCELLED, MISSING, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
 
@@ -114,7 +114,7 @@ def is_permanent(error: Exception) -> bool:
     from google.api_core import exceptions as of
 
     refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
-    # Of credentials that are not what they should be, Google's library says it by a ValueError of its own.
+    # Google's library reports invalid credentials by a subclass of ValueError.
     return isinstance(error, (*refusals, TypeError, ValueError)) or has_no_account(error)
 
 
@@ -128,7 +128,8 @@ def has_no_account(error: Exception) -> bool:
 
     if not isinstance(error, of.RefreshError):
         return False
-    # Of a machine in Google Cloud, whose own server did not answer; or of whoever lends an account, who says so.
+    # The metadata server of a machine in Google Cloud did not answer, or the service that lends an account has answered
+    # with an error.
     said = (error.__cause__, *error.args)
     return not (error.retryable or any(isinstance(each, of.TransportError) or _passes(each) for each in said))
 

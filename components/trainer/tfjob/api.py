@@ -13,13 +13,13 @@ from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, GROUP, PL
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.text import first_line
 
-# To connect, and to read an answer.
+# Timeouts to connect, and to read an answer.
 _TIMEOUT = (5.0, 30.0)
-# A watch that has nothing to tell is asked for anew: a dead connection is found out.
+# A watch without news is requested anew after so long, which finds dead connections.
 WATCH_SECONDS = 10
-# Likewise a log, of whoever prints nothing for so long.
+# So is a log, if its pod prints nothing for so long.
 _LOG_SECONDS = 90.0
-# Where nothing says which.
+# The namespace if neither declaration nor kubeconfig names one.
 NAMESPACE = "default"
 _OF_JOB = "training.kubeflow.org/job-name"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _UNAUTHORIZED, _INVALID, _BAD = 410, 409, 404, 403, 401, 422, 400
@@ -63,7 +63,7 @@ class Kube:
                 expected="the package kubernetes, which TFX brings",
                 todo="pip install 'kubernetes>=12,<13'",
             ) from error
-        # By its name: which one is current may change.
+        # Keeps the context's name, because the current context may change.
         self.context, found = find_context(context)
         connection = connect(self.context)
         self.namespace = namespace or found or NAMESPACE
@@ -151,7 +151,7 @@ class Kube:
             self._ask(self._core.delete_namespaced_config_map, name, self.namespace, body=options)
 
     def own_config_map(self, manifest: Object, job: Object) -> None:
-        """Has a ConfigMap go when its TFJob does; one that went with an earlier TFJob is created anew.
+        """Makes a TFJob the owner of a ConfigMap, which goes with it; one that went with an earlier TFJob is made anew.
 
         Args:
             manifest: Of the ConfigMap.
@@ -165,7 +165,7 @@ class Kube:
         owner.update({key: job["metadata"][key] for key in ("name", "uid")})
         owned = {"metadata": {"ownerReferences": [owner]}}
         try:
-            # Owners are merged by their uid: who has this ConfigMap as well keeps it.
+            # Kubernetes merges owners by their uid, so other owners of this ConfigMap stay.
             self._ask(self._core.patch_namespaced_config_map, manifest["metadata"]["name"], self.namespace, owned)
         except MissingError:
             self.create_config_map({**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}})
@@ -176,7 +176,7 @@ class Kube:
         Raises:
             LostError: The server did not answer.
         """
-        # Not by `get`, whose 404 may also say that there are no TFJobs at all.
+        # Uses `list`: a 404 of `get` may also mean that the cluster does not know TFJobs.
         return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
 
     def delete(self, name: str, uid: str) -> None:
@@ -303,7 +303,7 @@ class Kube:
         return LostError(f"{error.status} {said}")
 
 
-# For an error: what to ask kubectl, and what names the cluster.
+# For errors: the kubectl command that shows the cluster, and the key that names it.
 OF_TFJOBS = ("get tfjobs", "deploy.tfjob.context")
 
 

@@ -7,7 +7,7 @@ import contextlib
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.pipeline import errors
 
-# What the operator leaves a TFJob at, of which one pod was started again while another one failed for good.
+# The operator leaves a TFJob in this state if one pod failed for good while another one was being restarted.
 RESTARTING = "Restarting"
 
 
@@ -31,7 +31,7 @@ def state_of(there: Object) -> str:
 
 
 def is_suspended(there: Object) -> bool:
-    """Has a TFJob no pods because somebody wants it so, as a queue does until there is room."""
+    """Is a TFJob suspended, and so without pods; a queue does that until there is room."""
     return bool(there["spec"].get("runPolicy", {}).get("suspend"))
 
 

@@ -11,10 +11,11 @@ from tfx_estimator.components.trainer.tfjob.pods import PodFailure
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 
-# How long to look for the cause behind a pod that only says that another one has gone; what follows from one failure.
+# How long to look for the cause if a pod only reports that another one has gone; and how long failures count as
+# consequences of one that was noted.
 _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
-# For the operator to end a TFJob of which a pod has failed for good; and it does not where another one was just started
-# again: it is Restarting, and stays so.
+# How long the operator may take to end a TFJob after a pod has failed for good. It never does if another pod was just
+# restarted: the TFJob then stays Restarting.
 # Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/controller.v1/tensorflow/tfjob_controller.go.
 FINAL_SECONDS = 30.0
 _RETRYABLE_FROM = 128
@@ -28,7 +29,7 @@ logger = get_logger("trainer")
 class Restarts(Protocol):
     """Who is told of restarts."""
 
-    # When one was noted last, by whomever.
+    # When a restart was last noted, here or by a pod's supervisor.
     noted_at: float
 
     def restarted(self, cause: str, what: str) -> None:
@@ -49,7 +50,7 @@ class Failures:
         self._suspect: Optional[tuple[float, PodFailure]] = None
         self._cause_at = -math.inf
         self._final_at = math.inf
-        # Have all pods run since the last restart.
+        # Whether all pods have run since the last restart.
         self._complete = False
         self.restarts = 0
 
@@ -95,7 +96,7 @@ class Failures:
 
     @property
     def is_explained(self) -> bool:
-        """Is there one after which no pod is started again."""
+        """Has a pod failed in a way after which none is restarted."""
         return any(map(_is_final, self._all))
 
     def error(

@@ -15,7 +15,7 @@ def config_file() -> Optional[str]:
 
 
 def in_pod(context: Optional[str]) -> bool:
-    """Is the cluster meant that this process is a pod of.
+    """Is the cluster to use the one in which this process runs as a pod.
 
     Args:
         context: Of the kubeconfig; None is its current one, if there is any.

@@ -35,17 +35,18 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.log import STAYS, get_logger
 from tfx_estimator.pipeline.user_source.pack import Packed
 
-# What a TFJob of ours says of itself: the training folder, the last attempt of its tasks before, and its contents.
+# Annotations of our TFJobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.
 TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
-# A server that refuses may have been started again just now, and not know yet what it allows.
+# An API server that has just been restarted may refuse requests for a while, because it does not know its permissions
+# yet.
 _REFUSED_SECONDS = 30.0
-# For the pods' ends, and their logs, to be told after that of the TFJob; for their graceful end.
+# How long to wait for the pods' ends and logs after the end of the TFJob; and for the pods to end gracefully.
 _LAST_WORDS_SECONDS, _GRACE_SECONDS = 5.0, 120.0
 _SILENT_TIMES = 5
-# For a TFJob of an earlier run to go, after its pods.
+# How long the deletion of an earlier run's TFJob may take; it goes after its pods.
 _DELETED_SECONDS = 600.0
-# For what a pod has written to be seen here.
+# How long until a file that a pod has written is visible here.
 _SHARED_SECONDS = 60.0
 
 logger = get_logger("trainer")
@@ -70,7 +71,7 @@ class Launcher:
         settings = Settings.from_dict(job.settings)
         self._distribution = settings.distribution.resolved()
         self._patience = settings.stall_timeout
-        # The pods' own supervisors end what does nothing, long before.
+        # The supervisors in the pods end a stalled task long before this.
         self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
         self._name = job_name(name, job.training_dir)
         self._job_path = os.path.join(logs, "tfjob.json")
@@ -79,9 +80,9 @@ class Launcher:
         self._pods = Pods(kube, os.path.join(logs, "pods"))
         wanted = sum(self._distribution.pods.values())
         self._pending = Pending(self._pods, wanted, deploy.tfjob.pending_timeout)
-        # When anything was heard of the tasks in the pods.
+        # When the tasks in the pods last gave a sign of life.
         self._moved = time.monotonic()
-        # By watch, since when, and why.
+        # For each watch that has lost its server: since when, and the error.
         self._lost: dict[str, tuple[float, Exception]] = {}
         self._state, self._suspended = "", False
 
@@ -135,7 +136,7 @@ class Launcher:
                 logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
                 return created
             except TakenError:
-                # Created by an attempt whose answer was lost, or by somebody else just now.
+                # It exists already: an earlier request whose answer was lost has created it, or somebody else just now.
                 lost_since = None
                 time.sleep(_RETRY_SECONDS)
             except LostError as error:
@@ -180,7 +181,7 @@ class Launcher:
         return hashlib.sha256(json.dumps(self._manifest, sort_keys=True).encode()).hexdigest()
 
     def _adopts(self, there: Object) -> bool:
-        """Is a TFJob that is there this training, done or under way; not one that failed, or is being deleted.
+        """Is the TFJob that exists this training, finished or running; not one that failed or is being deleted.
 
         Nor one that another `deploy` has made, and that is not done.
 
@@ -208,7 +209,7 @@ class Launcher:
             TfxEstimatorError: It did not succeed.
         """
         uid = found["metadata"]["uid"]
-        # One before it may have taken its time to go.
+        # The clock starts here, because an earlier TFJob may have taken long to be deleted.
         self._pending.begin()
         self._moved = time.monotonic()
         while True:
@@ -342,7 +343,7 @@ class Launcher:
                 if notice.event == LISTED:
                     self._pods.take_all(notice.objects)
             if notice and notice.watch == JOB and notice.event in (LISTED, DELETED):
-                # It goes after its pods.
+                # The TFJob is deleted after its pods, so this is the end of both.
                 gone = notice.event == DELETED or all(each["metadata"]["uid"] != uid for each in notice.objects)
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
@@ -352,7 +353,8 @@ class Launcher:
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
         said = said_of(condition)
-        # The operator's words, of which no name can be part; the reason is the same for all failures.
+        # Only the operator's message tells them apart, in words that no name can contain; the reason is the same for
+        # all failures.
         if "specified deadline" in condition.get("message", ""):
             return errors.TaskStalledError(
                 f"the TFJob {self._place} failed: {said}",

@@ -20,10 +20,10 @@ _TYPES = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evalua
 # A pod's name, and its host's, is the job's with `-evaluator-0`, and at most 63 characters.
 _MOST = 63 - len("-evaluator-0")
 _DIGITS = 10
-# For the checkpoint that a task writes when it is ended, and the export that it may be at.
+# Time for the checkpoint that a task writes when it is ended, or for an export that it has begun.
 _GRACE_SECONDS = 90
-# A process tells by it that it failed for no reason of its own: the operator's policy ExitCode starts it again. Of the
-# codes from 128 on, which all do, this one is kept for users.
+# The exit code of a process that failed for no reason of its own: the operator's policy ExitCode restarts it. It
+# restarts after all codes from 128 on; this one is reserved for users.
 # Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
 RETRYABLE_CODE = 138
 # A label of all that a compiled pipeline has in a cluster; its value is the TFJob's name.
@@ -43,7 +43,7 @@ def job_name(name: str, key: str = "") -> str:
     """
     if not key and name[:_MOST].rstrip("-") == name:
         return name
-    # Of two long names that begin alike each has one of its own.
+    # The digest keeps two long names apart that begin alike.
     suffix = f"-{hashlib.sha256((key or name).encode()).hexdigest()[:_DIGITS]}"
     return name[: _MOST - len(suffix)].rstrip("-") + suffix
 
@@ -123,7 +123,7 @@ def _template(
     kind: str, deploy: DeploySection, command: Sequence[str], config_map: Optional[Mapping[str, Any]]
 ) -> dict[str, Any]:
     environment = {"PYTHONUNBUFFERED": "1", **release.variables()}
-    # Also where every code is started again: it tells who has but lost another one.
+    # Also if pods are restarted after every code: this one shows which pod has only lost another.
     if deploy.tfjob.restart_policy != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)
     volumes: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def _template(
         mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
 
     for index, volume in enumerate(deploy.volumes):
-        # Of a claim that is read-only as well Kubernetes leaves the files' group alone.
+        # The claim is read-only, too, so that Kubernetes does not change the group of the files.
         claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
         mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
     for index, secret in enumerate(deploy.secrets):
@@ -144,7 +144,7 @@ def _template(
     container = {
         "name": CONTAINER,
         "image": deploy.image,
-        # A node takes `$$` and `$(NAME)` for its own.
+        # Kubernetes would replace `$$` and `$(NAME)`.
         "command": [quoted(word) for word in command],
         "env": [
             {"name": each, "value": quoted(value)} for each, value in sorted({**environment, **deploy.env}.items())
@@ -153,7 +153,7 @@ def _template(
         "resources": _resources(kind, deploy) or None,
         "securityContext": deploy.security_context.of_container() or None,
         "volumeMounts": mounts or None,
-        # The end of its log, where it had no time to say what was wrong.
+        # Kubernetes then shows the end of the log if the pod had no time to write its error.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     spec = {
@@ -164,7 +164,7 @@ def _template(
         "containers": [_without_none(container)],
         "volumes": volumes or None,
     }
-    # A sidecar would live on after the container, and the pod never end.
+    # A sidecar would outlive the container, and the pod would never end.
     metadata = {"labels": dict(deploy.labels) or None, "annotations": {"sidecar.istio.io/inject": "false"}}
     return {"metadata": _without_none(metadata), "spec": _without_none(spec)}
 

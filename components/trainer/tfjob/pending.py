@@ -7,7 +7,7 @@ import time
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.pipeline.errors import TaskStalledError
 
-# Until then a pod that starts is not worth a word.
+# Nothing is said of a pod that has been starting for less than this.
 _NOTICE_SECONDS = 10.0
 
 
@@ -22,18 +22,18 @@ class Pending:
 
     def __init__(self, pods: Pods, wanted: int, seconds: float) -> None:
         self._pods, self._wanted, self._seconds = pods, wanted, seconds
-        # Since when not all of them run.
+        # Since when not all pods run.
         self._began = time.monotonic()
         self._said: set[str] = set()
 
     @property
     def all_run(self) -> bool:
-        """Have all pods that are wanted got to their work, or ended."""
+        """Have all pods that are wanted begun their work, or ended."""
         return self._pods.running >= self._wanted
 
     @property
     def is_over(self) -> bool:
-        """Was it waited for long enough."""
+        """Has the wait for them been long enough."""
         return self._waited > self._seconds
 
     def begin(self) -> None:

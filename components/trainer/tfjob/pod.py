@@ -23,7 +23,7 @@ MODULES = "modules"
 # Where Kubernetes reads why a container ended, and how much of it.
 _MESSAGE = os.environ.get("TFX_ESTIMATOR_TERMINATION_LOG", "/dev/termination-log")
 _MOST_BYTES = 4096
-# For the marks of JSON, of `\n` and the like.
+# Less than _MOST_BYTES, because JSON adds keys and escapes.
 _MOST_OF_TEXT = 2500
 
 
@@ -42,7 +42,7 @@ def main(job_path: str) -> int:
     Args:
         job_path: As of `command`.
     """
-    # Told to whoever reads the pod's log.
+    # Progress goes to the pod's log.
     absl_logging.set_verbosity(absl_logging.INFO)
     try:
         with signals.handled(), scratch.used():
@@ -73,7 +73,7 @@ def _train(job_path: str) -> None:
 
     with uncollected():
         light_imports.apply()
-        # After the user's modules: what it starts inherits where to find them.
+        # Imported after the change of sys.path, which the tasks inherit.
         from tfx_estimator.components.trainer.supervise import supervise
 
     outcome = supervise(job, logs)
@@ -96,7 +96,7 @@ def _leave(error: TfxEstimatorError) -> None:
         with open(_MESSAGE, "wb") as file:
             file.write(data)
     except OSError:
-        # No container: it is on stderr as well.
+        # Not in a container. The error is on stderr as well.
         return
 
 

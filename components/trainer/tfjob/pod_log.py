@@ -10,7 +10,7 @@ from typing import Optional
 
 # A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
-# Whoever prints more without an end of line has no hope of one.
+# A line that is longer than this is cut: its end may never come.
 _LONGEST_LINE = 1 << 20
 
 # Seconds, nanoseconds, and which of the lines of this time.
@@ -31,10 +31,10 @@ class PodLog:
         self._path = path
         self._lock = threading.Lock()
         self._last: _Place = (0, 0, 0)
-        # Of what another process has kept, up to where it has come again; None before anything has.
+        # What another process has kept already, up to where it has come again; None before anything was read.
         self._old: Optional[bytes] = None
         self._at = 0
-        # Whether nothing follows.
+        # True once the log is complete.
         self.is_whole = False
 
     @property
@@ -61,7 +61,7 @@ class PodLog:
             place, keeps = self._keep([line + b"\n" for line in lines], place, keeps)
             if is_over():
                 return
-        # Else it comes again.
+        # A part of a line is not kept otherwise: the whole line comes with the next request.
         self._keep([rest] if is_whole and rest else [], place, keeps)
         self.is_whole = self.is_whole or is_whole
 
@@ -69,7 +69,7 @@ class PodLog:
         with self._lock:
             new = []
             for line in lines:
-                # What has no time belongs to the line before.
+                # A line without a time belongs to the line before.
                 if match := _STAMPED.fullmatch(line):
                     time = _time(match)
                     place = (*time, place[2] + 1 if place[:2] == time else 1)
@@ -79,7 +79,7 @@ class PodLog:
                 if keeps:
                     new.append(line)
             text = b"".join(self._without_old(new))
-            # Also of a container that prints nothing there is one to be looked at.
+            # Also without any text, so that there is a file for each container.
             with open(self._path, "ab") as file:
                 file.write(text)
         return place, keeps
@@ -99,7 +99,7 @@ class PodLog:
             else:
                 self._at = len(self._old)
             if self._at == len(self._old):
-                # Of no more use.
+                # All of the old text has come again.
                 self._old, self._at = b"", 0
             if line:
                 yield line

@@ -20,9 +20,9 @@ from tfx_estimator.pipeline.files import read_tail
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _LOG_LINES = 15
-# Before a log whose connection has ended is asked for anew; doubled while nothing comes.
+# Wait before a log is requested anew after its connection has ended; doubled while nothing comes.
 _LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
-# Of the codes that `tfx-estimator run` ends with, those that say more than that a task has failed.
+# Errors whose exit codes say more than that a task has failed.
 _KINDS = (
     errors.DeclarationError,
     errors.DataError,
@@ -55,7 +55,7 @@ class PodFailure:
 
     @property
     def from_peer(self) -> bool:
-        """Is it but the consequence of another pod's end."""
+        """Is it only the consequence of another pod's end."""
         # A task that is asked to stop asks the others as well.
         return self.code in (RETRYABLE_CODE, errors.SIGNALLED + signal.SIGTERM)
 
@@ -113,11 +113,11 @@ class Pods:
         self._kube, self._folder = kube, folder
         os.makedirs(folder, exist_ok=True)
         self._seen: dict[str, Object] = {}
-        # Of a pod, and of which of its containers' ends.
+        # The uid of a pod, and the number of its container's end.
         self._failed: set[tuple[str, int]] = set()
-        # Of a pod's container, which may be started again.
+        # By the pod's uid and the number of its container's ends, as a container may be restarted.
         self._logs: dict[tuple[str, int], _Followed] = {}
-        # Nobody looks at the pods any more; nobody wants the logs.
+        # The first is set when nobody looks at the pods any more; the second when nobody needs their logs.
         self._ending, self._over = threading.Event(), threading.Event()
 
     @property
@@ -127,7 +127,7 @@ class Pods:
 
     @property
     def chief_succeeded(self) -> bool:
-        """Has the chief done its work: with it the TFJob has succeeded, also where its operator is yet to say so."""
+        """Has the chief succeeded. Then the TFJob has succeeded, even if its operator does not say so yet."""
         return any(_task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
 
     def count(self) -> int:
@@ -171,7 +171,7 @@ class Pods:
             name = pod["metadata"]["name"]
             log = PodLog(self._path(name, uid, ends))
             self._logs[uid, ends] = _Followed(name, log, _started(self._follow, name, uid, ends, log))
-        # With some policies it is not the pod that is started again, but its container.
+        # Under some restart policies the container is restarted, and not the pod.
         before = bool(ends) and _phase(pod) != "Failed"
         state = container.get("lastState" if before else "state", {}).get("terminated", {})
         failed = _phase(pod) == "Failed" or (ends > 0 and state.get("exitCode", 0) != 0)
@@ -202,7 +202,7 @@ class Pods:
         """
         self._ending.set()
         _join([each.thread for each in self._logs.values()], seconds)
-        # What has the name of a pod that has gone is its successor.
+        # A pod that has gone has a successor of the same name, whose log is another one.
         there = [each for (uid, ends), each in self._logs.items() if _ends(self._seen.get(uid, {})) == ends]
         rest = [each for each in there if not each.log.is_whole]
         if seconds and rest:
@@ -217,7 +217,7 @@ class Pods:
         """Keeps what a container prints, for as long as it may print something, wherever a connection ends."""
         wait = _LOG_WAIT
         while True:
-            # What is told from now on is all of it.
+            # If the container has ended before this request, the answer is the complete log.
             is_whole = self._ending.is_set() or self._has_ended(uid)
             before = log.since
             if self._read(name, log, is_whole, True) and is_whole:
@@ -226,7 +226,7 @@ class Pods:
                 return
             wait = min(2 * wait, _LONGEST_LOG_WAIT) if log.since == before else _LOG_WAIT
             self._ending.wait(wait)
-            # Its successor has the same name.
+            # The next container of this pod has the same name, so this log cannot be read any more.
             if _ends(self._seen.get(uid, {})) != ends:
                 return
 
@@ -235,7 +235,7 @@ class Pods:
         try:
             log.take(self._kube.log(name, log.since, follows), is_whole, self._over.is_set)
         except (LostError, errors.TfxEstimatorError, OSError):
-            # Nothing of the training hangs on it.
+            # The training does not depend on its logs.
             return False
         return True
 

@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.pipeline.files import write_json
 
 _FILE = re.compile(r"([a-z_]+)-(\d+)\.attempt-(\d+)\.progress\.jsonl")
-# What the chief's pod knows, and no task has reported.
+# The file for what the chief's pod knows and no task reports.
 _OUTCOME = "outcome.json"
 
 
@@ -35,7 +35,7 @@ class Progress:
     def __init__(self, logs: str, report: Report, after: int) -> None:
         self._logs, self._report, self._after = logs, report, after
         self._readers: dict[str, tuple[TaskSpec, ProgressReader]] = {}
-        # By task: its last event; and what shows that it works, where it has no event to tell of: see `_signs`.
+        # For each task, its last event, and other signs that it works: see `_signs`.
         self._seen: dict[str, Event] = {}
         self._shown: dict[str, tuple[float, ...]] = {}
         self.step = -1
@@ -51,7 +51,7 @@ class Progress:
             cause: The task and what happened to it.
             what: Which pods were started again.
         """
-        # What they did before comes first.
+        # Reads the tasks' events first, because these happened before the restart.
         self.hear()
         self._note(cause, what)
         self._noted = True
@@ -95,7 +95,7 @@ class Progress:
     def _chief_at(self, attempt: int, step: int) -> None:
         if attempt > self._attempt:
             if self._attempt and not self._noted:
-                # By the supervisor of the only pod; or nobody saw why.
+                # The supervisor in a single pod has restarted its task, or nobody saw the cause.
                 cause = _read(os.path.join(self._logs, f"{CHIEF}-0.attempt-{self._attempt}.error.json"))
                 self._note(f"{CHIEF}-0 failed: {cause.get('type', 'without a word')}", "it was started again")
             self._attempt, self._noted = attempt, False

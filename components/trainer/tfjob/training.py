@@ -1,4 +1,4 @@
-"""Has a Trainer train in a TFJob, where its declaration says so."""
+"""Trains in a TFJob, if the declaration says so."""
 
 from __future__ import annotations
 

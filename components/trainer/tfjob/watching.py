@@ -13,8 +13,8 @@ from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostE
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-# The events of a watch beside these: all that there is now, of which what is missing has gone; the error of a server
-# that does not answer, or refuses; and that it answers again.
+# Further events of a watch: LISTED has all objects, so what it lacks has gone; then the error of a server that does not
+# answer or refuses; then that it answers again.
 LISTED, LOST, FOUND = "LISTED", "LOST", "FOUND"
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0
 
@@ -61,7 +61,7 @@ class Watching:
         self._kube, self._uid = kube, uid
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self._over = threading.Event()
-        # What each watch has seen.
+        # The last resource version that each watch has seen.
         self._versions = {JOB: "", POD: ""}
         self._waits = dict.fromkeys(self._versions, _FIRST_WAIT)
         for kind, ask in ((JOB, partial(kube.jobs, f"metadata.name={name}")), (POD, partial(kube.pods, name))):
@@ -85,13 +85,14 @@ class Watching:
                     found = ask()
                     self._say(kind, LISTED, [each for each in found["items"] if self._is_mine(kind, each)])
                     self._versions[kind] = found["metadata"]["resourceVersion"]
-                # After a lost connection from where it was: a list does not tell of what has come and gone meanwhile.
+                # After a lost connection the watch goes on from its last version: a list would not show what has come
+                # and gone meanwhile.
                 self._follow(kind, ask)
             except ExpiredError:
                 self._versions[kind] = ""
             except (LostError, TfxEstimatorError) as error:
                 self._notices.put(Notice(kind, LOST, error))
-            except Exception as error:  # a watch that ends without a word would never be missed
+            except Exception as error:  # nobody would notice a watch that ended silently
                 self._versions[kind] = ""
                 self._notices.put(Notice(kind, LOST, LostError(f"not understood: {error!r}")))
             self._over.wait(self._waits[kind])
