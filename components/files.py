@@ -20,6 +20,8 @@ from tfx_estimator.pipeline.log import get_logger
 TRAINING = "training.json"
 # Between tries to read a file in a store. TensorFlow's client of a bucket believes in the old size for 5 s.
 RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
+# Between two looks at what others write to a store: each is a request, and is paid for.
+STORE_POLL_SECONDS = 2.0
 # Without which nothing loads the model, or goes on with the training, around them: they come last.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
 
@@ -66,6 +68,16 @@ def read_json(path: str) -> Any:
                 raise
             time.sleep(seconds)
     return None
+
+
+def poll_seconds(path: str, here: float) -> float:
+    """Returns how long to wait between two looks at what another process writes.
+
+    Args:
+        path: Where it does.
+        here: Of a file system of this machine.
+    """
+    return STORE_POLL_SECONDS if is_stored(path) else here
 
 
 def move_folder(source: str, target: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.files import TRAINING, is_stored, move_folder, read_json, write_whole
+from tfx_estimator.components.files import TRAINING, is_stored, move_folder, poll_seconds, read_json, write_whole
 from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
@@ -160,7 +160,7 @@ def wait(folder: TrainingFolder, seconds: float) -> None:
             # Whoever started this task may start it again.
             error.retryable = True
             raise error
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds(folder.uri, _POLL_SECONDS))
 
 
 def is_taken(earlier: Earlier, steps: int) -> bool:

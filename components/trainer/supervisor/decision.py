@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Optional
 
+from tfx_estimator.components.files import poll_seconds
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.speed_trial import verdict as speed_trial
@@ -67,7 +68,7 @@ def wait_for_verdict(job: Job, seconds: float, stopped: Callable[[], bool]) -> O
                 expected=f"{speed_trial.FILE} there within {seconds:g} s (trainer.start_timeout and stall_timeout)",
                 todo="see the chief's log; or declare trainer.precision and trainer.xla",
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds(job.training_dir, _POLL_SECONDS))
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.files import is_stored
+from tfx_estimator.components.files import is_stored, poll_seconds
 from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.network import cluster_network
@@ -305,7 +305,7 @@ class Supervisor:
                 if told == before:
                     raise evaluator_beat.missing(path_utils.serving_model_dir(self._job.exports_dir), timeout)
                 deadline = time.monotonic() + timeout
-            time.sleep(_POLL_SECONDS)
+            time.sleep(poll_seconds(self._job.training_dir, _POLL_SECONDS))
         return True
 
     def _start(self, task_spec: TaskSpec) -> TaskProcess:
