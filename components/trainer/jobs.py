@@ -7,16 +7,16 @@ import fnmatch
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.balance import with_weights
+from tfx_estimator.components.trainer.balance import count_labels, with_weights
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.distribution_argument import check_contract
@@ -99,7 +99,10 @@ def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
 
 
 def with_counts(
-    settings: Settings, exec_properties: dict[str, Any], examples: Sequence[types.Artifact]
+    settings: Settings,
+    exec_properties: dict[str, Any],
+    examples: Sequence[types.Artifact],
+    count: Optional[Callable[[], Mapping[int, int]]] = None,
 ) -> tuple[Settings, dict[str, Any]]:
     """Puts in what follows from the number of examples: steps of epochs, weights of balanced classes.
 
@@ -107,6 +110,7 @@ def with_counts(
         settings: As the Trainer is told them.
         exec_properties: The execution's properties.
         examples: The examples to train on.
+        count: Tells their labels, where they are counted already; None counts them.
 
     Returns:
         Both.
@@ -115,7 +119,7 @@ def with_counts(
         DeclarationError: See `with_steps` and `with_weights`.
     """
     settings, exec_properties = with_steps(settings, exec_properties, examples)
-    return with_weights(settings, examples), exec_properties
+    return with_weights(settings, count or (lambda: count_labels(examples))), exec_properties
 
 
 def write_declaration(training_dir: str, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from tfx.utils import io_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.in_python import TUNER, reword
+from tfx_estimator.components.trainer.balance import count_labels
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, with_counts, write_declaration
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.settings import Settings
@@ -58,6 +60,11 @@ class Trials:
     settings: Settings
     section: TuneSection
     enough: Callable[[], bool] = lambda: False
+
+    @functools.cached_property
+    def _labels(self) -> Mapping[int, int]:
+        """Counted once for all trials: all examples are read for that."""
+        return count_labels(self.inputs[standard_component_specs.EXAMPLES_KEY])
 
     def place(self, number: int) -> str:
         """Returns the folder of a trial."""
@@ -142,7 +149,7 @@ class Trials:
         settings, properties = with_hyperparameters(settings, properties, [tuned])
         declared = settings
         examples = inputs[standard_component_specs.EXAMPLES_KEY]
-        settings, properties = with_counts(settings, properties, examples)
+        settings, properties = with_counts(settings, properties, examples, lambda: self._labels)
         job = make_job(inputs, outputs, properties, settings, training, exports=False)
         if fileio.exists(job.evaluated_file):
             # Of the trial that it goes on from, or of an attempt whose result was not written any more.

@@ -50,7 +50,7 @@ def test_the_word_becomes_weights_and_these_are_told(examples, declaration, capl
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog", "owl"))
     assert settings.trainer.class_weights == "balanced"
     assert Settings.of(settings.to_properties()).trainer.class_weights == "balanced"
-    found = with_weights(settings, [examples(0, 1, 1, 1)])
+    found = with_weights(settings, lambda: count_labels([examples(0, 1, 1, 1)]))
     assert found.trainer.class_weights == pytest.approx((2.0, 2 / 3, 1.0))
     assert caplog.messages == [
         "trainer.class_weights: balanced: cat 2 (of 1), dog 0.6667 (of 3), owl 1 (of 0)",
@@ -60,7 +60,7 @@ def test_the_word_becomes_weights_and_these_are_told(examples, declaration, capl
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0]])
 def test_others_stay_and_nothing_is_read(declaration, weights):
     settings = Settings(declaration=declaration(class_weights=weights), label_names=("cat", "dog"))
-    assert with_weights(settings, []) is settings
+    assert with_weights(settings, pytest.fail) is settings
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_others_stay_and_nothing_is_read(declaration, weights):
 def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name, said):
     settings = Settings(declaration=declaration(class_weights="balanced"), label_names=("cat", "dog"))
     with pytest.raises(DeclarationError, match=said):
-        with_weights(settings, [examples(*labels, name=name)])
+        with_weights(settings, lambda: count_labels([examples(*labels, name=name)]))
 
 
 def test_a_file_that_ends_within_a_record_is_named(examples, tmp_path):
@@ -91,3 +91,24 @@ def test_a_damaged_length_is_not_read(examples, tmp_path):
     file.write_bytes((2**62).to_bytes(8, "little") + file.read_bytes()[8:])
     with pytest.raises(DamagedDataError, match="00001-of-00002"):
         count_labels([artifact])
+
+
+def test_a_record_that_is_not_what_was_written_is_not_counted(examples, tmp_path):
+    artifact = examples(0, 1, 1)
+    file = tmp_path / "Split-train" / "data_tfrecord-00001-of-00002"
+    written = file.read_bytes()
+    # The label, before the checksum at the end.
+    file.write_bytes(written[:-5] + bytes([written[-5] ^ 1]) + written[-4:])
+    with pytest.raises(DamagedDataError, match="00001-of-00002: corrupted record"):
+        count_labels([artifact])
+
+
+def test_the_labels_are_counted_once_for_all_trials_of_a_tuning(examples, tmp_path, monkeypatch, caplog):
+    from tfx_estimator.components.tuner import training
+
+    read: list[str] = []
+    monkeypatch.setattr(training, "count_labels", lambda found: read.append("") or count_labels(found))
+    trials = training.Trials(str(tmp_path), {"examples": [examples(0, 1, 1)]}, {}, Settings(), None)
+    assert [trials._labels for _ in range(2)] == [{0: 1, 1: 2}] * 2
+    assert len(read) == 1
+    assert not caplog.messages
