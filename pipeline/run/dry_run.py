@@ -44,29 +44,27 @@ _FILE = "dry_run.json"
 _REMEMBERED = 50
 # The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# The entries of `trainer` that a trial depends on.
-_TRAINER_KEYS = (
-    "path",
-    "model",
-    "module_file",
-    "params",
-    "optimizer",
-    "label_smoothing",
-    "class_weights",
-    "gradient_accumulation",
-    "model_parallel",
-    "pipeline_parallel",
-    "precision",
-    "xla",
-    "augment",
-    "keep_best",
-    "early_stopping",
-    "precision",
-    "sync_every",
-    "warm_start",
-    "global_batch_size",
-    "eval_batch_size",
-    "deterministic",
+# The entries of `trainer` that no trial depends on. When another one changes, the code is tried again: a new one too.
+_UNTRIED = (
+    "train_steps",
+    "train_epochs",
+    "eval_steps",
+    "seed",
+    "shuffle_buffer",
+    "resident_megabytes",
+    "save_checkpoints_steps",
+    "keep_checkpoint_max",
+    "log_every_steps",
+    "steps_per_execution",
+    "intra_op_threads",
+    "threads",
+    "gpu",
+    "onednn",
+    "profile",
+    "start_timeout",
+    "stall_timeout",
+    # What matters of it is named by itself.
+    "distribution",
 )
 
 logger = get_logger("dry_run")
@@ -304,7 +302,7 @@ class Memory:
         declaration = self._loaded.declaration
         trainer = declaration.trainer
         targets = [trainer.target, declaration.transform.target]
-        of_trainer = {name: value for name, value in trainer.dict().items() if name in _TRAINER_KEYS}
+        of_trainer = {name: value for name, value in trainer.dict().items() if name not in _UNTRIED}
         evaluator = declaration.evaluator
         declares_evaluation = bool(evaluator.metrics) or evaluator.slices != ("label",)
         parts = [

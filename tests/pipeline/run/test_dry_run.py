@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import tempfile
@@ -402,6 +403,25 @@ def test_a_damaged_memory_is_none(declare, tmp_path):
         assert not memory.knows()
     memory.remember()
     assert memory.knows()
+
+
+@pytest.mark.unit
+def test_what_the_trainer_is_told_is_tried_again_unless_no_trial_depends_on_it(declare, tmp_path):
+    from tfx_estimator.pipeline.run import dry_run
+
+    loaded = load(declare())
+    trainer = loaded.declaration.trainer
+    folders = PipelineFolders(str(tmp_path / "runs"), "tried")
+
+    def key(**changed) -> str:
+        declaration = loaded.declaration.copy(update={"trainer": trainer.copy(update=changed)})
+        return dry_run.Memory(dataclasses.replace(loaded, declaration=declaration), folders)._key()
+
+    assert key(precision="mixed_bfloat16") != key()
+    # As a release to come may have it.
+    assert key(of_a_later_release=1) != key()
+    assert key(seed=1, train_steps=7) == key()
+    assert set(dry_run._UNTRIED) <= trainer.__fields__.keys()
 
 
 @pytest.mark.unit
