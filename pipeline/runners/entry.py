@@ -15,8 +15,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.ending import exit_code, scratch
+from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.release import check_release
 
 if TYPE_CHECKING:
@@ -93,8 +93,4 @@ def _fetch(place: str, sha256: str) -> bytes:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except TfxEstimatorError as end:
-        print(end, file=sys.stderr)  # noqa: T201
-        sys.exit(end.exit_code)
+    sys.exit(exit_code.of(lambda: main(sys.argv[1:])))

@@ -18,7 +18,8 @@ import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.ending import exit_code
+from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.release import check_release
 
 
@@ -103,15 +104,12 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     Args:
         parsed: As of `parse`.
     """
-    try:
-        check_release()
-        _run(parsed)
-    except TfxEstimatorError as end:
-        print(end, file=sys.stderr)  # noqa: T201
-        sys.exit(end.exit_code)
+    if code := exit_code.of(lambda: _run(parsed)):
+        sys.exit(code)
 
 
 def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
+    check_release()
     # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
     # has said why.
     from tfx_estimator.components.files import is_stored

@@ -26,7 +26,7 @@ from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
-from tfx_estimator.pipeline.ending import scratch, shared_status, signals
+from tfx_estimator.pipeline.ending import exit_code, scratch, shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.buckets import check_buckets
@@ -172,15 +172,14 @@ def main(declaration: str, workdir: str) -> None:
         declaration: A preset's name, or a file.
         workdir: The folder of all runs.
     """
-    try:
+
+    def work() -> None:
         with signals.handled(), scratch.used():
             _run(declaration, workdir)
-    except TfxEstimatorError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_code)
-    except signals.SignalledError as end:
-        print(end, file=sys.stderr)  # noqa: T201
-        sys.exit(end.exit_code)
+
+    # The script may do more when all went well.
+    if code := exit_code.of(work):
+        sys.exit(code)
 
 
 def _run(declaration: str, workdir: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.ending import exit_code
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 from tfx_estimator.pipeline.runners.delivery import deliver
 from tfx_estimator.pipeline.text import one_line
@@ -20,14 +20,16 @@ def main(declaration: str, target: str) -> None:
         declaration: A preset's name, or a file, with a section `deploy`.
         target: One of `targets.TARGETS`.
     """
-    try:
-        loaded = load(declaration, target=target)
-        compiled = compile_declaration(loaded, target, os.getcwd())
-        # TFX's command line has told its runner where to write, and takes the file from there.
-        lines = deliver(compiled, loaded, target, Path(compiled.path), Path())
-    except TfxEstimatorError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_code)
+    # The script may do more when all went well.
+    if code := exit_code.of(lambda: _compile(declaration, target)):
+        sys.exit(code)
+
+
+def _compile(declaration: str, target: str) -> None:
+    loaded = load(declaration, target=target)
+    compiled = compile_declaration(loaded, target, os.getcwd())
+    # TFX's command line has told its runner where to write, and takes the file from there.
+    lines = deliver(compiled, loaded, target, Path(compiled.path), Path())
     for line in lines:
         print(one_line(line))  # noqa: T201
     for remark in loaded.remarks:

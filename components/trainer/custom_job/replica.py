@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
-from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.ending import exit_code, signals
+from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.importing import uncollected
 
 # Set by Vertex AI. Its TF_CONFIG is not used, because it calls the third pool parameter servers, whatever that is.
@@ -84,10 +84,4 @@ def _place(pool: str) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except TfxEstimatorError as end:
-        print(end, file=sys.stderr)  # noqa: T201
-        sys.exit(end.exit_code)
-    except signals.SignalledError as end:
-        sys.exit(end.exit_code)
+    sys.exit(exit_code.of(lambda: main(sys.argv[1:])))

@@ -13,8 +13,8 @@ from absl import logging as absl_logging
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.tfjob import progress
-from tfx_estimator.pipeline.ending import scratch, signals
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, exit_code_of
+from tfx_estimator.pipeline.ending import exit_code, scratch, signals
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.importing import uncollected
 
 MODULE = "tfx_estimator.components.trainer.tfjob.pod"
@@ -44,17 +44,16 @@ def main(job_path: str) -> int:
     """
     # Progress goes to the pod's log.
     absl_logging.set_verbosity(absl_logging.INFO)
+    return exit_code.of(lambda: _told(job_path))
+
+
+def _told(job_path: str) -> None:
     try:
         with signals.handled(), scratch.used():
             _train(job_path)
     except TfxEstimatorError as error:
-        print(error, file=sys.stderr, flush=True)  # noqa: T201
         _leave(error)
-        return exit_code_of(error)
-    except signals.SignalledError as end:
-        print(end, file=sys.stderr, flush=True)  # noqa: T201
-        return end.exit_code
-    return 0
+        raise
 
 
 def _train(job_path: str) -> None:
@@ -82,7 +81,7 @@ def _train(job_path: str) -> None:
 
 
 def _leave(error: TfxEstimatorError) -> None:
-    """Tells Kubernetes why the pod failed; in a way that `read_message` understands."""
+    """Tells Kubernetes why the pod failed; in a way that `pods.PodFailure` understands."""
     said = {
         "type": type(error).__name__,
         "what": error.what[-_MOST_OF_TEXT:],
