@@ -9,9 +9,9 @@ from pydantic.v1 import Field, confloat, conint, constr
 
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 
-# What an evaluation of a network that is not compiled reports, a built-in one's say.
+# Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
-# For editors.
+# For editors that check YAML by the JSON schema.
 METRIC_SCHEMA = {"type": "string", "minLength": 1}
 _LESS = re.compile(r"loss|error|entropy|perplexity|divergence|(^|_)(rmse|mse|mae|mape|msle)($|_)")
 _MORE = re.compile(r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity")

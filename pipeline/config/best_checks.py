@@ -94,9 +94,9 @@ def stops_too_late(trainer: TrainerSection) -> Optional[str]:
     if rule is None or not steps:
         return None
     every = trainer.checkpoint_steps
-    # Those that count: at each checkpoint, and the last step.
+    # The number of evaluations that count: one at each checkpoint, and one at the last step.
     count = math.ceil(steps / every) - max(math.ceil(rule.min_steps / every) - 1, 0)
-    # The first that counts is an improvement.
+    # One more, because the first evaluation that counts is always an improvement.
     if rule.patience + 1 < count:
         return None
     evaluations = "1 evaluation counts" if count == 1 else f"at most {count:,} evaluations count"

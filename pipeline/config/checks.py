@@ -71,7 +71,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_profile(declaration),
         *_run_fn(declaration, search_paths),
         *check_evaluator(declaration),
-        # Of a path of somewhere else.
+        # With a target, these paths are places of another machine.
         *(() if target else (*_stores(declaration), *_pusher(declaration))),
         *check_beam(declaration, search_paths, target),
         *check_deploy(declaration, target),

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 
 # A key of a ConfigMap may hold no `+`, as a wheel's name does.
 DECLARATION, MODULES = "declaration.yaml", "modules.whl"
-# Of all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
+# Limit for all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
 MOST_BYTES = 900_000
 
 

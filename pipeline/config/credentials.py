@@ -14,17 +14,17 @@ IN_THE_FILE = "it would stand in the compiled file, for all to read"
 _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
 # TOKENIZERS_PARALLELISM is none.
 _CREDENTIAL = re.compile(rf"{_NAMES}|token(?!iz)", re.IGNORECASE)
-# Of trainer.params: a network may well have tokens of its own, as in `pool_token: mean`.
+# For trainer.params, which may name a network's own tokens, as in `pool_token: mean`.
 _OF_A_SERVICE = re.compile(
     rf"{_NAMES}|(access|api|auth|bearer|github|gitlab|hf|hub|huggingface|oauth|refresh|wandb)[_-]?tokens?$",
     re.IGNORECASE,
 )
 _LONG = re.compile(r"\S{16,}")
-# As sentencepiece_unigram.
+# Words such as sentencepiece_unigram are no credentials.
 _WORDS = re.compile(r"[A-Za-z]{1,15}([_./-][A-Za-z]{1,15})+")
-# As <pad>, [CLS].
+# Nor are special tokens such as <pad> and [CLS].
 _SPECIAL = re.compile(r"<.*>|\[.*\]")
-# Of a name that leads to a mounted Secret.
+# The ends of names whose value is the path of a file, such as a mounted Secret.
 _OF_A_FILE = re.compile(r"[_-](paths?|files?|file_?names?|dirs?|director(y|ies)|folders?)$", re.IGNORECASE)
 _HIDDEN = "…"
 

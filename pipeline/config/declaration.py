@@ -58,7 +58,7 @@ class Declaration(Section):
         optimizer, train = self.trainer.optimizer, self.trainer.distribution.train
         if optimizer.scaling != "none":
             rates = "values" if optimizer.schedule == "piecewise" else "learning_rate"
-            # Of replicas on devices that nobody declared the machine decides.
+            # Without declared devices the machine decides how many replicas there are.
             open_count = train.distributes and not train.devices.indices
             devices = ", and more where there are several GPUs" if open_count else ""
             found[f"trainer.optimizer.{rates}"] = f"at most {optimizer.word_scaled(train.replicas)}{devices}"

@@ -119,7 +119,7 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
         return
     for name, node in deploy.nodes.declared():
         keys = [f"deploy.nodes.{name}.{key}" for key in _resources_of(node)]
-        # Of a mapping its items are declared.
+        # Of a mapping, the single items are declared.
         paths = {key: path for key in keys for path in declared if f"{path}.".startswith(f"{key}.")}
         if not paths:
             continue

@@ -72,7 +72,7 @@ class Devices(Section):
     )
     gpu: Optional[Chosen] = Field(default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]")
 
-    # Of this name, it takes the place of the one for all sections, which knows of no list beside a number.
+    # This name replaces the validator of all sections, which does not allow a list or a number for one key.
     @validator("*", pre=True)
     def _of_its_kind(cls, value: Any) -> Any:  # noqa: N805
         annotation = tuple[int, ...] if isinstance(value, (list, tuple)) else int
@@ -197,7 +197,7 @@ class TrainStrategy(Strategy):
         default="none", description="gradients in two bytes an entry, in place of four, while they are added up"
     )
     timeout_seconds: confloat(gt=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        # Without one a stopped worker hangs all others.
+        # Without a timeout, a stopped worker hangs all others.
         default=60.0,
         description="longest wait for another worker in a step; more than the slowest step or checkpoint takes",
         operational=True,

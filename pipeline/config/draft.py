@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.config.yaml_text import Path
 DEFAULT = "default"
 OVERRIDE = "--set"
 
-# What a required key that is wrong is taken for, so that the checks between other values can still run.
+# Stand-ins for required keys that are wrong, so that the checks between other values can still run.
 _STAND_INS: dict[Path, Any] = {
     ("name",): "stand-in",
     ("data",): {"dataset": "stand_in"},
@@ -57,7 +57,7 @@ class Draft:
     values: dict[str, Any] = field(init=False)
     problems: list[Problem] = field(init=False)
     overridden: dict[Path, Override] = field(default_factory=dict)
-    # Where a key stands that has another name now.
+    # Where a key with an outdated name stands.
     renamed: str = ""
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class Draft:
     def origin(self, path: Path) -> str:
         """Where a value came from."""
         if self._override_of(path):
-            # Of a section that was set as a whole, the rest are defaults.
+            # An override has set the section as a whole, so other keys of it are defaults.
             return OVERRIDE if self.is_written(path) else DEFAULT
         return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
 
@@ -214,7 +214,7 @@ def _repair(values: dict[str, Any], path: Path) -> None:
     target: Any = values
     for depth, key in enumerate(path[:-1], 1):
         if not isinstance(target.get(key), dict):
-            # One item of a list: the whole list goes.
+            # A wrong item of a list: the whole list is dropped.
             path = path[:depth]
             break
         target = target[key]

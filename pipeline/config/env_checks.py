@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.targets import VERTEX
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNHELD = re.compile("[\0\ud800-\udfff]")
-# Who sets each of them in the container: what stands in the file would be lost, or hide it.
+# Who sets each variable in the container. A declared value would be lost, or hide that one.
 _SET_BY = {
     "TF_CONFIG": "the service: it tells a task its place in the cluster",
     "CLUSTER_SPEC": "Vertex AI: it tells a replica its place in the job",

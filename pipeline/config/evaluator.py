@@ -9,7 +9,7 @@ from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
 from tfx_estimator.pipeline.config.section import Section, allow_short
 from tfx_estimator.pipeline.config.slices import SliceItem
 
-# What is measured without a word.
+# Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
 ALL = "all"
 _OF_SLICES = "a feature, `[feature, feature]` crossed, or `{feature: value}`"

@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "evaluator.metrics"
 _SLICES = "evaluator.slices"
-# What every example has; a preprocessing_fn may add to it.
+# Features that every example has; a preprocessing_fn may add others.
 _IMAGE, _LABEL = "image", "label"
 
 
@@ -38,7 +38,8 @@ def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
         The problems.
     """
     section, transform = declaration.evaluator, declaration.transform
-    # What a preprocessing_fn of the user's returns is told by the dry run, and by the Evaluator.
+    # The features that the user's preprocessing_fn returns are not known here; the dry run and the Evaluator check
+    # them.
     known = [_LABEL] if transform.target == type(transform)().target else []
     yield from _slices(_SLICES, section.slices, known)
     for index, metric in enumerate(section.metrics):
@@ -218,7 +219,7 @@ def _thresholds(path: str, metric: Metric, nature: Nature) -> Iterator[Problem]:
 
 def _alike(metrics: Sequence[Metric]) -> Iterator[Problem]:
     """Metrics that would have one name in the results."""
-    # Of the blessing's own accuracy too: TFMA would put the declared metric in its place, and bless by that.
+    # The built-in accuracy counts as well: TFMA would replace it by a declared metric of its name, and bless by that.
     built_in = ((name_in_results(name, {}), "") for name in BUILT_IN)
     seen: dict[tuple[str, str], str] = dict.fromkeys(built_in, "what is measured anyway")
     for index, metric in enumerate(metrics):

@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
-# Of a section with fewer keys the message lists all: none of them is meant by a key that is only like one elsewhere.
+# If a section has fewer keys, the message lists all of them, and does not guess at a similar key of another section.
 _MANY_KEYS = 6
 
 
@@ -97,9 +97,9 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
     everywhere = list(all_keys())
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
-    # One worker too few is nearer than the same word of another section.
+    # A missing `s`, as in `worker`, is nearer than the same word in another section.
     plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), None)
-    # What an item of a list takes, sections beside the list do not.
+    # A key of a list's item is only looked for in such items.
     in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
     everywhere = [found for found in everywhere if found[:in_item] == path[:in_item]]
     if not elsewhere and not plural:

@@ -153,7 +153,7 @@ def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
     """What the processes of a cluster of machines need, by role."""
     train, evaluate = _least(distribution.train.devices), _least(distribution.eval.devices)
-    # Without an evaluator the chief evaluates.
+    # Without an evaluator, the chief's pod also evaluates.
     chief = {_TRAIN: train} if distribution.evaluator else {_TRAIN: train, _EVAL: evaluate}
     wanted = {CHIEF: chief, WORKER: {_TRAIN: train}, EVALUATOR: {_EVAL: evaluate}}
     return {role: wanted[role] for role in distribution.pods if role in wanted}

@@ -9,7 +9,8 @@ from pathlib import Path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.user_source.modules import Module, is_installed
 
-# What Python, TensorFlow and a task import at their start. Others, as `trace` or `sched`, the user may have as well.
+# Modules that Python, TensorFlow and a task import at their start. The user may hide others, such as `trace` or
+# `sched`.
 NEEDED = frozenset(
     """
     abc argparse array ast asyncio base64 bdb binascii bisect bz2 calendar cmath cmd code codecs codeop collections
@@ -23,7 +24,7 @@ NEEDED = frozenset(
     warnings weakref xml zipfile zipimport zlib zoneinfo
     """.split()  # noqa: SIM905
 )
-# What the pipeline and its tasks import of what is installed with this project.
+# Installed packages that the pipeline and its tasks import.
 PACKAGES = frozenset(
     """
     PIL absl apache_beam apitools astunparse attr certifi cloudpickle dateutil dill docker farmhash fastavro flatbuffers

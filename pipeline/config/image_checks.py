@@ -56,7 +56,7 @@ def note_image(image: str, target: str) -> Iterator[str]:
         target: Where it is to be deployed.
     """
     first, _, rest = image.partition("/")
-    # As of Docker: else it is a name of Docker Hub's.
+    # Docker's rule: without `.`, `:` or `localhost` the first part is no host, and the image is on Docker Hub.
     host = re.sub(r":[0-9]+$", "", first) if rest and (first == "localhost" or set(first) & {".", ":"}) else ""
     if target == VERTEX and host and not _PULLED.fullmatch(host):
         yield (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
-# What a file or a protocol buffer can hold as int64.
+# The largest int64, which a file or a protocol buffer can hold.
 _MAX_INT = 2**63 - 1
 # YAML's one-line form of a key ends at 1,024, escapes included.
 _MAX_KEY = 100

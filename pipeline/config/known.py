@@ -56,7 +56,7 @@ KEYS: dict[str, str] = {
         )
     },
     f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
-    # Of pods, wherever they are written.
+    # Keys of pods, in whichever section they are written.
     **dict.fromkeys(
         ("imagePullSecrets", "image_pull_secrets"),
         "of the account that the pods run as: Kubernetes gives each of its pods the imagePullSecrets of its service "
@@ -73,7 +73,7 @@ MAPPINGS: dict[str, str] = {
     f"{_TRAIN}.communication": f"write bytes_per_pack beside it, with no mapping around; overlap is {_OVERLAP}",
 }
 
-# What others call a key -> ours; by dotted path if the key alone could be anything.
+# Names of keys in other tools -> ours; by dotted path if the key alone is ambiguous.
 ALIASES: dict[str, str] = {
     "data.name": "data.dataset",
     "data.path": "data.data_dir",
@@ -128,7 +128,7 @@ ALIASES: dict[str, str] = {
     "num_parallel_trials": "tune.parallel_trials",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
     "options": "beam.options",
-    # Of a pod's template; under deploy.nodes and replicas they are keys, or near to them.
+    # Keys of a pod's template. Under deploy.nodes and replicas they are right, or near to a right one.
     "deploy.tolerations": "deploy.nodes.default.tolerations",
     "deploy.node_selector": "deploy.nodes.default.node_selector",
     "deploy.nodeSelector": "deploy.nodes.default.node_selector",

@@ -25,9 +25,9 @@ _OF_KUBERNETES = (
 # Source: https://cloud.google.com/resource-manager/docs/labels-overview. Letters of other alphabets are letters.
 _LETTERS, _DIGITS, _MOST = ("Ll", "Lo"), ("Nd", "Nl", "No"), 63
 OF_GOOGLE = "letters of lower case, digits, `_` and `-`, at most 63, and the key from a letter on"
-# What those set by themselves who start pods.
+# Prefixes of labels that are set by whatever starts pods.
 _TAKEN = ("tfx-estimator/", "training.kubeflow.org/", "pipelines.kubeflow.org/", "workflows.argoproj.io/")
-# Of Vertex AI, whose jobs TFX labels by itself, with those of its own among them; `submit` adds one.
+# The limit of Vertex AI, and how many of the labels TFX and `submit` set by themselves.
 _MOST_LABELS, _LABELS_OF_OURS = 64, 4
 
 

@@ -56,7 +56,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     names = tuple(draft.modernise_names())
     declaration = draft.validate(target)
     if draft.problems or declaration is None:
-        # Whoever mends the problems should know the rest by then.
+        # Notes are shown with the problems, so that all can be mended at once.
         told = () if declaration is None else tuple(note_deployment(declaration, target))
         raise to_error(draft.sorted_problems(), text.source, target, told)
     origins = _origins(declaration, draft, changed)

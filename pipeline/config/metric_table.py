@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# What a metric can be asked for: one class against the others, the k highest scores, an aggregate; as the keys of a
-# declared metric.
+# The forms of a metric, as keys of a declared one: one class against the others, the k highest scores, an aggregate.
 BINARIZE, TOP_K, MICRO, MACRO, WEIGHTED = "binarize", "top_k", "micro", "macro", "weighted_macro"
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
 # The one that reads features, and what TFMA calls those.
@@ -47,7 +46,7 @@ _AT = ("thresholds", "top_k", "class_id", "name")
 _SEARCHED = ("num_thresholds", "top_k", "class_id", "name")
 _NAME = ("name",)
 
-# Of a matrix of right and wrong decisions.
+# Metrics of a confusion matrix.
 _HIGHER_AT = (
     "BalancedAccuracy DiagnosticOddsRatio F1Score FowlkesMallowsIndex Informedness Markedness "
     "MatthewsCorrelationCoefficient NPV NegativePredictiveValue PPV PositiveLikelihoodRatio Precision Recall "
@@ -71,7 +70,7 @@ METRICS: dict[str, Nature] = {
     **_each(_HIGHER_AT, _AT, (), _ALL_FORMS, direction=HIGHER),
     **_each(_LOWER_AT, _AT, (), _ALL_FORMS, direction=LOWER),
     **_each(_NEITHER_AT, _AT, (), _ALL_FORMS),
-    # Of one class it may divide by zero.
+    # For one class it may divide by zero.
     "PrevalenceThreshold": Nature(_AT, (), (MICRO,)),
     "BinaryAccuracy": Nature(("threshold", "top_k", "class_id", "name"), (), _ALL_FORMS, direction=HIGHER),
     "AUC": Nature(("curve", "summation_method", "thresholds", *_SEARCHED), (), _ALL_FORMS, direction=HIGHER),
@@ -88,7 +87,7 @@ METRICS: dict[str, Nature] = {
     "CalibrationPlot": Nature(("num_buckets", "left", "right", "name"), (), (BINARIZE,), is_number=False),
     **_each("Calibration MeanLabel MeanPrediction", _NAME, (), _OF_CLASSES),
     **_each(_ERRORS, _NAME, (), _OF_CLASSES, direction=LOWER),
-    # Of all classes at once.
+    # Metrics over all classes at once.
     **_each("SparseCategoricalAccuracy", _NAME, direction=HIGHER),
     "SparseTopKCategoricalAccuracy": Nature(("k", "name"), direction=HIGHER),
     "SparseCategoricalCrossentropy": Nature(("from_logits", "ignore_class", "axis", "name"), direction=LOWER),
@@ -98,7 +97,7 @@ METRICS: dict[str, Nature] = {
     "FairnessIndicators": Nature(("thresholds", "name"), (), (BINARIZE,)),
     "MultiClassConfusionMatrixAtThresholds": Nature(("thresholds", "name"), is_number=False),
     "MultiClassConfusionMatrixPlot": Nature(("thresholds", "num_thresholds", "name"), is_number=False),
-    # Of one score and one label that is 0 or 1: for each class.
+    # Metrics of one score and a label that is 0 or 1: computed for each class.
     **_each(_OF_ELEMENTS, _NAME, (), _OF_CLASSES, MACRO, LOWER),
     "BinaryCrossentropy": Nature(("from_logits", "label_smoothing", "name"), (), _OF_CLASSES, MACRO, LOWER),
     "BinaryIoU": Nature(("target_class_ids", "threshold", "name"), (), _OF_CLASSES, MACRO, HIGHER),
@@ -163,7 +162,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     "it is no metric by itself": ("MeanMetricWrapper", "MeanRelativeError", "MeanTensor", "Metric", "Sum"),
 }
 REFUSED: dict[str, str] = {name: reason for reason, names in _REFUSED.items() for name in names}
-# What is meant instead.
+# Names that are often confused, and what is meant.
 INSTEAD = {
     "Accuracy": "SparseCategoricalAccuracy",
     "ExactMatch": "SparseCategoricalAccuracy",
@@ -175,7 +174,7 @@ INSTEAD = {
     "MultiLabelConfusionMatrixPlot": "MultiClassConfusionMatrixPlot",
 }
 
-# What the results call a metric whose class's name does not tell.
+# Names in the results of metrics for which the class's name does not tell it.
 _CALLED = {
     "BinaryCrossEntropy": "binary_crossentropy",
     "CoefficientOfDiscrimination": "coefficient_of_discimination",
@@ -231,7 +230,7 @@ def find_wrong_options(name: str, options: dict[str, Any]) -> Iterator[tuple[str
         if expected and value is not None and not _fits(expected, value):
             yield option, value, expected
         elif option == "thresholds" and name.startswith("AUC") and not _rises(value):
-            # Of falling ones the area is negative.
+            # With falling thresholds the area is negative.
             yield option, value, _RISING
 
 

@@ -9,7 +9,7 @@ from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
 
 _DISTRIBUTION = "trainer.distribution"
-# What says that there is none of something is right wherever there is none.
+# Values that switch something off. They are right wherever that does not exist.
 _OFF = (None, False, 0, "none")
 
 

@@ -25,9 +25,9 @@ _OF_KUBEFLOW = {
     "tmp-dir-argo": "",
     "var-run-argo": "/var/run/argo",
 }
-# What the image brings: it would be hidden.
+# Folders of the image, which a mount would hide.
 _OF_THE_IMAGE = ("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "opt/tfx-estimator", "proc", "sbin", "sys", "usr")
-# Steps write there, and a Secret, or a volume that is read_only, takes nothing.
+# Steps write to these folders, so nothing that is read-only may be mounted there.
 _WRITTEN = ("tmp", "work", "var", "var/tmp")
 
 

@@ -22,7 +22,7 @@ ScheduleName = Literal[
     "constant", "cosine", "linear", "polynomial", "exponential", "inverse_time", "piecewise", "one_cycle"
 ]
 
-# Without it the schedule says nothing.
+# Marks an option without which a schedule has no meaning.
 REQUIRED = object()
 
 # Option -> optimizer -> default; the defaults are Keras's.

@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
-# Of the built-in networks; another one is known when it is made.
+# Built-in networks with batch normalisation. Others are checked when the network is made.
 _NORMALISING = ("cifar_resnet", "cifar_resnet9")
 _DISTRIBUTION = "trainer.distribution"
 # Whose updates DTensor computes part by part, each as on the whole weight.
@@ -88,12 +88,12 @@ def _common(trainer: TrainerSection, path: str, search_paths: Sequence[str]) -> 
             )
 
 
-# Of DTensor's sharding specs.
+# Words with a meaning in DTensor's sharding specs.
 _RESERVED = {"unsharded", "match", "scalar"}
 
 
 def _layout(trainer: TrainerSection, section: ModelParallel) -> Iterator[Problem]:
-    """Of single weights; that they are there, and can be split so, is seen when the network is made."""
+    """Checks the layout of single weights. That they exist, and can be split so, is checked when the network is made."""
     mesh, layout = section.mesh or {}, section.layout or {}
     if section.layers is not None:
         yield Problem(

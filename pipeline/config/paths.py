@@ -25,7 +25,7 @@ _KERNEL_FOLDERS = ("/proc", "/sys")
 _TABLES = (".csv", ".parquet")
 _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
-# Of what is to run somewhere else.
+# The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
 _FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")
 _BUCKET_OR_BELOW = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
@@ -161,7 +161,7 @@ def reject_folder(path: str) -> str:
     place = path
     while True:
         try:
-            # Not `exists`: a link to nowhere is in the way too.
+            # Not `exists`, because a dangling link is in the way, too.
             os.lstat(place)
             break
         except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -11,9 +11,9 @@ from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.text import one_line
 
 _MAX_VALUE = 80
-# Where an override stands.
+# The place of an override begins with this.
 OVERRIDE = "--set "
-# What an override has none of.
+# Advice that fits only files -> the one for overrides, which have no lines.
 _OF_FILES = {
     "put its keys in lines of their own, indented": "write its keys as {key: value}",
     "remove the line for the default": "leave it out for the default",

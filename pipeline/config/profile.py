@@ -8,7 +8,7 @@ from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 
 # Folder in a training's, with a folder for each task.
 PROFILES = "profile"
-# In each of those.
+# Files in each profile's folder.
 PROFILE_JSON, PROFILE_TEXT = "summary.json", "summary.txt"
 # More than this makes files that TensorBoard does not open.
 _MOST_STEPS = 1000

@@ -8,11 +8,11 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-# What a Tuner behind Transform may vary.
+# A Tuner after Transform may vary only this section.
 SECTION = "trainer"
-# Says nothing without what is before it.
+# A last key that says nothing without the one before it.
 _BARE = ".name"
-# What a Tuner writes of its trials.
+# The file in which a Tuner lists its trials.
 TRIALS_FILE = "trials.json"
 
 

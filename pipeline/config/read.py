@@ -109,7 +109,7 @@ def _absolute(source: str) -> str:
 
 def _missing_hint(source: str, file: str) -> str:
     folder = os.path.dirname(file)
-    # What all have in common makes no two of them alike.
+    # Compares without the suffix, which all names have in common.
     files = {os.path.splitext(name)[0]: name for name in names_in(folder) if name.endswith(_SUFFIXES)}
     if near := nearest(source, presets.names()):
         return f"did you mean the preset `{near}`?"

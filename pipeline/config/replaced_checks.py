@@ -12,12 +12,12 @@ from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.expansion import EXPANDED
 from tfx_estimator.pipeline.targets import SPEC_TARGETS
 
-# What services fill in by themselves: of Argo, and of a PipelineSpec.
+# The start of a placeholder that services replace, in Argo and in a PipelineSpec.
 _PLACEHOLDER = "{{"
 _NAMED = ("the service takes what is in {{…}} for a name, and puts its value there", "no `{{`")
 # Source: https://github.com/kubeflow/pipelines/issues/10370; `value` of Vertex AI's EnvVar.
 _REFERRED = ("a container's start takes `$(NAME)` for a variable's value, and `$$` for one `$`", "no `$(` and no `$$`")
-# Of a Workflow, in which all else is quoted: whoever submits it may choose them, and knows nothing of that.
+# In a Workflow all other values are quoted. These are parameters, which can be chosen at submission, so they are not.
 _CHOSEN = ("deploy.pipeline_root", "pusher.destination")
 
 

@@ -9,7 +9,7 @@ from pydantic.v1 import Field, conint
 
 from tfx_estimator.pipeline.config.section import Section
 
-# Of NVIDIA's driver: an entry for each GPU.
+# NVIDIA's driver has an entry here for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 
 _threads = conint(ge=1, le=1024)

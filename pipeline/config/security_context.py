@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.deploy import DeploySection
 
-# Of the image's user, see Dockerfile.
+# The uid of the image's user: see Dockerfile.
 _UID = 10001
 _MOST = 2**31 - 1
 _PATH = "deploy.security_context"

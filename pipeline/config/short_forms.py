@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.config.tune import long_ranges
 from tfx_estimator.pipeline.config.yaml_text import Path
 
 _COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
-# For editors.
+# For editors that check YAML by the JSON schema.
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")

@@ -14,7 +14,7 @@ from typing import Optional
 
 EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
 
-# Of a split, in the units that are compared.
+# The end of a split, for each unit in which positions are compared.
 _ENDS = {"%": 100.0, "": math.inf}
 _Bound = tuple[float, Optional[str]]
 

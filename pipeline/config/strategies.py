@@ -48,7 +48,7 @@ NATURES: dict[str, Nature] = {
     "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")),
     "tpu": Nature(in_step=True, options=("tpu",)),
 }
-# What not every strategy takes.
+# Options that not every strategy has.
 OPTIONS = tuple(dict.fromkeys(option for nature in NATURES.values() for option in nature.options))
 
 

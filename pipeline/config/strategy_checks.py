@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "trainer.distribution"
-# What tells a process that somebody else started its cluster; one of them is always set there.
+# In a cluster that somebody else started, one of these variables is always set.
 _OF_OTHERS = ("TF_CONFIG", "SLURM_PROCID")
 
 
@@ -274,7 +274,7 @@ def _evaluator(distribution: Distribution) -> Iterator[Problem]:
         # A process that trains alone evaluates as well.
         for key in ("start_delay_secs", "throttle_secs") if distribution.train.is_cluster else ("start_delay_secs",):
             value = getattr(distribution, key)
-            # What the evaluator does anyway asks for nothing.
+            # A value that is the evaluator's own behaviour asks for nothing.
             if value not in (None, {"start_delay_secs": 0, "throttle_secs": 1}[key]):
                 yield Problem(
                     f"{_PATH}.{key}",

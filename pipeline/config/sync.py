@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PATH, _TRAIN = "trainer.sync_every", "trainer.distribution.train"
 _MOST = 10_000
-# For editors.
+# For editors that check YAML by the JSON schema.
 STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST}
 
 

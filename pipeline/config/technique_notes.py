@@ -22,7 +22,7 @@ def note_techniques(declaration: Declaration, target: str = "") -> Iterator[str]
     train = trainer.distribution.train
     if trainer.sync_every is not None and train.is_collective and train.worker_count == 1:
         yield f"trainer.sync_every has no effect: {_TRAIN}.workers is 1, which has nobody to average its weights with"
-    # Of GPUs that nobody declared there may be any number.
+    # Without declared devices there may be any number of GPUs.
     if not train.in_step or (not train.devices.text and _may_have_gpus(declaration, target)):
         return
     if train.replicas == 1:

@@ -63,7 +63,7 @@ class TfJob(Section):
     )
     context: Optional[str] = Field(default=None, description="of the kubeconfig; null is its current one")
     replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")
-    # With Always a task that is done would be started again, and the TFJob never end.
+    # `Always` is missing: a task that is done would be restarted, and the TFJob would never end.
     restart_policy: Literal["ExitCode", "OnFailure", "Never"] = Field(
         default="ExitCode",
         description="of every pod; with ExitCode one that was killed, or lost another one, is started again, and one "

@@ -83,7 +83,7 @@ class TrainerSection(Section):
         description="compile the built-in training step with XLA; `auto` tries it before training, and does so where "
         "that is faster",
     )
-    # As threads do, it changes sums in their last bits at most.
+    # Operational like threads: it changes at most the last bits of sums.
     model_parallel: Optional[ModelParallel] = Field(
         default=None, description="layers on several devices of one process", operational=True
     )

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 RANGES = "tune.ranges"
 RANDOM, BAYESIAN, HYPERBAND = "random", "bayesian", "hyperband"
 _TRIALS = 10
-# As of keras-tuner.
+# The values of keras-tuner.
 _LEAST_AT_RANDOM, _AT_RANDOM = 3, 3
 
 

@@ -135,7 +135,7 @@ def _known_below(field: ModelField, name: str) -> Optional[list[str]]:
     item = name.rpartition(".")[0].endswith(f".{field.name}") and item_type(field.outer_type_, name)
     if item and is_class(item, BaseModel):
         return list(item.__fields__)
-    # Below a value there is nothing, but below a free mapping, and an item of a list.
+    # A plain value has no keys below it. A free mapping and an item of a list may have any.
     if item or field.name == name.rpartition(".")[2] or name.startswith(f"{SECTION}.params."):
         return []
     return None

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-# What may be varied of a declaration.
+# The expectation for the name of a range.
 EXPECTED = "a value of `trainer` that decides the model, as trainer.optimizer.learning_rate"
 
 # A check of a declaration takes a hundredth of a second.
@@ -217,7 +217,7 @@ def count_steps(each: Range, whole: bool = False) -> int:
     assert each.max is not None
     assert each.step is not None or whole
     if each.sampling == "log" and each.step is not None:
-        # Not of the quotient, which may be past what a float holds.
+        # Difference of logarithms, because the quotient may be too large for a float.
         return int((math.log(each.max) - math.log(each.min)) / math.log(each.step) + 1e-8)
     low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step or 1))
     return int((high - low) // step)

@@ -25,7 +25,7 @@ def keys_of(path: str) -> Keys:
     """
     for key in _OF_THE_LOSS:
         if path == f"trainer.{key}" or path.startswith(f"trainer.{key}."):
-            # By label, whichever class it is declared of.
+            # Weights arrive by label, whichever class they were declared for.
             return (key,)
     if path.startswith(_PARAMS):
         return tuple(path.removeprefix(_PARAMS).split("."))

@@ -94,7 +94,7 @@ def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
     """
     if not variation.overrides:
         return error
-    # What follows is how to validate a file.
+    # The rest of the message is advice for a file.
     what = error.what.partition("\n\n  then: ")[0]
     said = what
     for override in variation.overrides:

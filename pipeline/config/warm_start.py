@@ -12,7 +12,7 @@ from pydantic.v1 import Field
 
 from tfx_estimator.pipeline.config.section import Section
 
-# What TFX and SavedModel call the parts of a model.
+# Names of TFX and SavedModel for the parts of a model.
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")
 _LATEST = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)

@@ -59,7 +59,7 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             depends=("trainer.deterministic", "trainer.model"),
         )
     if trainer.xla is True and train.replicas > 1 and trainer.model in _SYNCHRONIZED and trainer.params.get(_NORM):
-        # Of a network of the user's the dry run tells.
+        # This is for built-in networks; the dry run checks the user's own.
         yield Problem(
             "trainer.xla",
             f"with trainer.params.{_NORM} {trainer.model} normalises by the batch of all replicas, and XLA compiles "

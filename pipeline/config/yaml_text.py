@@ -17,10 +17,10 @@ _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 # More would only be an attack by aliases of aliases: the longest preset has under 100.
 _MAX_NODES = 10_000
-# Far below what Python itself recurses into.
+# Far below Python's own limit of recursion.
 MAX_DEPTH = 50
 _MAX_DIGITS = 40
-# PyYAML makes a character of it without a look.
+# PyYAML turns the escape into a character without a check.
 _NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9a-fA-F]{8}")
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
@@ -88,7 +88,7 @@ def read_yaml(text: str, source: str) -> Document:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *_syntax_hint(error))
     except yaml.reader.ReaderError as error:
-        # It counts characters; its line breaks are those of `splitlines`.
+        # The error gives a position in characters. YAML's line breaks are those of `splitlines`.
         line = len(f"{text[: error.position]}|".splitlines())
         reader.refuse((), line, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
     except (ValueError, OverflowError):
@@ -151,7 +151,7 @@ class _Reader:
         return None
 
     def _item(self, node: yaml.Node, path: Path) -> Any:
-        # What was merged may have had another there.
+        # A merged mapping may have had another line for this path.
         self.document.lines[path] = node.start_mark.line + 1
         return self.read(node, path)
 
@@ -159,7 +159,7 @@ class _Reader:
         merged: dict[str, Any] = {}
         own: dict[str, int] = {}
         items: list[tuple[str, Any]] = []
-        # What is merged comes first: the lines of own keys replace its.
+        # Merged mappings come first, so that the lines of own keys replace theirs.
         for key_node, value_node in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
             line = key_node.start_mark.line + 1
             is_merge = key_node.tag == _MERGE
