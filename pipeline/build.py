@@ -118,7 +118,9 @@ def create_pipeline(
             label_names=source.info.label_names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
             path="" if trainer.module_file else trainer.path,
-            source="-".join([fingerprint_source(declared_code(trainer), search_paths), *_begins(trainer)]),
+            source="-".join(
+                [fingerprint_source(declared_code(trainer), search_paths), *_warm_start_fingerprint(trainer)]
+            ),
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
@@ -204,8 +206,8 @@ def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, 
     return pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=folder))
 
 
-def _begins(trainer: TrainerSection) -> list[str]:
-    """Of the weights that training begins with: others in the same place make another model."""
+def _warm_start_fingerprint(trainer: TrainerSection) -> list[str]:
+    """The fingerprint of the weights that training begins with: other weights in the same place make another model."""
     return [trainer.warm_start.fingerprint()] if trainer.warm_start else []
 
 

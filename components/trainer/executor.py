@@ -72,7 +72,7 @@ class Executor(base_executor.BaseExecutor):
         with only_job(folder.base, bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
             write_declaration(job.training_dir, declared)
-            with logs_folder(job.training_dir) as logs, _worded(settings):
+            with logs_folder(job.training_dir) as logs, _errors_without_declaration(settings):
                 outcome = _train(job, settings, logs)
             if not outcome.publishes:
                 # A worker in somebody else's cluster: the chief publishes.
@@ -141,8 +141,8 @@ def _brings_its_rate(target: str) -> bool:
 
 
 @contextlib.contextmanager
-def _worded(settings: Settings) -> Iterator[None]:
-    """In somebody else's pipeline there is no declaration to correct."""
+def _errors_without_declaration(settings: Settings) -> Iterator[None]:
+    """Rewords errors in somebody else's pipeline, where there is no declaration to correct."""
     try:
         yield
     except TfxEstimatorError as error:

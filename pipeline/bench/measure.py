@@ -120,7 +120,7 @@ def measure(
         for name in ("measured", "training"):
             os.mkdir(os.path.join(training, name))
         job = inputs.job(declared, training)
-        with _told(cores, window), _explained(run, logs):
+        with _measuring(cores, window), _explained(run, logs):
             supervise(job, logs, enough=lambda: len(TaskMeasurement.load_all(window.folder)) == expected)
         tasks = TaskMeasurement.load_all(window.folder)
     if len(tasks) != expected:
@@ -184,7 +184,7 @@ def _examples_per_step(run: Run, tasks: Sequence[TaskMeasurement]) -> float:
 
 
 @contextlib.contextmanager
-def _told(cores: Sequence[int], window: Window) -> Iterator[None]:
+def _measuring(cores: Sequence[int], window: Window) -> Iterator[None]:
     """Puts the cores and the window where the tasks inherit them, and keeps the tasks off GPUs and other clusters."""
     affinity = os.sched_getaffinity(0)
     names = (MEASURE, "CUDA_VISIBLE_DEVICES", "TF_CONFIG")

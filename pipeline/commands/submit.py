@@ -261,7 +261,7 @@ def _write(folder: str, compiled: Compiled, target: str) -> str:
 
 
 def _attach(named: str) -> int:
-    service, note = _of(named)
+    service, note = _find_submitted(named)
     try:
         return _follow(service, note, named)
     finally:
@@ -273,7 +273,7 @@ def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.job import GOES_ON
 
-    service, note = _of(named)
+    service, note = _find_submitted(named)
     try:
         look = patiently(lambda: service.look(note.job), _show, START_SECONDS)
         if look.is_gone and look.error:
@@ -289,7 +289,7 @@ def _cancel(named: str) -> int:
     return 0
 
 
-def _of(named: str) -> tuple[Service, Note]:
+def _find_submitted(named: str) -> tuple[Service, Note]:
     """Returns the service of a job that was submitted, and its note."""
     from tfx_estimator.pipeline.submit.connect import connect
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently

@@ -87,7 +87,7 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
     if not data.dataset.strip():
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
     elif is_path(data.dataset) and not is_address(data.dataset):
-        yield from _place(data.dataset)
+        yield from _check_folder_or_table(data.dataset)
     known, declared = _splits_of(data.dataset), data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"
@@ -115,7 +115,7 @@ def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Proble
             yield Problem(path, what, expected, todo, value=second, depends=(f"data.splits.{one}",))
 
 
-def _place(dataset: str) -> Iterator[Problem]:
+def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
     expected = "a CSV or Parquet file" if is_table(dataset) else "a folder, a CSV or Parquet file, or a data set's name"
     if (is_table(dataset) and os.path.isfile(dataset)) or (not is_table(dataset) and os.path.isdir(dataset)):
         return

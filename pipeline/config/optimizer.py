@@ -23,7 +23,7 @@ _epsilon = confloat(gt=0, le=1)
 _strength = confloat(ge=0, le=1_000_000)
 
 
-def _of(option: str) -> str:
+def _describe(option: str) -> str:
     owners = {**OF_OPTIMIZERS, **OF_SCHEDULES}[option]
     defaults = [value for value in owners.values() if value is not REQUIRED and value is not None]
     if not defaults:
@@ -53,14 +53,14 @@ class Optimizer(Section):
         "several the warm-up begins at the rate of one",
     )
     decay_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description=f"{_of('decay_steps')}; null is all after the warm-up, where it may be null"
+        default=None, description=f"{_describe('decay_steps')}; null is all after the warm-up, where it may be null"
     )
-    decay_rate: Optional[_rate] = Field(default=None, description=_of("decay_rate"))  # type: ignore[valid-type]
-    staircase: Optional[bool] = Field(default=None, description=_of("staircase"))
+    decay_rate: Optional[_rate] = Field(default=None, description=_describe("decay_rate"))  # type: ignore[valid-type]
+    staircase: Optional[bool] = Field(default=None, description=_describe("staircase"))
     end_learning_rate: Optional[confloat(ge=0, le=_MAX_RATE)] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("end_learning_rate")
+        default=None, description=_describe("end_learning_rate")
     )
-    power: Optional[confloat(gt=0, le=100)] = Field(default=None, description=_of("power"))  # type: ignore[valid-type]
+    power: Optional[confloat(gt=0, le=100)] = Field(default=None, description=_describe("power"))  # type: ignore[valid-type]
     boundaries: Optional[tuple[conint(ge=1, le=MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
         default=None, description="of piecewise: the last step of each rate but the last"
     )
@@ -80,34 +80,34 @@ class Optimizer(Section):
     clip_value: Optional[_rate] = Field(  # type: ignore[valid-type]
         default=None, description="largest absolute value in a gradient"
     )
-    momentum: Optional[_part] = Field(default=None, description=_of("momentum"))  # type: ignore[valid-type]
-    nesterov: Optional[bool] = Field(default=None, description=_of("nesterov"))
-    rho: Optional[_part] = Field(default=None, description=_of("rho"))  # type: ignore[valid-type]
-    centered: Optional[bool] = Field(default=None, description=_of("centered"))
-    beta_1: Optional[_part] = Field(default=None, description=_of("beta_1"))  # type: ignore[valid-type]
-    beta_2: Optional[_part] = Field(default=None, description=_of("beta_2"))  # type: ignore[valid-type]
-    epsilon: Optional[_epsilon] = Field(default=None, description=_of("epsilon"))  # type: ignore[valid-type]
-    amsgrad: Optional[bool] = Field(default=None, description=_of("amsgrad"))
+    momentum: Optional[_part] = Field(default=None, description=_describe("momentum"))  # type: ignore[valid-type]
+    nesterov: Optional[bool] = Field(default=None, description=_describe("nesterov"))
+    rho: Optional[_part] = Field(default=None, description=_describe("rho"))  # type: ignore[valid-type]
+    centered: Optional[bool] = Field(default=None, description=_describe("centered"))
+    beta_1: Optional[_part] = Field(default=None, description=_describe("beta_1"))  # type: ignore[valid-type]
+    beta_2: Optional[_part] = Field(default=None, description=_describe("beta_2"))  # type: ignore[valid-type]
+    epsilon: Optional[_epsilon] = Field(default=None, description=_describe("epsilon"))  # type: ignore[valid-type]
+    amsgrad: Optional[bool] = Field(default=None, description=_describe("amsgrad"))
     initial_accumulator_value: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("initial_accumulator_value")
+        default=None, description=_describe("initial_accumulator_value")
     )
-    beta_2_decay: Optional[confloat(ge=-10, lt=0)] = Field(default=None, description=_of("beta_2_decay"))  # type: ignore[valid-type]
-    epsilon_1: Optional[_epsilon] = Field(default=None, description=_of("epsilon_1"))  # type: ignore[valid-type]
-    epsilon_2: Optional[_epsilon] = Field(default=None, description=_of("epsilon_2"))  # type: ignore[valid-type]
-    clip_threshold: Optional[_rate] = Field(default=None, description=_of("clip_threshold"))  # type: ignore[valid-type]
+    beta_2_decay: Optional[confloat(ge=-10, lt=0)] = Field(default=None, description=_describe("beta_2_decay"))  # type: ignore[valid-type]
+    epsilon_1: Optional[_epsilon] = Field(default=None, description=_describe("epsilon_1"))  # type: ignore[valid-type]
+    epsilon_2: Optional[_epsilon] = Field(default=None, description=_describe("epsilon_2"))  # type: ignore[valid-type]
+    clip_threshold: Optional[_rate] = Field(default=None, description=_describe("clip_threshold"))  # type: ignore[valid-type]
     learning_rate_power: Optional[confloat(ge=-10, le=0)] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("learning_rate_power")
+        default=None, description=_describe("learning_rate_power")
     )
     l1_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("l1_regularization_strength")
+        default=None, description=_describe("l1_regularization_strength")
     )
     l2_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("l2_regularization_strength")
+        default=None, description=_describe("l2_regularization_strength")
     )
     l2_shrinkage_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_of("l2_shrinkage_regularization_strength")
+        default=None, description=_describe("l2_shrinkage_regularization_strength")
     )
-    beta: Optional[_strength] = Field(default=None, description=_of("beta"))  # type: ignore[valid-type]
+    beta: Optional[_strength] = Field(default=None, description=_describe("beta"))  # type: ignore[valid-type]
 
     def resolved(self) -> dict[str, Any]:
         """Returns all values; those that are left open, and that the optimizer or schedule takes, as their defaults."""

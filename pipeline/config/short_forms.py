@@ -92,7 +92,7 @@ def _place_ranges(ranges: Any, lines: dict[Path, int]) -> Any:
             dotted, nested = (*path, name), (*path, *name.split("."))
             if (line := lines.get(dotted, lines.get(nested))) is not None:
                 lines[dotted] = line
-                _place(item, lines, dotted)
+                _set_lines(item, lines, dotted)
     return longer
 
 
@@ -101,12 +101,12 @@ def _replace(section: dict[str, Any], key: str, lengthen: Any, lines: dict[Path,
         return
     section[key] = longer
     if path in lines:
-        _place(longer, lines, path)
+        _set_lines(longer, lines, path)
 
 
-def _place(value: Any, lines: dict[Path, int], path: Path) -> None:
+def _set_lines(value: Any, lines: dict[Path, int], path: Path) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             inner = (*path, key)
             lines[inner] = lines[path]
-            _place(item, lines, inner)
+            _set_lines(item, lines, inner)

@@ -54,7 +54,7 @@ def check_values(declaration: Declaration, name: str, each: Range, search_paths:
     known = _known(declaration, search_paths)
     for value in checked_values(name, each):
         for problem in problems_with(declaration, {name: value}, search_paths, known):
-            kind = _told(problem) if each.values or value in each.extremes else (problem.path, "")
+            kind = _key_of(problem) if each.values or value in each.extremes else (problem.path, "")
             if kind in told:
                 continue
             told |= {kind, (problem.path, "")}
@@ -93,7 +93,7 @@ def check_together(
     assert problem is not None
     yield Problem(
         RANGES,
-        f"values that do not go together: with {_said(values)}, {problem.path}: {problem.what}; "
+        f"values that do not go together: with {_listed(values)}, {problem.path}: {problem.what}; "
         f"{len(tried)} combinations were checked, and none can be trained",
         problem.expected,
         f"remove one of the ranges, or vary whole sections; or {problem.todo}",
@@ -114,7 +114,7 @@ def note_together(declaration: Declaration, ranges: Mapping[str, Range]) -> Iter
         values, problem = failing[0]
         yield (
             f"tune: of {len(tried)} combinations that were checked, {len(failing)} cannot be trained, and are trials "
-            f"that fail: with {_said(values)}, {problem.path}: {problem.what}; vary whole sections to leave them out"
+            f"that fail: with {_listed(values)}, {problem.path}: {problem.what}; vary whole sections to leave them out"
         )
 
 
@@ -141,7 +141,7 @@ def _tried(ranges: Mapping[str, Range]) -> dict[str, tuple[Any, ...]]:
     return {name: checked_values(name, each) for name, each in ranges.items() if name.startswith(f"{SECTION}.")}
 
 
-def _said(values: Mapping[str, Any]) -> str:
+def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.removeprefix(f'{SECTION}.')} {inline(value)}" for name, value in values.items())
 
 
@@ -181,12 +181,12 @@ def new_problems(
         known: What is wrong with the other; None is found out.
     """
     known = _known(before, search_paths) if known is None else known
-    return [problem for problem in check(after, search_paths) if _told(problem) not in known]
+    return [problem for problem in check(after, search_paths) if _key_of(problem) not in known]
 
 
 def _known(declaration: Declaration, search_paths: Sequence[str]) -> set[_Told]:
-    return {_told(problem) for problem in check(declaration, search_paths)}
+    return {_key_of(problem) for problem in check(declaration, search_paths)}
 
 
-def _told(problem: Problem) -> _Told:
+def _key_of(problem: Problem) -> _Told:
     return problem.path, problem.what

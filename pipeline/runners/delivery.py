@@ -38,10 +38,10 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
     for path, content in contents.items():
         with writing(str(path)):
             write_whole(path, content, named=True)
-    return _said(compiled, loaded, target, file, folder)
+    return _instructions(compiled, loaded, target, file, folder)
 
 
-def _said(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
+def _instructions(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
     lines = [f"wrote {file}: {loaded.declaration.name} for {target}"]
     for packed in compiled.modules:
         lines.append(f"wrote {folder / packed.name}: your own modules, {', '.join(packed.modules)}")

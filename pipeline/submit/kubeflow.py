@@ -92,11 +92,11 @@ class Kubeflow:
             if state not in _FAILED and not (again and state in _SUCCEEDED):
                 return Started(self._id(runs[number]), False, state)
         name = f"{self._name}-{1 + max(runs, default=0)}"
-        return Started(self._id(self._ask("POST", self._runs, body=self._body(name, experiment))), True)
+        return Started(self._id(self._request("POST", self._runs, body=self._body(name, experiment))), True)
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
-        found = self._ask("GET", f"{self._runs}/{job}")
+        found = self._request("GET", f"{self._runs}/{job}")
         run = found.get("run", {}) if self._is_first else found
         state = self._state(run) or "PENDING"
         tasks, wrong = _nodes(found) if self._is_first else _details(found, self._task_names(found))
@@ -111,7 +111,7 @@ class Kubeflow:
 
     def cancel(self, job: str) -> None:
         """See `job.Service`."""
-        self._ask("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
+        self._request("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
 
     def address(self, job: str) -> str:
         """See `job.Service`."""
@@ -138,10 +138,10 @@ class Kubeflow:
         """Returns the ID of the experiment of a name; makes it where there is none."""
         path, wanted = f"{self._api}/experiments", self._filter("EQUALS", name)
         owner = self._reference("NAMESPACE", "namespace", self._profile)
-        for experiment in self._ask("GET", path, [*wanted, *owner]).get("experiments") or ():
+        for experiment in self._request("GET", path, [*wanted, *owner]).get("experiments") or ():
             return experiment[self._id_key("experiment")]
         body = {self._name_key: name, **self._owned("NAMESPACE", "namespace", self._profile)}
-        return self._ask("POST", path, body=body)[self._id_key("experiment")]
+        return self._request("POST", path, body=body)[self._id_key("experiment")]
 
     def _list(self, experiment: str) -> dict[int, dict[str, Any]]:
         """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
@@ -151,7 +151,7 @@ class Kubeflow:
         found, page = {}, ""
         while True:
             query = [*wanted, *owner, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
-            told = self._ask("GET", self._runs, query)
+            told = self._request("GET", self._runs, query)
             for run in told.get("runs") or ():
                 if match := name.fullmatch(run.get(self._name_key) or ""):
                     found[int(match[1])] = run
@@ -211,7 +211,7 @@ class Kubeflow:
     def _state(self, run: Mapping[str, Any]) -> str:
         return run.get("status" if self._is_first else "state") or ""
 
-    def _ask(
+    def _request(
         self, method: str, path: str, query: Sequence[tuple[str, str]] = (), body: Optional[dict[str, Any]] = None
     ) -> dict[str, Any]:
         import urllib3
@@ -273,12 +273,12 @@ class Kubeflow:
             raise LostError(first_line(error)) from error
 
     @property
-    def _place(self) -> str:
+    def _where(self) -> str:
         return self._endpoint or f"the namespace {self._namespace} of {self.host}"
 
     def _elsewhere(self, place: str) -> PipelineError:
         return PipelineError(
-            f"Kubeflow Pipelines in {self._place} is at {place or 'another address'}: it redirects what it is asked",
+            f"Kubeflow Pipelines in {self._where} is at {place or 'another address'}: it redirects what it is asked",
             expected="the address of the service itself",
             todo=f"give --endpoint {place or 'that'}",
         )
@@ -286,7 +286,7 @@ class Kubeflow:
     def _unknown(self, error: _SignInError) -> PipelineError:
         todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._place} does not know who asks: {error}",
+            f"Kubeflow Pipelines in {self._where} does not know who asks: {error}",
             expected="its answer, to an account that it knows",
             todo=todo if self._endpoint else "log in to the cluster again",
         )
@@ -297,7 +297,7 @@ class Kubeflow:
         if error.status == _BAD_REQUEST and not (self._experiment and self._profile):
             todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._place} refuses: {error.status} {api.message(error)}",
+            f"Kubeflow Pipelines in {self._where} refuses: {error.status} {api.message(error)}",
             expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
             todo=todo,
         )

@@ -65,14 +65,14 @@ class TfJobs:
 
     def look(self, job: str) -> Look:
         """See `job.Service`."""
-        there = self._ask(lambda: self._kube.read(job))
+        there = self._request(lambda: self._kube.read(job))
         if there is None or not self._is_mine(there):
             return Look("deleted", True, self._gone(job, there), is_gone=True)
         self._seen, self._uid = there, there["metadata"]["uid"]
         if self._view is None:
             self._view = TfJobView(self._kube, job, there, self._folder)
-        view, place = self._view, self._place(job)
-        tasks = view.hear(self._ask(lambda: self._kube.pods(job))["items"])
+        view, place = self._view, self._full_name(job)
+        tasks = view.hear(self._request(lambda: self._kube.pods(job))["items"])
         state = state_of(there) or "Pending"
         ended, condition = end_of(there)
         error: Optional[TfxEstimatorError] = None
@@ -91,16 +91,16 @@ class TfJobs:
     def _removed(self, job: str, there: Object) -> str:
         """Deletes a TFJob that nobody else ends; what came of it is told beside the error, which counts more."""
         try:
-            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
+            self._request(lambda: self._kube.delete(job, there["metadata"]["uid"]))
         except (LostError, TfxEstimatorError):
             return f", which goes on and costs: {self._kube.kubectl(f'delete tfjob {job}')}"
         return ", and it is deleted"
 
     def cancel(self, job: str) -> None:
         """See `job.Service`."""
-        there = self._ask(lambda: self._kube.read(job))
+        there = self._request(lambda: self._kube.read(job))
         if there is not None and self._is_mine(there):
-            self._ask(lambda: self._kube.delete(job, there["metadata"]["uid"]))
+            self._request(lambda: self._kube.delete(job, there["metadata"]["uid"]))
 
     def address(self, job: str) -> str:
         """See `job.Service`."""
@@ -124,14 +124,14 @@ class TfJobs:
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
         began = time.monotonic()
         while True:
-            there = self._ask(lambda: self._kube.read(name))
+            there = self._request(lambda: self._kube.read(name))
             try:
                 if there is None:
                     # The ConfigMap's name is a digest of its contents. Signals are held back, so that `_made` always
                     # knows of what was created.
                     with signals.held():
-                        self._made = self._ask(lambda: self._kube.create_config_map(config_map)) or self._made
-                    there = self._ask(lambda: self._kube.create(job))
+                        self._made = self._request(lambda: self._kube.create_config_map(config_map)) or self._made
+                    there = self._request(lambda: self._kube.create(job))
                     self._uid = there["metadata"]["uid"]
                     self._own(config_map, there)
                     return Started(name, True)
@@ -143,10 +143,10 @@ class TfJobs:
                 self._own(config_map, there)
                 return Started(name, False, end_of(there)[0] or "goes on")
             if "deletionTimestamp" not in there["metadata"]:
-                self._ask(partial(self._kube.delete, name, there["metadata"]["uid"]))
+                self._request(partial(self._kube.delete, name, there["metadata"]["uid"]))
             if time.monotonic() - began > _DELETED_SECONDS:
                 raise PipelineError(
-                    f"the TFJob {self._place(name)} of an earlier submission was deleted, and is still there",
+                    f"the TFJob {self._full_name(name)} of an earlier submission was deleted, and is still there",
                     expected="its end, and that of its pods",
                     todo=f"see what holds it: {self._kube.kubectl('get tfjob,pods')}",
                 )
@@ -159,12 +159,12 @@ class TfJobs:
         made, name, self._made = self._made, self._made["metadata"]["name"], None
         _, job = yaml.safe_load_all(self._text)
         try:
-            there = self._ask(lambda: self._kube.read(job["metadata"]["name"]))
+            there = self._request(lambda: self._kube.read(job["metadata"]["name"]))
             if there is not None and self._is_this(there):
                 # The answer to its creation was not waited for.
                 self._own(made, there)
             else:
-                self._ask(lambda: self._kube.delete_config_map(made))
+                self._request(lambda: self._kube.delete_config_map(made))
         except (LostError, TfxEstimatorError) as error:
             todo = self._kube.kubectl(f"delete configmap {name}")
             logger.warning(f"the ConfigMap {name}, with your code, stays: {short(error)}; delete it: {todo}")
@@ -172,7 +172,7 @@ class TfJobs:
     def _own(self, config_map: Object, there: Object) -> None:
         """Has the ConfigMap go with the TFJob, which runs in any case."""
         try:
-            self._ask(lambda: self._kube.own_config_map(config_map, there))
+            self._request(lambda: self._kube.own_config_map(config_map, there))
         except PipelineError as error:
             name = config_map["metadata"]["name"]
             logger.warning(f"the ConfigMap {name}, with your code, stays when the TFJob has gone: {error.what}")
@@ -183,7 +183,7 @@ class TfJobs:
         Raises:
             PipelineError: It is another one, and goes on.
         """
-        name = self._place(there["metadata"]["name"])
+        name = self._full_name(there["metadata"]["name"])
         digest, ended = notes_of(there).get(SUBMISSION), end_of(there)[0]
         deleting = "deletionTimestamp" in there["metadata"]
         if digest != self._digest and not ended and not deleting:
@@ -208,22 +208,22 @@ class TfJobs:
     def _gone(self, job: str, there: Optional[Object]) -> TfxEstimatorError:
         if there is not None:
             what = "it is not there: another submission of this name has replaced it"
-            return failed(self._place(job), "DELETED", what, {}, "follow that one, from where it was submitted")
+            return failed(self._full_name(job), "DELETED", what, {}, "follow that one, from where it was submitted")
         # A TFJob that was never seen may or may not have had a time to live.
         ttl = self._seen["spec"].get("runPolicy", {}).get("ttlSecondsAfterFinished") if self._seen else ""
         if ttl is None:
             todo = "submit it again, if nobody wanted that"
-            return failed(self._place(job), "DELETED", "it is not there: somebody has deleted it", {}, todo)
+            return failed(self._full_name(job), "DELETED", "it is not there: somebody has deleted it", {}, todo)
         return PipelineError(
-            f"the TFJob {self._place(job)} was removed, and its end is not known: it is not there",
+            f"the TFJob {self._full_name(job)} was removed, and its end is not known: it is not there",
             expected="a TFJob that is there until its end was seen; deploy.tfjob.ttl_seconds_after_finished removes it",
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
 
-    def _place(self, name: str) -> str:
+    def _full_name(self, name: str) -> str:
         return f"{self._kube.namespace}/{name}"
 
-    def _ask(self, ask: Callable[[], _Told]) -> _Told:
+    def _request(self, ask: Callable[[], _Told]) -> _Told:
         try:
             return ask()
         except MissingError as error:

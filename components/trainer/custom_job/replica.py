@@ -65,8 +65,8 @@ def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[
         return None
     try:
         told = json.loads(text)
-        cluster = {roles[_place(pool)]: addresses for pool, addresses in told["cluster"].items() if addresses}
-        task = {"type": roles[_place(told["task"]["type"])], "index": int(told["task"]["index"])}
+        cluster = {roles[_pool_number(pool)]: addresses for pool, addresses in told["cluster"].items() if addresses}
+        task = {"type": roles[_pool_number(told["task"]["type"])], "index": int(told["task"]["index"])}
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeclarationError(
             f"{CLUSTER_SPEC} does not describe this job, whose pools are {', '.join(roles)}: {text}",
@@ -76,7 +76,7 @@ def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[
     return json.dumps({"cluster": cluster, "task": task})
 
 
-def _place(pool: str) -> int:
+def _pool_number(pool: str) -> int:
     match = _POOL.fullmatch(pool)
     if not match:
         raise ValueError(f"{pool} is no worker pool")

@@ -110,7 +110,7 @@ class Kube:
             PipelineError: It was refused, or there is no such namespace.
         """
         try:
-            return self._ask(self._custom.create_namespaced_custom_object, *self._place, manifest)
+            return self._send(self._custom.create_namespaced_custom_object, *self._place, manifest)
         except MissingError as error:
             raise PipelineError(
                 f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {error}",
@@ -132,7 +132,7 @@ class Kube:
             PipelineError: It was refused.
         """
         with contextlib.suppress(TakenError):
-            return self._ask(self._core.create_namespaced_config_map, self.namespace, manifest)
+            return self._send(self._core.create_namespaced_config_map, self.namespace, manifest)
         return None
 
     def delete_config_map(self, made: Object) -> None:
@@ -148,7 +148,7 @@ class Kube:
         as_it_was = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
         name, options = made["metadata"]["name"], {"preconditions": as_it_was}
         with contextlib.suppress(MissingError, TakenError):
-            self._ask(self._core.delete_namespaced_config_map, name, self.namespace, body=options)
+            self._send(self._core.delete_namespaced_config_map, name, self.namespace, body=options)
 
     def own_config_map(self, manifest: Object, job: Object) -> None:
         """Makes a TFJob the owner of a ConfigMap, which goes with it; one that went with an earlier TFJob is made anew.
@@ -166,7 +166,7 @@ class Kube:
         owned = {"metadata": {"ownerReferences": [owner]}}
         try:
             # Kubernetes merges owners by their uid, so other owners of this ConfigMap stay.
-            self._ask(self._core.patch_namespaced_config_map, manifest["metadata"]["name"], self.namespace, owned)
+            self._send(self._core.patch_namespaced_config_map, manifest["metadata"]["name"], self.namespace, owned)
         except MissingError:
             self.create_config_map({**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}})
 
@@ -187,18 +187,18 @@ class Kube:
         """
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
-            self._ask(self._custom.delete_namespaced_custom_object, *self._place, name, body=options)
+            self._send(self._custom.delete_namespaced_custom_object, *self._place, name, body=options)
         except (MissingError, TakenError):
             return
 
     def jobs(self, selector: str = "", **options: Any) -> Object:
         """Lists TFJobs, as `watch` asks for them, too."""
-        return self._ask(self._custom.list_namespaced_custom_object, *self._place, field_selector=selector, **options)
+        return self._send(self._custom.list_namespaced_custom_object, *self._place, field_selector=selector, **options)
 
     def pods(self, name: str, **options: Any) -> Object:
         """Lists the pods of a TFJob; likewise."""
         selector = f"{_OF_JOB}={name}"
-        return self._ask(self._core.list_namespaced_pod, self.namespace, label_selector=selector, **options)
+        return self._send(self._core.list_namespaced_pod, self.namespace, label_selector=selector, **options)
 
     def log(self, pod: str, since: str, follows: bool) -> Iterator[bytes]:
         """Yields what a pod prints, each line with its time before it.
@@ -212,7 +212,7 @@ class Kube:
             LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
             PipelineError: It is refused.
         """
-        yield from _streamed(self._ask(self._open_log, pod, since, follows, _stream=True))
+        yield from _streamed(self._send(self._open_log, pod, since, follows, _stream=True))
 
     def _open_log(self, pod: str, since: str, follows: bool, **options: Any) -> Any:
         # The library's own function does not know `sinceTime`.
@@ -246,7 +246,7 @@ class Kube:
                     raise ExpiredError(event["object"].get("message", ""))
                 yield event["type"], event["object"]
 
-    def _ask(self, function: Any, *arguments: Any, _stream: bool = False, **options: Any) -> Any:
+    def _send(self, function: Any, *arguments: Any, _stream: bool = False, **options: Any) -> Any:
         import urllib3
         from kubernetes.client.rest import ApiException
 
@@ -263,11 +263,11 @@ class Kube:
                 response = function(*arguments, **options)
             return response if _stream else json.loads(response.data)
         except ApiException as error:
-            raise self._worded(error) from error
+            raise self._error_of(error) from error
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise LostError(first_line(error)) from error
 
-    def _worded(self, error: Any) -> Exception:
+    def _error_of(self, error: Any) -> Exception:
         said = message(error)
         if error.status == _CONFLICT:
             return TakenError(said)

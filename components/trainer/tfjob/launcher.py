@@ -121,19 +121,19 @@ class Launcher:
             try:
                 if there := self._kube.read(self._name):
                     if self._adopts(there):
-                        logger.info(f"the TFJob {self._place} of this training is there: going on with it", extra=STAYS)
+                        logger.info(f"the TFJob {self._title} of this training is there: going on with it", extra=STAYS)
                         return there
                     self._kube.delete(self._name, there["metadata"]["uid"])
                     if deleting_since is None:
                         deleting_since = time.monotonic()
-                        logger.info(f"the TFJob {self._place} of an earlier run is deleted first, with its pods")
+                        logger.info(f"the TFJob {self._title} of an earlier run is deleted first, with its pods")
                     self._check_deleted(deleting_since)
                     time.sleep(_RETRY_SECONDS)
                     continue
                 self._prepare()
-                started = f"the TFJob {self._place} may have been started: see `{self._kube.kubectl('get tfjobs')}`"
+                started = f"the TFJob {self._title} may have been started: see `{self._kube.kubectl('get tfjobs')}`"
                 created = self._kube.create(self._annotated())
-                logger.info(f"the TFJob {self._place} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
+                logger.info(f"the TFJob {self._title} trains; logs of its pods: {self._logs}/pods", extra=STAYS)
                 return created
             except TakenError:
                 # It exists already: an earlier request whose answer was lost has created it, or somebody else just now.
@@ -151,13 +151,13 @@ class Launcher:
         """Gives up on a TFJob that does not go."""
         if time.monotonic() - since > _DELETED_SECONDS:
             raise errors.PipelineError(
-                f"the TFJob {self._place} of an earlier run was deleted {_DELETED_SECONDS:g} s ago, and is still there",
+                f"the TFJob {self._title} of an earlier run was deleted {_DELETED_SECONDS:g} s ago, and is still there",
                 expected="its end, and that of its pods",
                 todo=f"see which pod, node or finalizer holds it: {self._kube.kubectl('get tfjob,pods')}",
             )
 
     @property
-    def _place(self) -> str:
+    def _title(self) -> str:
         return f"{self._kube.namespace}/{self._name}"
 
     def _prepare(self) -> None:
@@ -190,7 +190,7 @@ class Launcher:
         """
         if notes_of(there).get(TRAINING) != self._job.training_dir:
             raise errors.PipelineError(
-                f"there is a TFJob {self._place} already, and it does not train in {self._job.training_dir}",
+                f"there is a TFJob {self._title} already, and it does not train in {self._job.training_dir}",
                 expected="none of this name, or the one that an earlier run of this training has started",
                 todo="see whose it is, and delete it, or name another deploy.tfjob.namespace: "
                 f"{self._kube.kubectl(f'describe tfjob {self._name}')}",
@@ -221,7 +221,7 @@ class Launcher:
             if notice and notice.watch == JOB and notice.is_news:
                 mine = [each for each in notice.objects if each["metadata"]["uid"] == uid]
                 if not mine or notice.event == DELETED:
-                    raise endings.deleted(self._place)
+                    raise endings.deleted(self._title)
                 self._tell(mine[0])
                 self._suspended = endings.is_suspended(mine[0])
                 state, condition = end_of(mine[0])
@@ -275,7 +275,7 @@ class Launcher:
         for text in self._pending.notices():
             logger.warning(text)
         if self._pending.is_over:
-            error = self._pending.error(self._place, self._kube.kubectl("get events"))
+            error = self._pending.error(self._title, self._kube.kubectl("get events"))
             self._give_up(uid)
             error.todo += "; the TFJob is deleted"
             raise error
@@ -286,7 +286,7 @@ class Launcher:
         if silent > self._silence:
             self._give_up(uid)
             raise errors.TaskStalledError(
-                f"nothing was heard of the pods of the TFJob {self._place} for {silent:.0f} s",
+                f"nothing was heard of the pods of the TFJob {self._title} for {silent:.0f} s",
                 expected=f"a sign of progress within {self._silence:g} s (trainer.start_timeout and stall_timeout)",
                 todo=f"see the pods' logs: {self._logs}/pods; the TFJob is deleted, and the next run goes on from the "
                 "last checkpoint",
@@ -301,7 +301,7 @@ class Launcher:
         left = left and endings.is_left_restarting(self._kube, self._name, uid)
         if left or self._failures.restarts > restart_limit(self._deploy, self._distribution):
             self._give_up(uid)
-            error = self._failures.error(self._place)
+            error = self._failures.error(self._title)
             assert error is not None
             raise error
 
@@ -348,7 +348,7 @@ class Launcher:
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
-        raise stopped(number, f"the TFJob {self._place} {left}; {where}")
+        raise stopped(number, f"the TFJob {self._title} {left}; {where}")
 
     def _failed(self, condition: Object, watching: Watching) -> errors.TfxEstimatorError:
         """Says why the TFJob failed: by the error of a pod."""
@@ -357,7 +357,7 @@ class Launcher:
         # all failures.
         if "specified deadline" in condition.get("message", ""):
             return errors.TaskStalledError(
-                f"the TFJob {self._place} failed: {said}",
+                f"the TFJob {self._title} failed: {said}",
                 expected=f"its end within {self._deploy.tfjob.active_deadline_seconds} s",
                 todo="raise deploy.tfjob.active_deadline_seconds; the next run goes on from the last checkpoint",
             )
@@ -366,8 +366,8 @@ class Launcher:
             self._hear(watching.next(_POLL_SECONDS))
         self._pods.end(_LAST_WORDS_SECONDS)
         todo = self._kube.kubectl(f"describe tfjob {self._name}")
-        failed = errors.TaskFailedError(f"the TFJob {self._place} failed: {said}", todo=todo)
-        return self._failures.error(self._place) or failed
+        failed = errors.TaskFailedError(f"the TFJob {self._title} failed: {said}", todo=todo)
+        return self._failures.error(self._title) or failed
 
     def _has_export(self) -> bool:
         serving = path_utils.serving_model_dir(self._job.exports_dir)
@@ -379,7 +379,7 @@ class Launcher:
         while not self._has_export():
             if time.monotonic() > deadline:
                 raise errors.ExportError(
-                    f"the TFJob {self._place} succeeded, and left no model in {self._job.exports_dir}",
+                    f"the TFJob {self._title} succeeded, and left no model in {self._job.exports_dir}",
                     expected="a model there, in the volume that the pods and this machine share",
                     todo=f"see whether deploy.volumes is the same folder here, and the pods' logs: {self._logs}/pods",
                 )

@@ -64,7 +64,7 @@ class PodFailure:
         """What happened, in a few words."""
         if self.reason not in ("", "Error"):
             return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
-        if self.from_peer and (said := self._said()):
+        if self.from_peer and (said := self._left_error()):
             return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
         if self.code is None or self.code <= errors.SIGNALLED or self.code == RETRYABLE_CODE:
             return f"ended with exit code {self.code}"
@@ -79,7 +79,7 @@ class PodFailure:
             runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
         """
         where = f"the log of the pod {self.pod}: {self.log}"
-        if said := self._said():
+        if said := self._left_error():
             kind = getattr(errors, said["type"], None)
             if not (isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError)):
                 kind = errors.TaskFailedError
@@ -93,7 +93,7 @@ class PodFailure:
         kind = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
         return kind(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
 
-    def _said(self) -> Optional[dict[str, Any]]:
+    def _left_error(self) -> Optional[dict[str, Any]]:
         try:
             said = json.loads(self.message)
         except ValueError:

@@ -9,7 +9,7 @@ import pytest
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
-from tfx_estimator.pipeline.bench.measure import _explained, _told
+from tfx_estimator.pipeline.bench.measure import _explained, _measuring
 from tfx_estimator.pipeline.bench.plan import Run
 from tfx_estimator.pipeline.bench.strategies import Contender
 from tfx_estimator.pipeline.errors import TaskFailedError, TaskStalledError
@@ -33,7 +33,7 @@ def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment
     assert resolve(os.environ) is not None
     before, cores = dict(os.environ), os.sched_getaffinity(0)
     window = Window("folder", 1, 2, (min(cores),), trainers=3)
-    with _told((min(cores),), window):
+    with _measuring((min(cores),), window):
         assert resolve(os.environ) is None
         assert Window.of_environment() == Window("folder", 1, 2, [min(cores)], trainers=3)
         assert os.sched_getaffinity(0) == {min(cores)}
