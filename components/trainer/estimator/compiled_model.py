@@ -32,6 +32,7 @@ from tfx_estimator.model_fn.keras_model import (
     require_trainable,
     served,
 )
+from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.log import get_logger
@@ -84,6 +85,7 @@ class FirstCall:
                 expected="a function that can be called outside of a graph too",
                 todo="correct what fails there; or declare trainer.warm_start, in place of loading weights",
             ) from first
+        refuse_own_methods(model)
         return model
 
 
@@ -154,6 +156,7 @@ def _computed(compute: Callable[[], Any]) -> Any:
 
 def _look_at(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) -> Optional[GivenWeights]:
     """Checks a network as the Keras paths do, and keeps what weights it was given."""
+    refuse_own_methods(network)
     try:
         outputs = _computed(lambda: build(network, spec))
     except Exception:

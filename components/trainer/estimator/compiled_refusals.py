@@ -11,11 +11,10 @@ import tensorflow as tf
 from tfx_estimator.model_fn.compiled_checks import check_compiled
 from tfx_estimator.model_fn.keras_model import is_subclassed, output_names, reductions, require_trainable
 from tfx_estimator.model_fn.keras_optimizers import given_rate
+from tfx_estimator.model_fn.own_methods import own_methods
 from tfx_estimator.pipeline.config.distribution import Distribution, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
-# What a class of the user's may train and evaluate by, and what model_to_estimator knows nothing of.
-_OVERRIDDEN = ("train_step", "test_step", "compute_loss", "compute_metrics")
 # What Keras's own conversion of an optimizer drops without a word.
 _DROPPED = ("weight_decay",)
 _KERAS = "set trainer.path: keras, which trains it as it is"
@@ -97,9 +96,8 @@ def _refuse_class_of_its_own(given: _Compiled) -> None:
 
 
 def _refuse_steps_of_its_own(given: _Compiled) -> None:
-    kind = type(given.model)
-    own = [name for name in _OVERRIDDEN if getattr(kind, name) is not getattr(tf.keras.Model, name)]
-    if own:
+    # model_to_estimator knows nothing of them.
+    if own := own_methods(given.model):
         raise refusal(
             given.target,
             f" with a {' and a '.join(own)} of its own, which an Estimator would never call",

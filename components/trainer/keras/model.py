@@ -24,6 +24,7 @@ from tfx_estimator.model_fn.keras_model import (
     require_trainable,
 )
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.split_weights import SplitWeights
@@ -96,6 +97,7 @@ class ModelMaker:
         """Calls the user's function."""
         network = call_network(function, self.num_classes, self.section.params)
         if isinstance(network, tf.keras.Model):
+            refuse_own_methods(network)
             if not is_compiled(network):
                 require_declared(self.section.precision, network)
             return network
