@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.model_fn.input_types import refuse_rounding
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, IMAGE, LABEL, LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -72,8 +73,14 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
         One feature, or a dict of several.
 
     Raises:
-        UserCodeError: An input is named as no feature is.
+        UserCodeError: An input is named as no feature is, or would round it.
     """
+    found = _chosen(model, features)
+    refuse_rounding(model, found)
+    return found
+
+
+def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
     names = input_names(model)
     if names is None:
         sequential = isinstance(model, tf.keras.Sequential)
@@ -136,7 +143,7 @@ def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
         What it puts out of one example.
 
     Raises:
-        UserCodeError: An input is named as no feature is, or the model cannot be called with the features.
+        UserCodeError: As of `inputs_of`; or the model cannot be called with the features.
     """
     features = example(spec)
     inputs = inputs_of(model, features)
