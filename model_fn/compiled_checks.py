@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
+from tfx_estimator.model_fn.one_hot import refuse_one_hot
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
-_ONE_HOT = ("categorical_crossentropy", "CategoricalCrossentropy")
 
-
-def check_compiled(model: tf.keras.Model, target: str, distribution: Distribution, precision: str) -> None:
+def check_compiled(
+    model: tf.keras.Model, target: str, distribution: Distribution, precision: str, outputs: Any = None
+) -> None:
     """Refuses what would fail after the training, or have no effect.
 
     Args:
@@ -18,10 +21,11 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
         target: `trainer.model`.
         distribution: As declared.
         precision: Likewise.
+        outputs: As of `refuse_one_hot`.
 
     Raises:
-        UserCodeError: It has no loss, or one of other labels, or an optimizer of TensorFlow 1, or one that keeps
-            averages of the weights; or what is declared is of the built-in training step.
+        UserCodeError: It has no loss, or a loss or metric of other labels, or an optimizer of TensorFlow 1, or one that
+            keeps averages of the weights; or what is declared is of the built-in training step.
     """
     if precision != "float32":
         raise UserCodeError(
@@ -31,20 +35,13 @@ def check_compiled(model: tf.keras.Model, target: str, distribution: Distributio
             todo="remove trainer.precision, and call tf.keras.mixed_precision.set_global_policy in the function, "
             "before the layers are made",
         )
-    loss = model.loss
-    if not loss:
+    if not model.loss:
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model that is compiled without a loss: it could not be evaluated",
             expected="compile(optimizer=…, loss=…), also where a train_step of its own computes another one",
             todo="compile it with the loss that evaluations report",
         )
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
-    if name in _ONE_HOT:
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a model with the loss {name}, which is of one-hot labels",
-            expected="a loss of labels that are numbers, int64 [batch]",
-            todo="compile it with sparse_categorical_crossentropy",
-        )
+    refuse_one_hot(model, target, outputs)
     if distribution.train.gradient_compression != "none":
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
