@@ -14,6 +14,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
+from tfx_estimator.model_fn.layer_state import finalize
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.text import one_line
@@ -183,6 +184,7 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
     reader = tf.train.load_checkpoint(prefix)
     for name, key in matched.keys.items():
         weights[name].assign(reader.get_tensor(key))
+    finalize(model)
     return matched
 
 

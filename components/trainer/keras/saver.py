@@ -15,6 +15,7 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
+from tfx_estimator.model_fn.layer_state import finalize
 from tfx_estimator.pipeline.errors import TrainingError
 from tfx_estimator.pipeline.text import first_line
 
@@ -32,7 +33,7 @@ class Saver:
     """
 
     def __init__(self, model: tf.keras.Model, folder: str, keep: int, task: TaskSpec) -> None:
-        self._folder = folder
+        self._folder, self._model = folder, model
         self._checkpoint = checkpoint_of(model)
         own = os.path.join(folder, f"tmp_worker_{task.index}") if task.type == WORKER else folder
         self._manager = tf.train.CheckpointManager(
@@ -58,6 +59,7 @@ class Saver:
                     expected="a checkpoint of the same network and optimizer",
                     todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
                 ) from error
+            finalize(self._model)
         return step_of(latest)
 
     def save(self, step: int) -> None:
@@ -90,6 +92,7 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
         known |= {id(each) for metric in model.metrics for each in metric.variables}
         if any(id(each) not in known for each in model.weights):
             raise
+    finalize(model)
 
 
 def latest_checkpoint(folder: str) -> Optional[str]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
+from tfx_estimator.model_fn.warm_start import warm_keras
 from tfx_estimator.pipeline.errors import TrainingError
 
 
@@ -180,3 +181,35 @@ def test_what_a_worker_must_save_as_well_is_not_kept(trained):
     assert saved(folder / "tmp_worker_0") == [70]
     TrainingCheckpoints(str(folder)).tidy()
     assert not (folder / "tmp_worker_0").exists()
+
+
+class Normalised(tf.keras.Model):
+    """With a layer that keeps a mean beside its variables, and a metric that makes its own late."""
+
+    def __init__(self, mean: float) -> None:
+        super().__init__()
+        norm = tf.keras.layers.Normalization(axis=-1, name="norm", input_shape=(1,))
+        norm.adapt(np.array([[mean - 1], [mean + 1]], np.float32))
+        self.inner = tf.keras.Sequential([norm, tf.keras.layers.Dense(1, kernel_initializer="ones")])
+        self.f1 = tf.keras.metrics.F1Score(average="micro")
+        self.compile(optimizer="sgd")
+        self(tf.zeros([1, 1]))
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self.inner(inputs)
+
+
+@pytest.mark.parametrize("how", ["training", "weights", "late metric", "warm start"])
+def test_a_normalisation_goes_by_the_mean_that_was_restored(tmp_path, how):
+    trained, other = Normalised(5.0), Normalised(-3.0)
+    make(tmp_path, trained).save(1)
+    path = latest_checkpoint(str(tmp_path))
+    if how == "training":
+        assert make(tmp_path, other).restore() == 1
+    elif how == "warm start":
+        warm_keras(other, path, ())
+    else:
+        if how == "late metric":
+            other.f1.update_state(tf.eye(3), tf.eye(3))
+        restore_weights(other, path)
+    np.testing.assert_array_equal(other(tf.constant([[7.0]])), trained(tf.constant([[7.0]])))
