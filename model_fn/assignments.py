@@ -46,6 +46,8 @@ def all_done() -> Iterator[int]:
 def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> list[tf.Operation]:
     """Finds the assignments that no step would do, and has them and the reads around them be done in their order.
 
+    So are those that a step does anyway, where a variable is changed more than once.
+
     Args:
         begin: Of the operations to look at: see `all_done`.
         variables: Of the network, in the context of a replica.
@@ -70,7 +72,10 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
     done = _needed_for(known) if changing else set()
     found = {each.name: each for each in _all_of(uses) if each.name in changing - done}
     for operations in uses.values():
-        if any(each.name in found for each in operations):
+        changes = [each for each in operations if each.name in changing]
+        # One change that Keras tells of waits for its own read; the second of a layer that is called twice would read
+        # what the first has not written yet.
+        if any(each.name in found for each in changes) or len(changes) > 1:
             _put_in_order(operations, changing)
     return list(found.values())
 

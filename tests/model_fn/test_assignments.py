@@ -68,3 +68,31 @@ def test_a_replica_does_its_own_and_nothing_that_keras_tells_of():
     assert all("update_1" in name for name in second)
     # Whether branches made later do all that is in them.
     assert not any(after for *_, after in printed)
+
+
+@pytest.mark.parametrize("params", [{}, {"xla": True}], ids=["", "xla"])
+@pytest.mark.parametrize("shape", [[784], [28, 28, 1]], ids=["flat", "fused"])
+def test_a_normalisation_that_is_called_twice_averages_in_turn(tmp_path, shape, params):
+    import tensorflow as tf
+
+    from tfx_estimator.model_fn.classifier import make_model_fn
+
+    def network(num_classes):
+        layers = tf.keras.layers
+        image, norm = tf.keras.Input([28, 28, 1]), layers.BatchNormalization(momentum=0.5, name="norm")
+        pixels = layers.Reshape(shape)(image)
+        both = layers.add([norm(pixels), norm(3 * pixels)])
+        return tf.keras.Model(image, layers.Dense(num_classes)(layers.Flatten()(both)))
+
+    estimator = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params={**PARAMS, **params})
+    trained = estimator.train(input_fn, steps=3)
+    pixels = IMAGES.reshape([12, *shape]).astype(np.float64)
+    axes = tuple(range(len(shape)))
+    mean, variance, average, spread = pixels.mean(axes), pixels.var(axes), 0.0, 1.0
+    # As TensorFlow's fused one has it.
+    variance = variance * (12 * 784 / (12 * 784 - 1) if shape[1:] else 1)
+    for _ in range(3):
+        for times in (1, 3):
+            average, spread = (average + times * mean) / 2, (spread + times**2 * variance) / 2
+    np.testing.assert_allclose(trained.get_variable_value("norm/moving_mean"), average, rtol=1e-4)
+    np.testing.assert_allclose(trained.get_variable_value("norm/moving_variance"), spread, rtol=1e-4)
