@@ -64,7 +64,11 @@ class CompiledClassifier(tf.keras.Model):
         declared = list(compiled.metrics) if compiled is not None and compiled.built else []
         # Of add_metric; one that the train_step alone updates has nothing to say here.
         added = [metric for metric in self._added() if any(np.any(each.numpy()) for each in metric.variables)]
-        values = {metric.name: metric.result() for metric in (*added, *declared)}
+        values: dict[str, Any] = {}
+        for metric in (*added, *declared):
+            result = metric.result()
+            # Several of one metric have names of their own, as in Keras.
+            values.update(result if isinstance(result, Mapping) else {metric.name: result})
         return {name: float(value) for name, value in values.items() if np.ndim(value) == 0}
 
     def _added(self) -> list[tf.keras.metrics.Metric]:

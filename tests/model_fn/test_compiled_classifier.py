@@ -256,6 +256,25 @@ def test_several_outputs_are_served_by_their_names(tf, kind):
     assert [(name, each.shape) for name, each in sorted(answers.items())] == [(names[0], (6, 3)), (names[1], (6, 2))]
 
 
+def test_the_values_that_a_metric_returns_as_a_dict_have_their_own_names(tf):
+    class Each(tf.keras.metrics.Metric):
+        def __init__(self):
+            super().__init__(name="each")
+            self.seen = self.add_weight(name="seen", initializer="zeros")
+
+        def update_state(self, labels, outputs, sample_weight=None):
+            self.seen.assign_add(1.0)
+
+        def result(self):
+            return {"seen": self.seen, "twice": 2 * self.seen, "both": tf.stack([self.seen, self.seen])}
+
+    wrapped = _wrapped(tf, _model(tf, metrics=[Each(), "accuracy"]))
+    wrapped.test_step(_data(tf))
+    found = wrapped.own_metrics()
+    assert sorted(found) == ["accuracy", "seen", "twice"]
+    assert (found["seen"], found["twice"]) == (1.0, 2.0)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
