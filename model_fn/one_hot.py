@@ -90,13 +90,13 @@ def refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any = None) -> N
         each_too = not {"train_step", "test_step"} <= set(own)
         for loss, of_several in scores.of(model.loss, lists_are_outputs=True):
             if (kind := _kind(_found(loss, _losses))) == "one-hot" or (kind and of_several and each_too):
-                raise _error(target, "the loss", loss, kind, "sparse_categorical_crossentropy, or a loss")
+                raise _error(target, "loss", loss, kind, "sparse_categorical_crossentropy, or a loss")
     if {"test_step", "compute_metrics"} & set(own):
         return
     for name in ("_user_metrics", "_user_weighted_metrics"):
         for metric, of_several in scores.of(getattr(model.compiled_metrics, name, None)):
             if (kind := _kind(_found(metric, _metrics))) == "one-hot" or (kind and of_several):
-                raise _error(target, "the metric", metric, kind, "a metric of such labels, or one")
+                raise _error(target, "metric", metric, kind, "a metric such as SparseCategoricalAccuracy, or one")
 
 
 class _Scores:
@@ -182,7 +182,7 @@ def _error(target: str, what: str, given: Any, kind: Optional[str], instead: str
     if kind != "one-hot":
         why = "is of a label for each number that the model puts out: of several classes, one-hot labels"
     return UserCodeError(
-        f"trainer.model: {target!r} returns a model with {what} {name}, which {why}",
-        expected=f"{what} of labels that are numbers, int64 [batch]",
+        f"trainer.model: {target!r} returns a model with the {what} {name}, which {why}",
+        expected=f"a {what} of labels that are numbers, int64 [batch]",
         todo=f"compile it with {instead} of your own that calls tf.one_hot(labels, num_classes) itself",
     )
