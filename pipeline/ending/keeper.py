@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import resource
@@ -25,6 +26,7 @@ from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _EMPTY_SECONDS = 5.0
+_SIGSET_BYTES = 1024 // 8
 # An exit code, and a time of the clock that processes share.
 _TOLD = struct.Struct("=id")
 _LATE = b"the work of this process is done, and it did not come to its end: it was ended\n"
@@ -113,19 +115,51 @@ def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
     """Returns how the keeper is to end: like its child, or as it was told, or as one that is killed."""
     code, deadline = 0, 0.0
     while True:
-        left = deadline - time.monotonic()
-        info = signal.sigtimedwait(watched, max(left, 0.0)) if deadline else signal.sigwaitinfo(watched)
-        if info is None:
+        number = next_signal(watched, max(deadline - time.monotonic(), 0.0) if deadline else None)
+        if number is None:
             with contextlib.suppress(OSError):
                 os.write(1, _LATE)
             return code << 8
-        if info.si_signo == signal.SIGTERM:
+        if number == signal.SIGTERM:
             return signal.SIGKILL
-        if info.si_signo == signal.SIGUSR1:
+        if number == signal.SIGUSR1:
             # Anybody may send it: nothing has been told then.
             code, deadline = _TOLD.unpack_from(told)
         elif (status := reap(child)) is not None:
             return status
+
+
+def next_signal(numbers: Collection[int], seconds: float | None) -> int | None:
+    """Takes the next of some blocked signals.
+
+    Python 3.10's `sigtimedwait` does not do: where this process was stopped (Ctrl-Z) and goes on after the deadline, it
+    returns a structure that nobody has filled, with the number of any signal in it.
+
+    Args:
+        numbers: Those signals.
+        seconds: How long to wait for one, in which a stop counts; None waits for ever.
+
+    Returns:
+        Its number; None if there was none.
+    """
+    libc, found = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(_SIGSET_BYTES)
+    libc.sigemptyset(found)
+    for number in numbers:
+        libc.sigaddset(found, number)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = None if deadline is None else struct.pack("@ll", *_seconds_and_nanoseconds(deadline - time.monotonic()))
+        number = libc.sigtimedwait(found, None, left)
+        if number > 0:
+            return number
+        if (why := ctypes.get_errno()) == errno.EAGAIN:
+            return None
+        if why != errno.EINTR:
+            raise OSError(why, f"sigtimedwait: {os.strerror(why)}")
+
+
+def _seconds_and_nanoseconds(seconds: float) -> tuple[int, int]:
+    return divmod(max(int(seconds * 1e9), 0), 10**9)
 
 
 def end_like(status: int) -> NoReturn:

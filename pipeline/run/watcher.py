@@ -101,9 +101,9 @@ class _Watch:
     def wait(self, heard: Collection[int]) -> int:
         """Passes signals on until the run has ended; returns its status."""
         while True:
-            info = signal.sigtimedwait(heard, _TICK_SECONDS if self.number else _IDLE_SECONDS)
-            if info and info.si_signo != signal.SIGCHLD:
-                self._pass_on(info.si_signo)
+            number = keeper.next_signal(heard, _TICK_SECONDS if self.number else _IDLE_SECONDS)
+            if number and number != signal.SIGCHLD:
+                self._pass_on(number)
             elif (status := keeper.reap(self._child)) is not None:
                 return status
             elif self._is_late(time.monotonic()):
@@ -112,7 +112,7 @@ class _Watch:
     def _pass_on(self, number: int) -> None:
         time.sleep(_GROUP_SECONDS)
         # `timeout` sends the signal twice, to the process and to its group.
-        while signal.sigtimedwait({number}, 0):
+        while keeper.next_signal({number}, 0):
             pass
         self._count += 1
         self.number = self.number or number

@@ -143,6 +143,20 @@ def test_a_closed_terminal_ends_it_unless_that_is_ignored(start):
     assert run.wait(30) == 0
 
 
+@pytest.mark.parametrize("group", [False, True])
+def test_a_stop_is_no_end(start, group):
+    # Longer than the watcher waits at a time.
+    run = start("time.sleep(3)", group=group)
+    send = os.killpg if group else os.kill
+    for _ in range(2):
+        send(run.pid, signal.SIGSTOP)
+        time.sleep(1.3)
+        send(run.pid, signal.SIGCONT)
+        time.sleep(0.1)
+    _, told = run.communicate(timeout=30)
+    assert (run.returncode, told) == (0, "")
+
+
 # It asks for time, as a training does, and counts the signals that reach it.
 PATIENT = (
     "from tfx_estimator.pipeline.ending import signals, shared_status",
