@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +34,16 @@ _COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "sec
 
 
 class DamagedError(ValueError):
-    """A file that a run left is not what it wrote."""
+    """A file that a run left is not what it wrote.
+
+    Args:
+        path: The file.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} is damaged: {why}")
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -79,20 +90,43 @@ def find_runs(named: Sequence[str]) -> list[Run]:
     Raises:
         DeclarationError: Something else was named; the message tells of all of it.
     """
-    runs, wrong, damaged = [], [], True
+    runs, wrong, damaged = [], [], set()
     for name in named:
         try:
             runs.append(read_run(_find(name)))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             wrong.append(f"{name!r}: {_reason(error)}")
-            damaged = damaged and isinstance(error, DamagedError)
+            damaged.add(os.path.basename(error.path) if isinstance(error, DamagedError) else "")
     if wrong:
         raise DeclarationError(
             "no run can be read there:\n  " + "\n  ".join(wrong) if len(wrong) > 1 else wrong[0],
-            expected="these files as `tfx-estimator run` writes them" if damaged else _EXPECTED,
-            todo=f"run the pipeline again, or delete {SUMMARY} to have a report without it" if damaged else _TODO,
+            expected=_EXPECTED if "" in damaged else "these files as `tfx-estimator run` writes them",
+            todo=_TODO if "" in damaged else _todo_of_damage(damaged),
         )
     return runs
+
+
+def log_folders(logs: str) -> list[str]:
+    """Finds the log folders of a pipeline, the latest run's last.
+
+    Their names tell the local time, which goes back at the end of summer, and is another in a container.
+
+    Args:
+        logs: The folder of all of them.
+    """
+    found = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
+    return sorted((each for each in found if os.path.exists(os.path.join(each, DECLARATION))), key=_place_in_time)
+
+
+def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
+    """When a run started, in seconds as its summary says; or, without one, when its declaration was written."""
+    # Of runs of one second, the tenth is named -10.
+    name = [(int(digits or 0), text) for digits, text in re.findall(r"([0-9]+)|([^0-9]+)", os.path.basename(logs))]
+    try:
+        with open(os.path.join(logs, SUMMARY), encoding="utf-8") as file:
+            return int(datetime.datetime.fromisoformat(json.load(file)["started"]).timestamp()), name
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return int(os.path.getmtime(os.path.join(logs, DECLARATION))), name
 
 
 def read_run(logs: str) -> Run:
@@ -124,7 +158,13 @@ def _damaged(path: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
+        raise DamagedError(path, str(error) or type(error).__name__) from error
+
+
+def _todo_of_damage(names: set[str]) -> str:
+    if names == {SUMMARY}:
+        return f"run the pipeline again, or delete {SUMMARY} to have a report without it"
+    return "run the pipeline again, or name RUNS/NAME/logs/TIME for another run of it"
 
 
 def _check(found: Any, kinds: dict[str, tuple[type, ...]], whole: bool = False) -> None:
@@ -144,12 +184,10 @@ def _find(name: str) -> str:
         raise ValueError("this is no folder" if os.path.exists(path) else "there is no such folder")
     if os.path.exists(os.path.join(path, DECLARATION)):
         return path
-    logs = os.path.join(path, "logs")
-    times = sorted(os.listdir(logs)) if os.path.isdir(logs) else []
-    runs = [each for each in times if os.path.exists(os.path.join(logs, each, DECLARATION))]
+    runs = log_folders(os.path.join(path, "logs"))
     if not runs:
         raise ValueError("this is neither a run's log folder nor a pipeline's folder with a run in it")
-    return os.path.join(logs, runs[-1])
+    return runs[-1]
 
 
 def _reason(error: Exception) -> str:

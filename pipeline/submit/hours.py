@@ -6,7 +6,7 @@ import os
 from typing import Optional
 
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.report.source import Run, read_run
+from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 from tfx_estimator.pipeline.text import duration
 
 _PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
@@ -47,9 +47,9 @@ def estimate_hours(declaration: Declaration, runs: str) -> str:
 def _measured(declaration: Declaration, runs: str) -> Optional[Run]:
     """Finds the latest run that has trained this model."""
     folder = os.path.join(os.path.expanduser(runs), declaration.name, "logs")
-    for time in sorted(os.listdir(folder), reverse=True) if os.path.isdir(folder) else ():
+    for logs in reversed(log_folders(folder)):
         try:
-            run = read_run(os.path.join(folder, time))
+            run = read_run(logs)
         except (OSError, ValueError):
             continue
         same = all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.report.page import show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.source import find_runs, log_folders
 
 pytestmark = pytest.mark.unit
 
@@ -229,3 +231,30 @@ def test_the_trials_of_a_tuning_are_a_table_and_charts(leave_run):
     assert "accuracy by optimizer.name" not in page
     section = raw[raw.index('id="tuning"') : raw.index('id="training"')]
     assert section.count("<svg") == 2
+
+
+def test_the_latest_run_is_told_by_when_it_started_not_by_the_local_time_in_its_name(leave_run, tmp_path):
+    leave_run("20261123-140000", steps=1, started="2026-11-23T14:00:00+14:00")
+    leave_run("20261122-190000", steps=2, started="2026-11-22T19:00:00-11:00")
+    assert [os.path.basename(each) for each in log_folders(str(tmp_path / "own" / "logs"))] == [
+        "20261123-140000",
+        "20261122-190000",
+    ]
+    assert find_runs([str(tmp_path / "own")])[0].values["trainer.train_steps"] == 2
+    # Of one second, the tenth; and one that was killed has no summary, and is the latest by its file.
+    for name in ("second", "second-2", "second-10"):
+        leave_run(name, started="2026-11-22T20:00:00-11:00")
+    assert find_runs([str(tmp_path / "own")])[0].time == "second-10"
+    killed = leave_run("20200101-000000")
+    os.utime(killed / "declaration.yaml", (1900000000, 1900000000))
+    assert find_runs([str(tmp_path / "own")])[0].time == "20200101-000000"
+
+
+def test_an_empty_declaration_is_not_blamed_on_the_summary(leave_run, capsys):
+    logs = leave_run("20261122-010000", **FAILED)
+    (logs / "declaration.yaml").write_text("")
+    report(str(logs), code=2)
+    said = capsys.readouterr().err
+    assert f"{logs}/declaration.yaml is damaged: None is no mapping" in said
+    assert "summary.json" not in said
+    assert "to do:    run the pipeline again, or name RUNS/NAME/logs/TIME for another run of it" in said

@@ -102,3 +102,17 @@ def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
     assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in estimate_hours(
         epochs, str(tmp_path)
     )
+
+
+def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
+    digits = load("digits", []).declaration
+    for time, started, pace in (
+        ("20261123-140000", "2026-11-23T14:00:00+14:00", 1.0),
+        ("20261122-190000", "2026-11-22T19:00:00-11:00", 10_000.0),
+    ):
+        logs = tmp_path / "digits" / "logs" / time
+        logs.mkdir(parents=True)
+        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
+        training = {"examples_per_second": pace}
+        (logs / "summary.json").write_text(json.dumps({"started": started, "training": training}))
+    assert "10,000 examples/s of" in estimate_hours(digits, str(tmp_path))
