@@ -95,7 +95,8 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     expected = "one of " + ", ".join(siblings)
     if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
-    everywhere = list(all_keys())
+    # A key of the same name beside the sections would be no answer.
+    everywhere = [found for found in all_keys() if found != (key,)]
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
     # A missing `s`, as in `worker`, is nearer than the same word in another section.
     plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), None)
@@ -167,10 +168,21 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
     if not wants_text and isinstance(value, str) and not value.strip():
         return "write a value"
     if wants_number and isinstance(value, str):
-        return "write it without quotes, in digits"
+        return _rewrite_number(value)
     if value is None:
         return "write a value, or remove the line for the default"
     return "write a value of that kind"
+
+
+def _rewrite_number(text: str) -> str:
+    """What to do about a text where a number is wanted; it may stand there without quotes, and be read as text."""
+    if re.fullmatch(r"[-+]?0[0-9_]*[0-9]", text):
+        return f"write {int(text)}, without quotes: with a leading zero it is read as text, for it might be meant as octal"
+    if re.fullmatch(r"[-+]?[0-9]+(:[0-9]+)+(\.[0-9]*)?", text):
+        return "write one number, without colons: with them it is read as text, not in base 60"
+    if re.fullmatch(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*", text):
+        return "write one number, in digits: a date is read as text"
+    return "write it without quotes, in digits"
 
 
 def _to_name(text: str) -> str:

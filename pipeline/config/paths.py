@@ -207,6 +207,15 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
             expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
             todo=todo,
         )
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        # ML Metadata, and every component's own files, hold paths as text.
+        raise DeclarationError(
+            f"{option} {one_line(workdir)}: the path {one_line(path)} is no UTF-8",
+            expected="an absolute path in UTF-8, as TFX keeps it as text",
+            todo=todo,
+        ) from None
     if reason := reject_folder(path):
         raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)
 

@@ -141,3 +141,14 @@ def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):
 def test_a_workdir_that_names_no_folder_is_refused(workdir, reason):
     with pytest.raises(DeclarationError, match=reason):
         check_workdir(workdir)
+
+
+def test_a_workdir_that_is_no_text_is_refused(folders, monkeypatch):
+    here = folders / os.fsdecode(b"here\xff")
+    here.mkdir()
+    monkeypatch.chdir(here)
+    # The whole path counts: TFX makes it absolute.
+    for workdir in (str(here), "below"):
+        with pytest.raises(DeclarationError, match="is no UTF-8") as caught:
+            check_workdir(workdir)
+        str(caught.value).encode()
