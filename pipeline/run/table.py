@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from rich.console import Console
 
@@ -67,7 +68,7 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     facts["pushed model"] = [f"{pushed} (deleted since)" if gone else pushed]
     if warnings := results.warnings_beside_restarts():
         facts["warnings"] = [str(each) for each in warnings]
-    facts["TensorBoard"] = [f"tensorboard --logdir {results.model_run}" if results.model_run else "none"]
+    facts["TensorBoard"] = [f"tensorboard --logdir {shlex.quote(results.model_run)}" if results.model_run else "none"]
     facts["logs"] = [logs]
     if results.seconds:
         facts["elapsed"] = [duration(results.seconds)]

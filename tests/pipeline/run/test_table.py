@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 
 import pytest
 
@@ -125,3 +126,8 @@ def test_the_values_that_were_used_are_told():
 def test_why_the_latest_blessed_model_was_not_compared_with_stands_above_the_verdict():
     text = shown(Summary("own.yaml", accuracy=0.5, evaluated=10, blessed=True, baseline_dropped="its files are gone"))
     assert "baseline      none: its files are gone\nblessed       yes\n" in text
+
+
+def test_what_is_to_be_typed_is_quoted():
+    text = shown(Summary("own.yaml", model_run="/my runs/it's/6"))
+    assert f"TensorBoard   tensorboard --logdir {shlex.quote('/my runs/it' + chr(39) + 's/6')}\n" in text
