@@ -9,13 +9,16 @@ import uuid
 from collections.abc import Iterable
 
 _DRAFT = ".push-"
+# TensorFlow Serving reads numbers of 64 bits, with a sign, and passes over others; one more must be one as well.
+_MOST = 2**63 - 2
 # Nobody writes to a draft for so long who still pushes.
 _OLD_SECONDS = 86400.0
 
 
 def newest(names: Iterable[str]) -> str:
     """Returns the newest version among the names in a folder; nothing if there is none."""
-    return max((name for name in names if name.isascii() and name.isdigit()), key=int, default="")
+    numbers = (name for name in names if name.isascii() and name.isdigit() and int(name) <= _MOST)
+    return max(numbers, key=int, default="")
 
 
 def after(version: str) -> int:

@@ -194,3 +194,12 @@ def test_links_are_pushed_as_what_they_link_to(tmp_path, base):
     version = local_folder.push(LocalTree(str(tmp_path / "one")), str(base))
     assert not (base / version / "assets").is_symlink()
     assert (base / version / "assets" / "words.txt").read_text() == "a b c"
+
+
+def test_a_number_that_no_server_reads_is_no_version(tmp_path, base):
+    for name in ("9" * 22, str(2**63 - 1)):
+        (base / name).mkdir(parents=True)
+    first, second = (
+        int(os.path.basename(local_folder.push(model(tmp_path / text, text), str(base)))) for text in ("one", "two")
+    )
+    assert first < second < 2**33
