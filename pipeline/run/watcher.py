@@ -5,7 +5,8 @@ files: it may be killed for its memory; the user's code may end it by `os._exit`
 no Python code can catch; or it may be in C code that holds Python's lock when a signal comes.
 
 The watcher is forked off before anything heavy is imported, which takes some milliseconds. Both are in the terminal's
-process group: Ctrl-C and Ctrl-Z reach both, and the run can read from the terminal.
+process group: Ctrl-C and Ctrl-Z reach both, and the run can read from the terminal. The tasks of a training are in
+sessions of their own: Ctrl-C they are told of, but Ctrl-Z does not stop them.
 """
 
 from __future__ import annotations
