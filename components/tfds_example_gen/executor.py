@@ -24,6 +24,9 @@ from tfx_estimator.data.sources.splits import cut
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.config.data import DataSection
 
+# What the folder of a split begins with.
+_SPLIT = "Split-"
+
 
 class Executor(base_beam_executor.BaseBeamExecutor):
     """Writes the shards of all splits, one Beam element each.
@@ -56,6 +59,10 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             for split, ranges in source.resolve_disjoint().items()
         }
         scratch = os.path.join(examples.uri, ".unfinished")
+        # Of another execution, where numbers began anew without its database: readers take every file of a split.
+        for name in fileio.listdir(examples.uri) if fileio.exists(examples.uri) else ():
+            if name.startswith(_SPLIT):
+                _remove(os.path.join(examples.uri, name))
         try:
             for folder in (scratch, *(_split_uri(examples, split) for split in shards)):
                 fileio.makedirs(folder)
@@ -106,11 +113,11 @@ def _shards(
 
 def _split_uri(examples: types.Artifact, split: str) -> str:
     # TFX's own name for a split's folder; the artifact has no split names yet.
-    return os.path.join(examples.uri, f"Split-{split}")
+    return os.path.join(examples.uri, f"{_SPLIT}{split}")
 
 
 def _check_files(shards: dict[str, list[Shard]]) -> None:
-    """A runner that loses elements without an error must not pass."""
+    """A runner that loses elements without an error must not pass, nor a file that readers would take for a shard."""
     missing = [shard.path for each in shards.values() for shard in each if not fileio.exists(shard.path)]
     if missing:
         raise errors.PipelineError(
@@ -118,6 +125,14 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
             expected="every shard written",
             todo="use `beam: {runner: direct}`, or look into the runner's logs",
         )
+    for each in shards.values():
+        folder, known = os.path.dirname(each[0].path), {os.path.basename(shard.path) for shard in each}
+        if others := sorted({name.rstrip("/") for name in fileio.listdir(folder)} - known):
+            raise errors.PipelineError(
+                f"{folder} holds {len(others)} files that are no shards of it, first {others[0]}",
+                expected=f"its {len(each)} shards alone: whoever reads the split reads every file",
+                todo="see that nothing else writes there, and run it again",
+            )
 
 
 def _first_error(scratch: str) -> errors.TfxEstimatorError | None:

@@ -188,6 +188,29 @@ def test_a_run_after_a_failed_one_is_whole(tmp_path):
     assert _examples(tmp_path / "examples" / "Split-train") == [(bytes(3072), 0)] * 2
 
 
+def test_what_another_execution_has_left_there_is_not_read(tmp_path):
+    folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
+    splits = {"train": "train", "eval": "test[:2]", "test": "test[2:]"}
+    _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=1, splits=splits))
+    _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
+    assert [label for _, label in _examples(tmp_path / "examples" / "Split-train")] == [1, 2, 3]
+    assert sorted(path.name for path in (tmp_path / "examples").iterdir()) == ["Split-eval", "Split-train"]
+
+
+def test_a_file_that_is_no_shard_does_not_pass(tmp_path, monkeypatch):
+    folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
+    write = executor.Executor._write
+
+    def with_another(self, data, shards, scratch):
+        write(self, data, shards, scratch)
+        Path(shards[0].path).with_name("data_tfrecord-00000-of-00005").touch()
+
+    monkeypatch.setattr(executor.Executor, "_write", with_another)
+    with pytest.raises(PipelineError, match="holds 1 files that are no shards of it, first data_tfrecord-00000-of-000"):
+        _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
+    assert _digests(tmp_path / "examples") == {}
+
+
 def test_a_runner_that_loses_shards_does_not_pass(tmp_path, monkeypatch):
     import apache_beam as beam
 
