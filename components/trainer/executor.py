@@ -27,6 +27,7 @@ from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.functions import may_compile
@@ -71,6 +72,7 @@ class Executor(base_executor.BaseExecutor):
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         with only_job(folder.base, bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
+            scratch.note(training_folder.FOLDER, folder.uri)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _errors_without_declaration(settings):
                 outcome = _train(job, settings, logs)

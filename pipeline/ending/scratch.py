@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Optional
 
 from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.files import write_whole
 
 # Inherited by all processes of a run.
 _VARIABLE = "TFX_ESTIMATOR_TEMPORARY"
@@ -109,6 +110,32 @@ def of_this_run() -> str:
     """Returns the folder of the run that this process belongs to; empty if there is none."""
     folder = os.environ.get(_VARIABLE, "")
     return folder if os.path.isdir(folder) else ""
+
+
+def note(name: str, text: str) -> None:
+    """Notes something for whoever writes the summary of this run; does nothing where there is no run.
+
+    Args:
+        name: Of the note.
+        text: What to note; empty takes it away.
+    """
+    if folder := of_this_run():
+        with contextlib.suppress(OSError):  # the run matters more
+            write_whole(os.path.join(folder, f"{name}.note"), text)
+
+
+def noted(folder: str, name: str) -> str:
+    """Returns what was noted; empty without a note.
+
+    Args:
+        folder: Of the run.
+        name: Of the note.
+    """
+    try:
+        with open(os.path.join(folder, f"{name}.note"), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def variables(folder: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seconds", "evaluated"), _NUMBER),
     **dict.fromkeys(("accuracy", "loss"), (*_NUMBER, type(None))),
     **dict.fromkeys(("error", "tuning"), (dict, type(None))),
+    "training_folder": (str, type(None)),
 }
 _COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "seconds": _NUMBER}
 
@@ -76,6 +77,17 @@ class Run:
     def time(self) -> str:
         """When it started, as the name of the log folder says it."""
         return os.path.basename(self.logs)
+
+    @property
+    def during(self) -> tuple[float, float] | None:
+        """When it began and ended, in seconds since the epoch; None where its summary does not say."""
+        try:
+            begun = datetime.datetime.fromisoformat(self.summary["started"]).timestamp()
+        except (KeyError, TypeError, ValueError):
+            return None
+        # Its clock stands still while the machine sleeps: the summary is written last.
+        written = os.path.getmtime(os.path.join(self.logs, SUMMARY))
+        return begun, max(begun + self.summary.get("seconds", 0), written)
 
 
 def find_runs(named: Sequence[str]) -> list[Run]:

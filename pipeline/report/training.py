@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.events import Series, Training
 from tfx_estimator.pipeline.report.missing import LeftOutError, Missing, attempt
@@ -16,6 +19,8 @@ from tfx_estimator.pipeline.report.source import DECLARATION, Run
 
 _FIRST = ("loss", "accuracy")
 _MOST_CURVES = 12
+# Of a folder's time and the run's end, in seconds.
+_SLACK = 2.0
 _TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rate"}
 
 
@@ -58,15 +63,50 @@ def find_training(run: Run, outputs: Outputs | Missing) -> str:
         LeftOutError: There was none.
     """
     states = {each["node"]: each["state"] for each in run.summary.get("components", ())}
-    trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
-    if states.get("Trainer") in ("failed", "interrupted") and os.path.isdir(trainings):
-        begun = os.path.getmtime(os.path.join(run.logs, DECLARATION))
-        folders = [entry.path for entry in os.scandir(trainings) if entry.is_dir() and entry.stat().st_mtime >= begun]
-        if folders:
-            return max(folders, key=os.path.getmtime)
+    if states.get("Trainer") in ("failed", "interrupted") and (left := _left_by(run)):
+        return left
     if isinstance(outputs, Missing):
         raise LeftOutError(outputs.why)
     return need(outputs, "Trainer", "model_run").uri
+
+
+def _left_by(run: Run) -> str | None:
+    """The training folder of a run that did not publish it; None if it came to none."""
+    trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
+    if "training_folder" not in run.summary:
+        return _likely(run, trainings)
+    noted = run.summary["training_folder"]
+    if not noted or is_address(noted):
+        return noted
+    # The folder of runs may have been moved since.
+    folder = os.path.join(trainings, os.path.basename(noted))
+    if not os.path.isdir(folder):
+        raise LeftOutError("A later run has gone on with this training, or it has been deleted.")
+    return folder
+
+
+def _likely(run: Run, trainings: str) -> str | None:
+    """As it was before a summary told: of those that were last written while the run went on, what it declared."""
+    if run.during is None or not os.path.isdir(trainings):
+        return None
+    begun, ended = os.path.getmtime(os.path.join(run.logs, DECLARATION)), run.during[1] + _SLACK
+    found = [
+        entry.path
+        for entry in os.scandir(trainings)
+        if entry.is_dir() and begun <= entry.stat().st_mtime <= ended and _is_declared(run, entry.path)
+    ]
+    return max(found, key=os.path.getmtime, default=None)
+
+
+def _is_declared(run: Run, training: str) -> bool:
+    try:
+        with open(os.path.join(training, "declaration.json"), encoding="utf-8") as file:
+            declared = {".".join(path): value for path, value in leaves(json.load(file))}
+    except (OSError, ValueError):
+        return False
+    # Versions of this project add values, and a preset's short forms are written out.
+    both = [path for path in declared.keys() & run.values.keys() if path.startswith("trainer.")]
+    return bool(both) and all(declared[path] == run.values[path] for path in both)
 
 
 def chart_training(training: Training) -> list[Chart]:

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
-from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.ending import scratch, signals
 from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.view import View
@@ -33,6 +33,7 @@ def recorded(
         unfinished.keep(results, path, view.current, prints)
 
     view.changed = keep
+    unfinished.begin()
     keep()
     try:
         yield
@@ -41,6 +42,7 @@ def recorded(
         with signals.ignored():
             results.heard(view.runs, view.warnings)
             results.end(error)
+            results.training_folder = unfinished.training_folder(scratch.of_this_run())
             if any(run.execution_id for run in results.components):
                 _try(collect)
             # A summary that cannot be written must not hide what went wrong.

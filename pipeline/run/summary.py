@@ -70,6 +70,7 @@ class Summary:
         pushed: Folder of the pushed model, if one was.
         model_run: Checkpoints, TensorBoard events and logs of the training.
         training: Facts of the training: steps, seconds, rate.
+        training_folder: Where one that failed or was stopped has left its checkpoints, events and logs.
         restarts: What went wrong with a task, and what it cost; a line each.
         exported: Which checkpoint is the model, and why, where one is declared to be chosen.
         stopped_early: Where early stopping ended training, and why; None if it did not.
@@ -107,6 +108,7 @@ class Summary:
     pushed: Optional[str] = None
     model_run: Optional[str] = None
     training: dict[str, float] = field(default_factory=dict)
+    training_folder: Optional[str] = None
     restarts: list[str] = field(default_factory=list)
     exported: Optional[str] = None
     stopped_early: Optional[str] = None

@@ -14,6 +14,8 @@ from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED
 
 _FILE = "so_far.json"
+# As the Trainer notes it.
+_TRAINING = "training"
 
 
 def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
@@ -30,6 +32,22 @@ def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
         # An error here must not hide how the run ended.
         with contextlib.suppress(OSError):
             write_json(os.path.join(folder, _FILE), {**known, "summary": summary.to_dict()})
+
+
+def begin() -> None:
+    """Forgets what a run before this one, of the same process, has noted."""
+    scratch.note(_TRAINING, "")
+
+
+def training_folder(folder: str) -> Optional[str]:
+    """Returns where a training that did not end well has left its things; None if none has.
+
+    Args:
+        folder: Of the run's temporary files.
+    """
+    noted = scratch.noted(folder, _TRAINING)
+    # What was published has been moved.
+    return noted if noted and ("://" in noted or os.path.isdir(noted)) else None
 
 
 def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
@@ -51,6 +69,7 @@ def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
     ended = Summary(told["source"])
     ended.end(error)
     told.update(state=ended.state, exit_code=ended.exit_code, error=ended.error)
+    told["training_folder"] = training_folder(folder)
     told["seconds"] = round(time.monotonic() - known["begun"], 3)
     for each in told["components"]:
         if each["node"] == known["component"] and each["state"] == NOT_REACHED:
