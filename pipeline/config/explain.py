@@ -177,7 +177,9 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
 def _rewrite_number(text: str) -> str:
     """What to do about a text where a number is wanted; it may stand there without quotes, and be read as text."""
     if re.fullmatch(r"[-+]?0[0-9_]*[0-9]", text):
-        return f"write {int(text)}, without quotes: with a leading zero it is read as text, for it might be meant as octal"
+        return (
+            f"write {int(text)}, without quotes: with a leading zero it is read as text, for it might be meant as octal"
+        )
     if re.fullmatch(r"[-+]?[0-9]+(:[0-9]+)+(\.[0-9]*)?", text):
         return "write one number, without colons: with them it is read as text, not in base 60"
     if re.fullmatch(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*", text):
