@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, Union
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
@@ -17,7 +18,7 @@ from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
 
 # Of a compiled model, with variables that no answer depends on.
-_OF_TRAINING = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer, tf.keras.metrics.Metric)
+_OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 
 
 class ServedModel(tf.Module):
@@ -40,7 +41,9 @@ class ServedModel(tf.Module):
         super().__init__(name="served_model")
         # What it reads alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
-        self.resources = list(_resources(model))
+        parts = list(_parts(model))
+        self.resources = [each for each in parts if isinstance(each, (tf.Variable, CapturableResource))]
+        self._metrics = [each for each in parts if isinstance(each, tf.keras.metrics.Metric)]
         self._answers = functools.partial(model.answers, label_names=list(label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
@@ -61,28 +64,52 @@ class ServedModel(tf.Module):
         """Returns what is served, by name."""
         examples = tf.TensorSpec([None], tf.string, EXAMPLES)
         images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
-        return {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
-                examples
-            ),
-            IMAGES: tf.function(self.from_images).get_concrete_function(images),
-        }
+        with _counting_nothing(self._metrics):
+            traced = {
+                tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
+                    examples
+                ),
+                IMAGES: tf.function(self.from_images).get_concrete_function(images),
+            }
+        # The result of a metric that `call` asks for is read, if nobody uses it.
+        kept = {id(each) for each in (*self.weights, *self.resources)}
+        read = {id(each): each for function in traced.values() for each in function.graph.variables}
+        self.resources += [each for key, each in read.items() if key not in kept]
+        return traced
 
 
-def _resources(model: tf.keras.Model) -> Iterator[Union[tf.Variable, CapturableResource]]:
-    """Variables and tables wherever they are in a model: no function can be exported without those that it reads.
+@contextlib.contextmanager
+def _counting_nothing(metrics: Sequence[tf.keras.metrics.Metric]) -> Iterator[None]:
+    """Has what is traced write no state: the `call` of a model updates the metrics of add_metric at inference too."""
+
+    def update_state(*args: Any, **kwargs: Any) -> None:
+        pass
+
+    updates = [each.update_state for each in metrics]
+    for each in metrics:
+        object.__setattr__(each, "update_state", update_state)
+    try:
+        yield
+    finally:
+        for each, update in zip(metrics, updates):
+            object.__setattr__(each, "update_state", update)
+
+
+def _parts(model: tf.keras.Model) -> Iterator[Any]:
+    """What a model consists of: no function can be exported without the variables and tables that it reads.
 
     Not all are weights to Keras: vocabularies, and what a model that a layer has loaded from a SavedModel keeps.
     """
     seen, left = {id(model): model}, [model]
     while left:
         each = left.pop()
-        if isinstance(each, (tf.Variable, CapturableResource)):
-            yield each
-        elif not isinstance(each, _OF_TRAINING):
-            new = {
-                id(child): child for child in tf.train.TrackableView.children(each).values() if id(child) not in seen
-            }
+        yield each
+        # What is within a metric counts for evaluations alone.
+        if not isinstance(each, (tf.Variable, CapturableResource, tf.keras.metrics.Metric, *_OPTIMIZERS)):
+            # Keras does not track those that add_metric makes.
+            metrics = each._metrics if isinstance(each, tf.keras.layers.Layer) else ()
+            children = [*tf.train.TrackableView.children(each).values(), *metrics]
+            new = {id(child): child for child in children if id(child) not in seen}
             seen |= new
             left += new.values()
 

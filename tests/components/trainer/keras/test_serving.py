@@ -150,3 +150,65 @@ def test_tables_anywhere_and_loaded_models_are_saved_restored_and_exported(tmp_p
     # The optimizer's slots are as large as the weights.
     names = [name for name, _ in tf.train.list_variables(str(tmp_path / "export" / "variables" / "variables"))]
     assert not [name for name in names if "optimizer" in name]
+
+
+class Measured(tf.keras.layers.Layer):
+    """Measures what goes through it: by metrics of its own, wherever they are, and by one that Keras makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.kept = tf.keras.metrics.Mean(name="own"), {"sum": tf.keras.metrics.Sum(name="kept")}
+
+    def call(self, inputs):
+        self.add_metric(self.mean(inputs))
+        self.add_metric(tf.reduce_mean(inputs), name="made")
+        self.kept["sum"].update_state(inputs)
+        return inputs
+
+
+class Measuring(tf.keras.Model):
+    """Measures in its own call."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = tf.keras.Sequential([tf.keras.layers.Flatten(), Measured(), tf.keras.layers.Dense(3)])
+
+    def call(self, inputs):
+        outputs = self.inner(inputs)
+        self.add_metric(tf.reduce_mean(outputs), name="output")
+        return outputs
+
+
+def measuring(is_functional):
+    if not is_functional:
+        return Measuring()
+    image = tf.keras.Input((2, 2, 1))
+    hidden = Measured()(tf.keras.layers.Flatten()(image))
+    model = tf.keras.Model(image, tf.keras.layers.Dense(3)(hidden))
+    model.add_metric(tf.reduce_mean(hidden), name="hidden")
+    return model
+
+
+@pytest.mark.parametrize("is_functional", [False, True])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_model_with_add_metric_is_exported_and_counts_nothing_when_it_is_served(tmp_path, is_functional, is_compiled):
+    network, images = measuring(is_functional), IMAGES.astype(np.float32)
+    expected = network(images).numpy()
+    if is_compiled:
+        network.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = CompiledClassifier(network, SECTION, 3) if is_compiled else KerasClassifier(network, SECTION)
+    np.testing.assert_allclose(export(model, tmp_path)["logits"], expected, atol=1e-5)
+    loaded = tf.saved_model.load(str(tmp_path))
+    answer = loaded.signatures["images"]
+    before = [each.numpy() for each in answer.variables]
+    answer(images=tf.constant(IMAGES))
+    for each, value in zip(answer.variables, before):
+        np.testing.assert_array_equal(each.numpy(), value)
+    operations = [node.op for node in answer.graph.as_graph_def().node]
+    operations += [node.op for each in answer.graph.as_graph_def().library.function for node in each.node_def]
+    assert operations
+    assert not [each for each in operations if each.startswith("Assign")]
+    # Of the model itself nothing is changed.
+    counts = {each.name: each.result().numpy() for each in network.metrics}
+    network(2 * images)
+    assert all(each.result().numpy() != counts[each.name] for each in network.metrics if each.name in ("own", "made"))
