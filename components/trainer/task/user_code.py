@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from absl import flags
 from tfx.components.util import udf_utils
 from tfx.types.standard_component_specs import MODULE_PATH_KEY
 from tfx.utils import io_utils
@@ -49,6 +50,7 @@ def find_function(target: str) -> Callable:
             expected="one of: " + ", ".join(n for n, f in vars(module).items() if inspect.isfunction(f)),
             todo="name one of them",
         )
+    _parse_flags("trainer.params")
     return function
 
 
@@ -93,7 +95,7 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
         _unpack(wheel)
         exec_properties = {**exec_properties, MODULE_PATH_KEY: module}
     try:
-        return udf_utils.get_fn(exec_properties, name)
+        function = udf_utils.get_fn(exec_properties, name)
     except AttributeError as error:
         if error.name != name:  # of the module's own code
             raise
@@ -101,6 +103,29 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
             f"the user's module defines no {name}: {error}",
             expected="`def trainer_fn(fn_args, schema)` or `def run_fn(fn_args)`",
             todo=f"define {name}",
+        ) from error
+    _parse_flags("custom_config")
+    return function
+
+
+def _parse_flags(instead: str) -> None:
+    """Has absl's flags be what their definitions say, as a script's main would: a task has no arguments for them.
+
+    Args:
+        instead: What a value that no definition has is given by.
+
+    Raises:
+        UserCodeError: They cannot be: one is required.
+    """
+    if flags.FLAGS.is_parsed():
+        return
+    try:
+        flags.FLAGS([sys.argv[0]])
+    except flags.IllegalFlagValueError as error:
+        raise UserCodeError(
+            f"your module defines flags of absl that cannot be what they are by default: {error}",
+            expected="flags with defaults that hold: a training task has no command line to set them by",
+            todo=f"give the flag a default, without mark_flag_as_required; or take the value from {instead}",
         ) from error
 
 

@@ -113,3 +113,35 @@ def test_a_network_function_is_given_the_number_of_classes_if_it_takes_it(functi
     from tfx_estimator.components.trainer.task.user_code import call_network
 
     assert call_network(function, 10, params) == given
+
+
+FLAGS = """
+import sys
+from absl import flags
+from tfx_estimator.components.trainer.task.user_code import find_function
+from tfx_estimator.pipeline.errors import UserCodeError
+sys.argv.append("--learning_rate=7")
+try:
+    print(find_function("flagged:model_fn")(None, None, None), flags.FLAGS.is_parsed())
+except UserCodeError as error:
+    print(error)
+"""
+FLAGGED = """
+from absl import flags
+flags.DEFINE_float("learning_rate", 0.25, "")
+
+def model_fn(features, labels, mode):
+    return flags.FLAGS.learning_rate
+"""
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, required):
+    more = '\nflags.DEFINE_string("data_dir", None, "")\nflags.mark_flag_as_required("data_dir")\n' if required else ""
+    (tmp_path / "flagged.py").write_text(FLAGGED + more)
+    assert codes.call(FLAGS, [], [str(tmp_path)]) == 0, codes.said
+    if not required:
+        assert codes.said.splitlines()[-1] == "0.25 True"
+    else:
+        assert "flag --data_dir=None: Flag --data_dir must have a value other than None" in codes.said
+        assert "trainer.params" in codes.said
