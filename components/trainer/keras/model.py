@@ -31,6 +31,9 @@ from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
+# What TensorFlow says of a scope of another strategy within one.
+_OWN_STRATEGY = "Mixing different tf.distribute.Strategy objects"
+
 
 @dataclass(frozen=True)
 class ModelMaker:
@@ -95,7 +98,16 @@ class ModelMaker:
 
     def _make_network(self, function: Callable) -> tf.keras.Model:
         """Calls the user's function."""
-        network = call_network(function, self.num_classes, self.section.params)
+        try:
+            network = call_network(function, self.num_classes, self.section.params)
+        except RuntimeError as error:
+            if not str(error).startswith(_OWN_STRATEGY):
+                raise
+            raise UserCodeError(
+                f"trainer.model: {self.section.model!r} makes a tf.distribute.Strategy of its own: {error}",
+                expected="a model that is made without a strategy's scope: it is made in that of the declared strategy",
+                todo="remove the strategy and its scope; trainer.distribution says which one trains",
+            ) from error
         if isinstance(network, tf.keras.Model):
             refuse_own_methods(network)
             if not is_compiled(network):
