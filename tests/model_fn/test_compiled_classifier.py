@@ -304,3 +304,30 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
         return
     with pytest.raises(UserCodeError, match=told):
         check_compiled(*arguments)
+
+
+@pytest.mark.parametrize("where", ["train_step", "call"])
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_a_step_that_needs_to_run_eagerly_is_told_that_it_does_not(tf, where, eagerly):
+    class Own(tf.keras.Model):
+        def train_step(self, data):
+            return {"loss": tf.constant(tf.reduce_sum(data[0]).numpy())}
+
+    class Layer(tf.keras.layers.Layer):
+        def call(self, inputs, training=None):
+            return inputs * tf.reduce_sum(inputs).numpy() if training else inputs
+
+    if where == "train_step":
+        model = _model(tf, Own, run_eagerly=eagerly)
+    else:
+        model = tf.keras.Sequential([Layer(), tf.keras.layers.Dense(3)])
+        model(tf.zeros([6, 4]))
+        model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=eagerly)
+    step = tf.function(_wrapped(tf, model).train_step)
+    with pytest.raises(UserCodeError if eagerly else AttributeError) as caught:
+        step(_data(tf))
+    assert "has no attribute 'numpy'" in str(caught.value)
+    if eagerly:
+        said, line = str(caught.value).splitlines()[:2]
+        assert "run_eagerly=True, which has no effect" in said
+        assert f'File "{__file__}", line ' in line
