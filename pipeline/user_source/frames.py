@@ -18,6 +18,8 @@ _TOLD = re.compile(r'^ {4,}(File "(.+)", line \d+, in .+?)  \*+ *\n +(.+)$', re.
 # Keras tells of a layer in a layer by such a text within another.
 _WRAPPED = "in user code:\n"
 _INNERMOST = re.compile(r"\n *\n( +)((?:\w+\.)*\w+): (.+(?:\n(?! *\n).+)*)")
+# In a loop, AutoGraph tells first of what it needed, and then of what went wrong.
+_RAN_INTO = re.compile(r"\bAutoGraph tried to define it automatically, but ran into a (\w+): (.+)", re.DOTALL)
 # What TensorFlow tells of an operation that failed: where it was made, with all lines of its own, once or twice.
 _MADE = re.compile(
     r"(?:Graph execution error:\s*)?Detected at node .+ defined at \(most recent call last\):\n"
@@ -82,7 +84,11 @@ def unwrapped(text: str) -> tuple[str, str]:
     """
     _, wrapped, inner = text.rpartition(_WRAPPED)
     found = _INNERMOST.search(inner) if wrapped else None
-    return (found[2], found[3].replace(f"\n{found[1]}", "\n")) if found else ("", "")
+    if not found:
+        return "", ""
+    said = found[3].replace(f"\n{found[1]}", "\n")
+    ran_into = _RAN_INTO.search(said)
+    return (ran_into[1], ran_into[2]) if ran_into else (found[2], said)
 
 
 def without_stacks(text: str) -> str:

@@ -165,7 +165,7 @@ def _write_error(path: str, error: BaseException) -> None:
     name, text = type(error).__name__, str(error)
     peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
     lines = [] if ours else user_lines(error)
-    kind, inner = unwrapped(text) if lines and not peer else ("", "")
+    kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
     said = {
         "type": name,

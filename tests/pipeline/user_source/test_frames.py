@@ -197,3 +197,16 @@ def test_of_an_error_in_a_layer_of_a_layer_the_error_itself_is_told(users, tmp_p
 def test_another_text_is_told_as_it_is(text, tmp_path):
     said = _said(ValueError(text), tmp_path)
     assert (said["type"], said["what"]) == ("ValueError", text)
+
+
+def test_what_a_loss_of_keras_fails_by_in_fit_is_told_first(tmp_path):
+    import tensorflow as tf
+
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    # Several in one call, as a training does them.
+    model.compile("sgd", tf.keras.losses.CategoricalHinge(), steps_per_execution=2)
+    error = _raised(lambda: model.fit(tf.zeros([4, 3]), tf.zeros([4, 2]), batch_size=2, verbose=0))
+    assert "must be defined before the loop" in str(error)
+    said = _said(error.with_traceback(None), tmp_path)
+    assert (said["type"], said["where"]) == ("ValueError", "")
+    assert said["what"].startswith("Dimensions must be equal, but are 2 and 3")
