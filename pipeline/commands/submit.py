@@ -79,10 +79,9 @@ def run(args: argparse.Namespace) -> int:
     if args.attach or args.cancel:
         if beside := _beside(args):
             raise DeclarationError(
-                f"--attach and --cancel are of a job that was submitted, which knows where it is; of one that is "
-                f"yet to be are: {beside}",
+                f"--attach and --cancel take a job that was submitted already; beside them these have no use: {beside}",
                 expected="neither SOURCE nor another option beside them",
-                todo="see tfx-estimator submit --help",
+                todo="leave them out; to submit a job, leave out --attach and --cancel",
             )
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
@@ -120,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beside(args: argparse.Namespace) -> str:
-    """Returns what is said beside --attach or --cancel; empty where nothing is."""
+    """Returns which arguments stand beside --attach or --cancel; empty if none does."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     unsaid = vars(parser.parse_args([]))

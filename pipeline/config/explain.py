@@ -95,7 +95,7 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     expected = "one of " + ", ".join(siblings)
     if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
-    # A key of the same name beside the sections would be no answer.
+    # To suggest the key of the same name at the top level would repeat what was written.
     everywhere = [found for found in all_keys() if found != (key,)]
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
     # A missing `s`, as in `worker`, is nearer than the same word in another section.
@@ -176,7 +176,8 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
 
 def _rewrite_number(text: str) -> str:
     """What to do about a text where a number is wanted; it may stand there without quotes, and be read as text."""
-    if re.fullmatch(r"[-+]?0[0-9_]*[0-9]", text):
+    # No more than int() takes: it refuses `0__1`, and thousands of digits.
+    if re.fullmatch(r"[-+]?0(_?[0-9]){1,40}", text):
         return (
             f"write {int(text)}, without quotes: with a leading zero it is read as text, for it might be meant as octal"
         )

@@ -330,12 +330,12 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--namespace", "b"], "has no --context or"),
         (["digits", "--target", "vertex", "--yes", "--experiment", "b"], "has no --experiment"),
         (["digits", "--target", "kubeflow", "--yes", "--experiment", " "], "--experiment is empty"),
-        (["--cancel", "a", "--namespace", "b"], "which knows where it is"),
-        (["--cancel", "a", "--experiment", "b"], "which knows where it is"),
-        (["--attach", "a", "--set", "trainer.seed=1", "--runs", "b"], "yet to be are: --set, --runs"),
-        (["--cancel", "a", "--again", "--yes"], "yet to be are: --yes, --again"),
-        (["--attach", "a", "--follow", "--folder", "b"], "yet to be are: --follow, --folder"),
-        (["digits", "--cancel", "a", "--modules-there"], "yet to be are: SOURCE, --modules-there"),
+        (["--cancel", "a", "--namespace", "b"], "was submitted already"),
+        (["--cancel", "a", "--experiment", "b"], "was submitted already"),
+        (["--attach", "a", "--set", "trainer.seed=1", "--runs", "b"], "have no use: --set, --runs"),
+        (["--cancel", "a", "--again", "--yes"], "have no use: --yes, --again"),
+        (["--attach", "a", "--follow", "--folder", "b"], "have no use: --follow, --folder"),
+        (["digits", "--cancel", "a", "--modules-there"], "have no use: SOURCE, --modules-there"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
