@@ -14,10 +14,9 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# More than a layer draws in a step; of the places that a generator can skip, 2 ** 56, those of 2 ** 26 steps.
+# More than a layer draws in a step. A generator can skip 2 ** 56 places, which are those of 2 ** 26 steps.
 _DRAWS = 2**30
 # Of the step in a checkpoint of an Estimator, and in one as `model_to_estimator` writes it by default.
 _STEPS = (tf.compat.v1.GraphKeys.GLOBAL_STEP, "estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE")
@@ -25,15 +24,16 @@ _STEPS = (tf.compat.v1.GraphKeys.GLOBAL_STEP, "estimator_global_step/.ATTRIBUTES
 _PLACE: contextvars.ContextVar[tuple[int, int]] = contextvars.ContextVar("place", default=(0, 0))
 
 
-def apply(section: Optional[TrainerSection]) -> None:
+def apply(section: Optional[TrainerSection], worker: int = 0) -> None:
     """Has every Estimator of this process draw by the declared seed. Must run before any TensorFlow op.
 
     A seed of the user's own, in a RunConfig, comes first; without a declaration it is the only one.
 
     Args:
         section: The declared trainer; None in a pipeline of somebody else's.
+        worker: Place of this process in its cluster: see `TaskSpec.place`.
     """
-    for patch in make_patches(section.seed if section else None):
+    for patch in make_patches(section.seed if section else None, worker):
         patch.apply()
     if section and section.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -63,7 +63,7 @@ def go_on(section: TrainerSection, model: tf.keras.Model, step: int, worker: int
         section: The declared trainer.
         model: Restored.
         step: That it goes on from.
-        worker: Place among the workers in step; that of the chief is 0, and at step 0 nothing is changed there.
+        worker: Place of this process in its cluster: see `TaskSpec.place`. At step 0 nothing is changed for the chief.
     """
     if not step and not worker:
         return
@@ -79,7 +79,7 @@ def go_on(section: TrainerSection, model: tf.keras.Model, step: int, worker: int
         if isinstance(chance._generator, tf.random.Generator):
             chance._generator.skip(step * _DRAWS)
             if worker:
-                # The high half of its counter: low, high, key.
+                # A state is the counter's low half, its high half, and the key: no skip gets to the high half.
                 _add(chance._generator.state, [0, worker, 0])
 
 
@@ -95,11 +95,12 @@ def _add(state: tf.Variable, values: list[int]) -> None:
         update(state)
 
 
-def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
+def make_patches(seed: Optional[int], worker: int = 0) -> tuple[Patch, ...]:
     """What `apply` changes in TensorFlow.
 
     Args:
         seed: Of Estimators whose RunConfig has none; None is none.
+        worker: As of `apply`.
     """
     return (
         Patch(
@@ -111,7 +112,7 @@ def make_patches(seed: Optional[int]) -> tuple[Patch, ...]:
         ),
         Patch(
             "tensorflow_estimator.python.estimator.estimator:Estimator._call_model_fn",
-            _draw_by_seed,
+            functools.partial(_draw_by_seed, worker),
             reason="the seed of a RunConfig does not reach the initial weights and the masks of Keras layers",
             version="2.15.1",
             until="there is no tf.estimator",
@@ -132,15 +133,20 @@ def _with_seed(seed: Optional[int], original: Any, *args: Any, **kwargs: Any) ->
 
 
 def _draw_by_seed(
-    original: Any, self: tf.estimator.Estimator, features: Any, labels: Any, mode: str, config: tf.estimator.RunConfig
+    worker: int,
+    original: Any,
+    self: tf.estimator.Estimator,
+    features: Any,
+    labels: Any,
+    mode: str,
+    config: tf.estimator.RunConfig,
 ) -> tf.estimator.EstimatorSpec:
     if config.tf_random_seed is not None:
         # In the thread of the replica; the seed of the graph is this one already.
         tf.keras.utils.set_random_seed(config.tf_random_seed)
     trains = mode == tf.estimator.ModeKeys.TRAIN
-    token = _PLACE.set(
-        (_step_of(self.latest_checkpoint()), _worker_of(tf.distribute.get_strategy())) if trains else (0, 0)
-    )
+    # Initial weights are drawn by the chief alone, whatever the others would draw.
+    token = _PLACE.set((_step_of(self.latest_checkpoint()), worker) if trains else (0, 0))
     try:
         return original(self, features, labels, mode, config)
     finally:
@@ -152,14 +158,6 @@ def _get_seed(original: Any, op_seed: Optional[int]) -> tuple[Optional[int], Opt
     seed, own = original(op_seed)
     place = _PLACE.get()
     return (_later(seed, *place) if any(place) and seed is not None else seed), own
-
-
-def _worker_of(strategy: tf.distribute.Strategy) -> int:
-    """Place among the workers of a cluster, that of the chief being 0; their initial weights are the chief's."""
-    resolver = strategy.cluster_resolver
-    if resolver is None or resolver.task_type not in (CHIEF, WORKER):
-        return 0
-    return int(resolver.task_id or 0) + (resolver.task_type == WORKER and CHIEF in resolver.cluster_spec().jobs)
 
 
 def _step_of(checkpoint: Optional[str]) -> int:

@@ -45,7 +45,7 @@ class EstimatorPath:
         tensorflow_fixes.apply()
         if train.asynchronous:
             asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.saved_step(task.stop_file))
-        seeds.apply(context.settings.trainer)
+        seeds.apply(context.settings.trainer, task.place)
         if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")
         section = context.settings.trainer

@@ -32,7 +32,7 @@ from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR, WORKER
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
@@ -215,7 +215,7 @@ class _Task:
         if not watch.ended:
             input_fn = self._input_from(training.model, step)
             with training.strategy.scope():
-                seeds.go_on(training.section, training.model, step, self._task.index + (self._task.type == WORKER))
+                seeds.go_on(training.section, training.model, step, self._task.place)
             self._drive(training, meter.wrap(input_fn) if meter else input_fn, watch)
         if watch.stopped and not is_over(self._task.stop_file):
             raise StoppedByRequestError

@@ -65,6 +65,11 @@ class TaskSpec:
         return self.type in (CHIEF, WORKER)
 
     @property
+    def place(self) -> int:
+        """Which of those that train it is: the chief is 0, and worker-0 is 1. It is 0 for all others, too."""
+        return self.index + 1 if self.type == WORKER else 0
+
+    @property
     def evaluates(self) -> bool:
         """Does it evaluate and export."""
         return not self.in_cluster

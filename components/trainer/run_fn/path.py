@@ -33,7 +33,7 @@ class RunFnPath:
         job, task, progress = context.job, context.task, context.progress
         if (train := context.distribution.train).asynchronous:
             allow_ops(train.worker_count)
-        seeds.apply(context.settings.trainer)
+        seeds.apply(context.settings.trainer, task.place)
         configure_devices(train)
         # Before any TensorFlow op. The strategy of TensorFlow 1's parameter servers is no use to a run_fn.
         strategy = None if train.asynchronous else make_strategy(train)
