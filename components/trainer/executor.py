@@ -72,7 +72,7 @@ class Executor(base_executor.BaseExecutor):
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         with only_job(folder.base, bool(home)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
-            scratch.note(training_folder.FOLDER, folder.uri)
+            scratch.note(scratch.TRAINING_FOLDER, folder.uri)
             write_declaration(job.training_dir, declared)
             with logs_folder(job.training_dir) as logs, _errors_without_declaration(settings):
                 outcome = _train(job, settings, logs)
@@ -83,6 +83,7 @@ class Executor(base_executor.BaseExecutor):
             outputs = export.publish(job.exports_dir, model.uri)
             write_comparable(model, input_dict[standard_component_specs.EXAMPLES_KEY], outputs)
             training_folder.publish(folder, model_run.uri)
+            scratch.note(scratch.TRAINING_FOLDER, "")
         for name, value in outcome.properties().items():
             model_run.set_float_custom_property(name, value)
         if declared.trainer and declared.trainer.train_epochs:

@@ -19,6 +19,8 @@ from typing import Optional
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.files import write_whole
 
+# A note of the Trainer's: where it trains. Empty once that is published.
+TRAINING_FOLDER = "training_folder"
 # Inherited by all processes of a run.
 _VARIABLE = "TFX_ESTIMATOR_TEMPORARY"
 

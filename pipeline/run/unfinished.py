@@ -14,8 +14,6 @@ from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED
 
 _FILE = "so_far.json"
-# As the Trainer notes it.
-_TRAINING = "training"
 
 
 def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
@@ -36,7 +34,7 @@ def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
 
 def begin() -> None:
     """Forgets what a run before this one, of the same process, has noted."""
-    scratch.note(_TRAINING, "")
+    scratch.note(scratch.TRAINING_FOLDER, "")
 
 
 def training_folder(folder: str) -> Optional[str]:
@@ -45,8 +43,8 @@ def training_folder(folder: str) -> Optional[str]:
     Args:
         folder: Of the run's temporary files.
     """
-    noted = scratch.noted(folder, _TRAINING)
-    # What was published has been moved.
+    noted = scratch.noted(folder, scratch.TRAINING_FOLDER)
+    # A run that was killed while it published may have moved it already.
     return noted if noted and ("://" in noted or os.path.isdir(noted)) else None
 
 

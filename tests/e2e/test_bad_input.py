@@ -100,6 +100,7 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("ran", "failed", "not reached")
     assert left["examples"] == {"train": 1438, "eval": 359}
     assert left["model_run"] is left["blessed"] is None
+    assert (Path(left["training_folder"]) / "logs" / "chief-0.attempt-1.log").exists()
     # Its report has the error, and all that was made before it.
     (report,) = (line.split()[1] for line in said.splitlines() if line.startswith("report "))
     page = Path(report).read_text()

@@ -17,6 +17,7 @@ import pytest
 from tests.components.trainer.conftest import Training
 from tests.waiting import wait_until
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.ending import scratch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -139,8 +140,12 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     training, settings, own_model
 ):
     values = own_model('raise ValueError("bad pixel")', restarts=3)
-    with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
-        training.run(settings(**values, source="one"))
+    with scratch.used():
+        with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
+            training.run(settings(**values, source="one"))
+        # For the summary of the run.
+        noted = scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER)
+    assert noted == training.folder(settings(**values, source="one"))
     assert "my_model.py" in str(told.value)
     assert "chief-0.attempt-1.log" in str(told.value)
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
@@ -151,7 +156,9 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     _, model_run = training.run(settings(**values, source="two"))
     assert model_run.get_float_custom_property("first_step") == 0
 
-    model, model_run = training.run(settings(**values, source="one"))
+    with scratch.used():
+        model, model_run = training.run(settings(**values, source="one"))
+        assert scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER) == ""
     # Interrupted at step 30; the last checkpoint is that of step 20.
     assert model_run.get_float_custom_property("first_step") == 20
     assert model_run.get_float_custom_property("last_step") == 60

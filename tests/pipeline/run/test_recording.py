@@ -10,7 +10,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.ending import scratch, signals
 from tfx_estimator.pipeline.errors import NotBlessedError
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.summary import Summary
@@ -62,6 +62,24 @@ def test_what_cannot_be_read_hides_nothing(tmp_path, view):
     ):
         raise ValueError("it broke")
     assert left(tmp_path)["error"]["what"] == "it broke"
+
+
+@pytest.mark.parametrize(
+    ("noted", "told"),
+    [("here", True), ("gs://bucket/training/a-5", True), ("", False), ("moved/a-5", False)],
+    ids=["here", "stored", "published", "moved"],
+)
+def test_where_a_training_has_left_its_things_is_told_by_the_run_that_it_is_of(tmp_path, view, noted, told):
+    noted = str(tmp_path) if noted == "here" else noted
+    with scratch.used():
+        scratch.note(scratch.TRAINING_FOLDER, str(tmp_path))
+        with contextlib.suppress(ValueError), recorded(Summary("mine.yaml"), view, str(tmp_path), prints=False):
+            raise ValueError("before it trained")
+        assert left(tmp_path)["training_folder"] is None
+        with contextlib.suppress(ValueError), recorded(Summary("mine.yaml"), view, str(tmp_path), prints=False):
+            scratch.note(scratch.TRAINING_FOLDER, noted)
+            raise ValueError("later")
+        assert left(tmp_path)["training_folder"] == (noted if told else None)
 
 
 def test_a_model_that_had_to_be_blessed_is_a_failure_there_too(tmp_path, view):
