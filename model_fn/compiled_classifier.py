@@ -69,7 +69,7 @@ class CompiledClassifier(tf.keras.Model):
         values: dict[str, Any] = {}
         for metric in (*added, *declared):
             result = metric.result()
-            # Several of one metric have names of their own, as in Keras.
+            # A metric may return several values, by names of their own, as in Keras.
             values.update(result if isinstance(result, Mapping) else {metric.name: result})
         return {name: float(value) for name, value in values.items() if np.ndim(value) == 0}
 

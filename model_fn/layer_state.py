@@ -1,4 +1,4 @@
-"""What layers derive from their variables, outside of any graph."""
+"""Values that layers derive from their variables, and keep beside them: `Normalization` keeps its mean so."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import tensorflow as tf
 
 
 def finalize(model: tf.keras.Model) -> None:
-    """Has each layer derive it anew, as Keras's own `load_weights` does: `Normalization` has a mean beside it.
+    """Has each layer derive them anew, as Keras's own `load_weights` does.
 
     Args:
-        model: Whose variables have been given other values, by no method of its own.
+        model: Its variables have just been given other values, in another way than by its `load_weights`.
     """
     for layer in model._flatten_layers():
-        # What a SavedModel brings may be no layer of Keras's.
+        # A loaded SavedModel may hold what is no layer of Keras's.
         if finalize_layer := getattr(layer, "finalize_state", None):
             finalize_layer()

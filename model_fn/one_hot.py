@@ -1,7 +1,7 @@
-"""Losses and metrics of one-hot labels, which Keras compares with labels that are numbers, without a word.
+"""Refuses losses and metrics of one-hot labels: Keras compares them with labels that are numbers, without a word.
 
-It makes a column of the labels, and spreads that over all classes: the number of the class stands in the place of each
-share. Labels are int64 [batch] in every compiled model.
+Labels are int64 [batch] for every compiled model. Keras makes a column of them, and spreads it over all classes, so
+that the number of the class is taken for the share of each class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tfx_estimator.model_fn.own_methods import own_methods
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _losses, _metrics = tf.keras.losses, tf.keras.metrics
-# Keras's own, whatever they are given as; a function or a class of the user's may call tf.one_hot itself.
+# Keras's own, by whichever name or class they are given. A function or a class of the user's is never refused, because
+# it may call tf.one_hot itself.
 _ONE_HOT = (
     _losses.categorical_crossentropy,
     _losses.categorical_focal_crossentropy,
@@ -26,7 +27,8 @@ _ONE_HOT = (
     _metrics.categorical_accuracy,
     _metrics.top_k_categorical_accuracy,
 )
-# Of a number for each output: right for [batch, 1], and of one-hot labels for scores of several classes.
+# They need a label for each number that the model puts out: right for [batch, 1], and one-hot labels for the scores of
+# several classes.
 _OF_EACH = (
     _losses.mean_squared_error,
     _losses.mean_absolute_error,
@@ -41,7 +43,7 @@ _OF_EACH = (
     _losses.poisson,
     _metrics.binary_accuracy,
 )
-# Metrics that are no mean of such a function.
+# Metrics of both kinds that are not the mean of one of these functions.
 _ONE_HOT_CLASSES = (
     _metrics.CategoricalAccuracy,
     _metrics.TopKCategoricalAccuracy,
@@ -66,7 +68,7 @@ _CLASSES_OF_EACH = (
     _metrics.SensitivityAtSpecificity,
     _metrics.SpecificityAtSensitivity,
 )
-# What Keras chooses the function of by the shapes.
+# Names for which Keras chooses the function by the shapes; for such labels it is the sparse one.
 _CHOSEN = ("accuracy", "acc", "crossentropy", "ce")
 
 
@@ -85,7 +87,8 @@ def refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any = None) -> N
     if outputs is None and not is_subclassed(model):
         outputs = model.output
     scores = _Scores(model, outputs)
-    # What a method of the user's gives them is his; the compiled loss is in every evaluation's, by `compute_loss`.
+    # A method of the user's may give them other labels. But the compiled loss is in every evaluation, given these ones,
+    # unless there is a `compute_loss`.
     if "compute_loss" not in own:
         each_too = not {"train_step", "test_step"} <= set(own)
         for loss, of_several in scores.of(model.loss, lists_are_outputs=True):
@@ -152,7 +155,7 @@ def _found(given: Any, module: Any) -> Any:
 
 
 def _kind(given: Any) -> Optional[str]:
-    """What labels a loss or a metric of Keras's own is of, if not of numbers; None as well if that is not known."""
+    """Which other labels than numbers a loss or a metric of Keras's own needs; None if it needs none, or is no such."""
     function = given
     if isinstance(given, _losses.Loss):
         # A class of the user's that calls it otherwise is his own.

@@ -1,4 +1,4 @@
-"""What a class of the user's may train and evaluate by, which Keras calls of a compiled model alone."""
+"""Methods by which a class of the user's trains and evaluates. Keras calls them only in a compiled model."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Iterable
 
 _DRAFT = ".push-"
-# TensorFlow Serving reads numbers of 64 bits, with a sign, and passes over others; one more must be one as well.
+# TensorFlow Serving reads versions as signed integers of 64 bits, and passes over others. The next version, which is
+# one more, must be one of them, too.
 _MOST = 2**63 - 2
 # Nobody writes to a draft for so long who still pushes.
 _OLD_SECONDS = 86400.0

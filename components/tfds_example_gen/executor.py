@@ -59,7 +59,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             for split, ranges in source.resolve_disjoint().items()
         }
         scratch = os.path.join(examples.uri, ".unfinished")
-        # Of another execution, where numbers began anew without its database: readers take every file of a split.
+        # Readers take every file of a split. Another execution may have left some here: without the database of ML
+        # Metadata the numbers of executions begin anew.
         for name in fileio.listdir(examples.uri) if fileio.exists(examples.uri) else ():
             if name.startswith(_SPLIT):
                 _remove(os.path.join(examples.uri, name))

@@ -103,7 +103,7 @@ def _records(path: str) -> Iterator[bytes]:
     from tensorflow.python.util import deprecation
 
     try:
-        # It looks at the checksums. Of a tf.data, which is no faster, this process would take hold of all GPUs.
+        # It checks the checksums. A tf.data pipeline would be no faster, and make this process take hold of all GPUs.
         with deprecation.silence():
             records = tf_record_iterator(path)
         yield from records

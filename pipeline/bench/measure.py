@@ -216,7 +216,7 @@ def _explained(run: Run, logs: str) -> Iterator[None]:
 
 def _prefix(error: TfxEstimatorError, run: Run, logs: str) -> None:
     error.what = f"{run}: {error.what}"
-    # A run here has no next one.
+    # No later run goes on with a measurement.
     own = error.todo.removesuffix(f"; {RESUMES}")
     error.todo = f"{own}; or " if own else ""
     error.todo += f"see the logs in {logs}; or leave {run.contender} out"

@@ -93,7 +93,7 @@ _RESERVED = {"unsharded", "match", "scalar"}
 
 
 def _layout(trainer: TrainerSection, section: ModelParallel) -> Iterator[Problem]:
-    """Checks the layout of single weights. Only when the network is made it is seen whether they can be split so."""
+    """Checks the layout of single weights. Only when the network is made is it seen whether they can be split so."""
     mesh, layout = section.mesh or {}, section.layout or {}
     if section.layers is not None:
         yield Problem(

@@ -85,7 +85,7 @@ class Run:
             begun = datetime.datetime.fromisoformat(self.summary["started"]).timestamp()
         except (KeyError, TypeError, ValueError):
             return None
-        # Its clock stands still while the machine sleeps: the summary is written last.
+        # `seconds` leaves out what the machine has slept. The summary is written last, so its time is the end as well.
         written = os.path.getmtime(os.path.join(self.logs, SUMMARY))
         return begun, max(begun + self.summary.get("seconds", 0), written)
 
@@ -131,8 +131,8 @@ def log_folders(logs: str) -> list[str]:
 
 
 def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
-    """When a run started, in seconds as its summary says; or, without one, when its declaration was written."""
-    # Of runs of one second, the tenth is named -10.
+    """When a run started: the second that its summary says, or else in which its declaration was written."""
+    # Runs that start in one second are named -2, -3 and so on, and -10 comes after -9.
     name = [(int(digits or 0), text) for digits, text in re.findall(r"([0-9]+)|([^0-9]+)", os.path.basename(logs))]
     try:
         with open(os.path.join(logs, SUMMARY), encoding="utf-8") as file:

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.report.source import DECLARATION, Run
 
 _FIRST = ("loss", "accuracy")
 _MOST_CURVES = 12
-# Of a folder's time and the run's end, in seconds.
+# How long after the end of its run a folder may have been written last: the times of files are coarse.
 _SLACK = 2.0
 _TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rate"}
 
@@ -86,7 +86,7 @@ def _left_by(run: Run) -> str | None:
 
 
 def _likely(run: Run, trainings: str) -> str | None:
-    """As it was before a summary told: of those that were last written while the run went on, what it declared."""
+    """The same for a summary of an earlier version, which names none: the last of its time and declaration."""
     if run.during is None or not os.path.isdir(trainings):
         return None
     begun, ended = os.path.getmtime(os.path.join(run.logs, DECLARATION)), run.during[1] + _SLACK
@@ -104,7 +104,7 @@ def _is_declared(run: Run, training: str) -> bool:
             declared = {".".join(path): value for path, value in leaves(json.load(file))}
     except (OSError, ValueError):
         return False
-    # Versions of this project add values, and a preset's short forms are written out.
+    # Not all values have to be on both sides: versions of this project add some, and short forms were written out.
     both = [path for path in declared.keys() & run.values.keys() if path.startswith("trainer.")]
     return bool(both) and all(declared[path] == run.values[path] for path in both)
 

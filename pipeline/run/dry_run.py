@@ -44,7 +44,8 @@ _FILE = "dry_run.json"
 _REMEMBERED = 50
 # The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# The entries of `trainer` that no trial depends on. When another one changes, the code is tried again: a new one too.
+# The entries of `trainer` that no trial depends on. If any other changes, the code is tried again; so it is by an entry
+# that a later version adds, unless it is listed here.
 _UNTRIED = (
     "train_steps",
     "train_epochs",
@@ -63,7 +64,7 @@ _UNTRIED = (
     "profile",
     "start_timeout",
     "stall_timeout",
-    # What matters of it is named by itself.
+    # `Memory._key` names what matters of it.
     "distribution",
 )
 

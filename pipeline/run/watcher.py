@@ -6,7 +6,7 @@ no Python code can catch; or it may be in C code that holds Python's lock when a
 
 The watcher is forked off before anything heavy is imported, which takes some milliseconds. Both are in the terminal's
 process group: Ctrl-C and Ctrl-Z reach both, and the run can read from the terminal. The tasks of a training are in
-sessions of their own: Ctrl-C they are told of, but Ctrl-Z does not stop them.
+sessions of their own: they are told of Ctrl-C, but Ctrl-Z does not stop them.
 """
 
 from __future__ import annotations

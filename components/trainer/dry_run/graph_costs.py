@@ -19,8 +19,8 @@ _IN_PLACE = (
     *("Mul", "Add", "AddV2", "AddN", "Sub", "RealDiv", "Rsqrt", "Maximum", "Minimum", "SelectV2"),
 )
 # oneDNN lays out what they read and write in its own order, in a copy; which copies are alive together is its own
-# choice: one of the largest tensor is what was measured. It knows no float16: what computes it in its place took the
-# largest tensor in float32.
+# choice: one of the largest tensor is what was measured. It has no float16 here; what computes that in its place took,
+# as measured, the largest tensor in float32.
 _COPIES = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPoolGrad", "AvgPoolGrad")
 # Their output is the variable itself.
 _READS = ("ReadVariableOp", "VariableV2", "VarHandleOp")
