@@ -322,7 +322,7 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     [
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
         (["--cancel", "digits.yaml"], "no job that was submitted"),
-        (["--attach", "a", "--target", "vertex"], "are of a job that was submitted"),
+        (["--attach", "a", "--target", "vertex"], "take a job that was submitted"),
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
