@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, Union
 
 # Where the last lines of a log are looked for: a chatty training's has gigabytes.
@@ -101,6 +103,19 @@ def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
     except OSError:
         return []
     return text.decode(errors="replace").splitlines()[-lines:]
+
+
+def finite(value: Any) -> Any:
+    """Returns what standard JSON can hold: a number that is none, or infinite, is None there.
+
+    Args:
+        value: Of dicts, lists and tuples, however deep.
+    """
+    if isinstance(value, Mapping):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:

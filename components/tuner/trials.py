@@ -12,6 +12,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
+from tfx_estimator.pipeline.files import finite
 
 COMPLETED, FAILED = "completed", "failed"
 # What a trial is of, while it trains; and what came of it.
@@ -81,7 +82,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold: what is not a number is null."""
         told = dataclasses.asdict(self)
-        told["metrics"] = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
+        told["metrics"] = finite(self.metrics)
         return told
 
     def is_of(self, trial: Trial) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from tfx_estimator.pipeline.compare.statistics import (
     paired_difference,
     wilson,
 )
+from tfx_estimator.pipeline.files import finite
 from tfx_estimator.pipeline.report.scores import calibrate
 
 _LEVEL = 0.05
@@ -170,7 +170,7 @@ class Comparison:
             },
             "failures": dict(self.failures),
         }
-        return _with_null(told)
+        return finite(told)
 
 
 def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
@@ -261,14 +261,6 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
 def show_p(p: float) -> str:
     """Returns a p-value as it is read: two digits, the smallest as such."""
     return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
-
-
-def _with_null(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _with_null(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_null(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _count(chosen: np.ndarray) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.ending.signals import SignalledError
 from tfx_estimator.pipeline.errors import NotBlessedError, StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.files import finite, write_json
 from tfx_estimator.pipeline.report.versions import read_versions
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
@@ -179,7 +178,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold: what is not a number is null."""
-        return _finite(asdict(self))
+        return finite(asdict(self))
 
     def write(self, path: str) -> None:
         """Writes it as JSON, whole or not at all.
@@ -198,11 +197,3 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SystemExit) and isinstance(error.code, (int, type(None))):
         return error.code or 0
     return 1
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.files import make_dated, read_tail, write_json, write_whole
+from tfx_estimator.pipeline.files import finite, make_dated, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -114,3 +114,8 @@ def test_the_end_of_a_log_is_read_and_no_more_of_it(tmp_path):
     cut, last = read_tail(str(log), 3)
     assert last == "last"
     assert cut.endswith("ü" * 30_000)
+
+
+def test_what_is_no_number_is_null_however_deep():
+    told = {"a": (1.5, float("nan")), "b": {"c": [float("inf"), "text", None, True, 3]}}
+    assert finite(told) == {"a": [1.5, None], "b": {"c": [None, "text", None, True, 3]}}
