@@ -22,6 +22,8 @@ Each message says what was wrong, where, what was expected, and what to do next.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.text import one_line, printable
 
@@ -29,6 +31,8 @@ from tfx_estimator.pipeline.text import one_line, printable
 RETRYABLE = "TFX_ESTIMATOR_RETRYABLE_EXIT_CODE"
 # Shells and schedulers add the number of the signal that ended a process to it.
 SIGNALLED = 128
+# Of an error, to another process.
+_TOLD = ("what", "expected", "todo", "retryable", "exit_code")
 
 
 class TfxEstimatorError(Exception):
@@ -77,6 +81,34 @@ def exit_code_of(error: TfxEstimatorError) -> int:
     """
     again = os.environ.get(RETRYABLE, "")
     return int(again) if error.retryable and again.isdecimal() else error.exit_code
+
+
+def to_json(error: TfxEstimatorError) -> dict[str, Any]:
+    """Returns what another process makes the same error of: see `from_json`.
+
+    Args:
+        error: Of a kind that is not of this module, its nearest one is told.
+    """
+    kind = next(each for each in type(error).__mro__ if globals().get(each.__name__) is each)
+    return {"type": kind.__name__, **{name: getattr(error, name) for name in _TOLD}}
+
+
+def from_json(said: Mapping[str, Any]) -> Optional[TfxEstimatorError]:
+    """Makes the error that another process has told.
+
+    Args:
+        said: As of `to_json`; what decides what follows from it may be missing, where another release has told it.
+
+    Returns:
+        The error; None where it is none of this project's.
+    """
+    kind = globals().get(said["type"])
+    if not (isinstance(kind, type) and issubclass(kind, TfxEstimatorError)):
+        return None
+    error = kind(said["what"], expected=said["expected"], todo=said["todo"])
+    error.retryable = said.get("retryable", error.retryable)
+    error.exit_code = said.get("exit_code", error.exit_code)
+    return error
 
 
 def _rebuild(cls: type[TfxEstimatorError], what: str, expected: str, todo: str) -> TfxEstimatorError:

@@ -139,8 +139,7 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
 def _first_error(scratch: str) -> errors.TfxEstimatorError | None:
     for path in sorted(fileio.glob(os.path.join(scratch, "*.error"))):
         with fileio.open(path) as file:
-            name, what, expected, todo = json.load(file)
-        return getattr(errors, name)(what, expected=expected, todo=todo)
+            return errors.from_json(json.load(file))
     return None
 
 

@@ -15,7 +15,7 @@ from tfx.dsl.io import fileio
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError, to_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class WriteShard(beam.DoFn):
             count = self._write(shard, name)
         except TfxEstimatorError as error:
             with fileio.open(f"{name}.error", "w") as file:
-                json.dump([type(error).__name__, error.what, error.expected, error.todo], file)
+                json.dump(to_json(error), file)
             raise
         fileio.rename(name, shard.path, overwrite=True)
         yield count

@@ -227,11 +227,10 @@ class DryRun:
 
     def _raised(self, said: dict[str, Any]) -> errors.TfxEstimatorError:
         """The process's own error."""
-        kind = getattr(errors, said["type"], None)
-        if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
+        if (error := errors.from_json(said)) is not None:
             # No error class says that an export failed because of the user's code, so it is turned into one here.
-            kind = errors.UserCodeError if issubclass(kind, errors.TrainingError) else kind
-            return kind(said["what"], expected=said["expected"], todo=said["todo"])
+            users = isinstance(error, errors.TrainingError)
+            return errors.UserCodeError(error.what, expected=error.expected, todo=error.todo) if users else error
         theirs = bool(said["todo"])
         told = f"{self._title()} failed: {said['type']}: {said['what']}\n{said['where']}"
         if not theirs and said["type"] in _NOT_THEIRS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -46,3 +47,38 @@ def test_a_problem_has_a_line_for_each_of_its_parts_whatever_they_hold():
         "",
         "then:   ",
     ]
+
+
+class _OwnError(errors.TaskFailedError):
+    """Of no module that another process knows."""
+
+
+def _marked(error: errors.TfxEstimatorError) -> errors.TfxEstimatorError:
+    error.retryable = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.UserCodeError("what", expected="that", todo="mend it"), errors.UserCodeError),
+        (_marked(errors.TrainingError("a checkpoint cannot be read")), errors.TrainingError),
+        (errors.StoppedError("at a checkpoint", exit_code=130), errors.StoppedError),
+        (_OwnError("what"), errors.TaskFailedError),
+    ],
+)
+def test_an_error_is_the_same_in_another_process(error, kind):
+    told = errors.from_json(json.loads(json.dumps(errors.to_json(error))))
+    assert type(told) is kind
+    assert str(told) == str(error)
+    assert (told.retryable, told.exit_code) == (error.retryable, error.exit_code)
+
+
+@pytest.mark.parametrize("name", ["KeyError", "TfxEstimator", "exit_code_of", "Any", ""])
+def test_an_error_of_others_is_none_of_ours(name):
+    assert errors.from_json({"type": name, "what": "a", "expected": "b", "todo": "c"}) is None
+
+
+def test_an_error_that_another_release_has_told_is_understood():
+    told = errors.from_json({"type": "StoppedError", "what": "a", "expected": "b", "todo": "c"})
+    assert (told.retryable, told.exit_code) == (False, 143)

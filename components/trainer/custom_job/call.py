@@ -106,8 +106,7 @@ def told(folder: str, replica: str) -> Iterator[None]:
         yield
     except Exception as error:
         said = error if isinstance(error, TfxEstimatorError) else TrainingError(f"{replica} failed: {error!r}")
-        kept = {key: getattr(said, key) for key in ("what", "expected", "todo", "retryable")}
-        write_whole(path, json.dumps({"type": type(said).__name__, **kept}))
+        write_whole(path, json.dumps(errors.to_json(said)))
         raise
     fileio.remove(path)
 
@@ -123,8 +122,8 @@ def read_failures(folder: str) -> Optional[list[TfxEstimatorError]]:
     for name in sorted(fileio.listdir(replicas)):
         said = _read(replicas, name)
         if said and said["type"] not in ("", errors.StoppedError.__name__) and not said["retryable"]:
-            kind = getattr(errors, said["type"], TrainingError)
-            found.append(kind(said["what"], expected=said["expected"], todo=said["todo"]))
+            told = (said["what"], said["expected"], said["todo"])
+            found.append(errors.from_json(said) or TrainingError(told[0], expected=told[1], todo=told[2]))
     return found
 
 

@@ -107,10 +107,8 @@ def _left(process: TaskProcess) -> Failure:
 
 def _raised(process: TaskProcess, said: dict) -> Failure:
     """The task's own error."""
-    kind = getattr(errors, said["type"], None)
-    if isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError):
-        todo = said["todo"] or f"see {process.files.log}"
-        error = kind(said["what"], expected=said["expected"], todo=todo)
+    if (error := errors.from_json(said)) is not None:
+        error.todo = error.todo or f"see {process.files.log}"
     else:
         late = said["type"] == "DeadlineExceededError"
         todo = "raise trainer.distribution.train.timeout_seconds if a step takes so long" if late else said["todo"]

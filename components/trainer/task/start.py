@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_T
 from tfx_estimator.components.trainer.task.threads import keep_to_quota
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.ending.leaving import leave_within
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.errors import TfxEstimatorError, to_json
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
@@ -167,11 +167,9 @@ def _write_error(path: str, error: BaseException) -> None:
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
+    foreign = {"type": name, "what": text, "expected": "", "todo": "mend the code above" if lines else ""}
     said = {
-        "type": name,
-        "what": error.what if isinstance(error, TfxEstimatorError) else text,
-        "expected": error.expected if isinstance(error, TfxEstimatorError) else "",
-        "todo": error.todo if isinstance(error, TfxEstimatorError) else "mend the code above" if lines else "",
+        **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),
         # Where it was all the same, if no code of the user's took part.
         "where": "" if ours else "".join((lines or traceback.format_tb(error.__traceback__))[-3:]).rstrip(),
         "peer": peer,

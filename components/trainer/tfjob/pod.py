@@ -14,7 +14,7 @@ from absl import logging as absl_logging
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.tfjob import progress
 from tfx_estimator.pipeline.ending import exit_code, scratch, signals
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, to_json
 from tfx_estimator.pipeline.importing import uncollected
 
 MODULE = "tfx_estimator.components.trainer.tfjob.pod"
@@ -83,7 +83,7 @@ def _train(job_path: str) -> None:
 def _leave(error: TfxEstimatorError) -> None:
     """Tells Kubernetes why the pod failed; in a way that `pods.PodFailure` understands."""
     said = {
-        "type": type(error).__name__,
+        **to_json(error),
         "what": error.what[-_MOST_OF_TEXT:],
         "expected": error.expected[:300],
         "todo": error.todo[:300],

@@ -80,11 +80,11 @@ class PodFailure:
         """
         where = f"the log of the pod {self.pod}: {self.log}"
         if said := self._left_error():
-            kind = getattr(errors, said["type"], None)
-            if not (isinstance(kind, type) and issubclass(kind, errors.TfxEstimatorError)):
-                kind = errors.TaskFailedError
-            todo = f"{said['todo']}; {where}" if said["todo"] else f"see {where}"
-            return kind(said["what"], expected=said["expected"], todo=todo)
+            told = errors.from_json(said) or errors.TaskFailedError(
+                said["what"], expected=said["expected"], todo=said["todo"]
+            )
+            told.todo = f"{told.todo}; {where}" if told.todo else f"see {where}"
+            return told
         lines = self.message.splitlines()[-_LOG_LINES:] or read_tail(self.log, _LOG_LINES)
         end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         todo = f"see {where}"
