@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Optional
 
+from tfx_estimator.pipeline import environment
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
 from tfx_estimator.pipeline.errors import TfxEstimatorError
@@ -43,6 +44,14 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
     failed = any(name in _DECIDING for name in wrong)
     todo = "install the tested versions: docs/install.md; `tfx-estimator constraints` lists them"
     return Finding("packages", FAILED if failed else WARNING, f"{told}{more}", todo)
+
+
+def check_environment() -> list[Finding]:
+    """Names the variables with which TensorFlow or TFX could not be imported, and which are left out."""
+    return [
+        Finding("environment", WARNING, f"{name} is left out: {why}", f"unset {name}")
+        for name, why in environment.cleared().items()
+    ]
 
 
 def check_tensorflow() -> list[Finding]:

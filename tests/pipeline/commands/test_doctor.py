@@ -54,6 +54,18 @@ def test_a_whole_environment_can_run(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_variables_with_which_tensorflow_cannot_be_imported_are_named_and_left_out(tmp_path):
+    wrong = {"TF_USE_LEGACY_KERAS": "1", "PYTHONWARNINGS": "error"}
+    code, said = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"), **wrong)
+    findings = json.loads(said)["findings"]
+    assert code == 0, said
+    assert {each["todo"]: each["state"] for each in findings if each["name"] == "environment"} == {
+        "unset TF_USE_LEGACY_KERAS": WARNING,
+        "unset PYTHONWARNINGS": WARNING,
+    }
+    assert [each["state"] for each in findings if each["name"] == "TensorFlow"] == [OK]
+
+
 def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     # A TensorFlow that cannot be imported, a wrong version of TFX, a damaged dist-info, a work folder that is a file.
     (tmp_path / "tensorflow").mkdir()

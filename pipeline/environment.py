@@ -1,0 +1,70 @@
+"""Variables of the environment with which TFX does not run, whatever the declaration says. Standard library only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+
+_LEGACY, _WARNINGS = "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS"
+# As TensorFlow reads it.
+_TRUE = ("1", "true", "True")
+_dropped: dict[str, str] = {}
+
+
+def hindering(environment: Mapping[str, str]) -> dict[str, str]:
+    """Finds what stands in the way.
+
+    Args:
+        environment: Of a process.
+
+    Returns:
+        Of each such variable, why it is left out.
+    """
+    found = {}
+    if environment.get(_LEGACY) in _TRUE and importlib.util.find_spec("tf_keras") is None:
+        found[_LEGACY] = "Keras 2.15 is the legacy one, and without tf_keras TensorFlow cannot be imported so"
+    if any(_is_error(each) for each in environment.get(_WARNINGS, "").split(",")):
+        found[_WARNINGS] = "TFX and TensorFlow warn themselves when they are imported, which would end them"
+    return found
+
+
+def without_hindering(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment that a process of ours can work in.
+
+    Args:
+        environment: The given one.
+    """
+    left_out = hindering(environment)
+    return {name: value for name, value in environment.items() if name not in left_out}
+
+
+def clear() -> dict[str, str]:
+    """Leaves out of this process's environment, and so of its children's, what stands in the way.
+
+    Returns:
+        Of each such variable, why.
+    """
+    found = hindering(os.environ)
+    for name in found:
+        del os.environ[name]
+    # Python has read them already; those of `-W` are there as well.
+    if any(_is_error(each) for each in sys.warnoptions):
+        sys.warnoptions.clear()
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+    _dropped.update(found)
+    return found
+
+
+def cleared() -> dict[str, str]:
+    """What `clear` has left out."""
+    return dict(_dropped)
+
+
+def _is_error(option: str) -> bool:
+    action = option.strip().partition(":")[0].strip()
+    return bool(action) and "error".startswith(action)
