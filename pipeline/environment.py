@@ -11,6 +11,7 @@ from collections.abc import Mapping
 _LEGACY, _WARNINGS = "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS"
 # As TensorFlow reads it.
 _TRUE = ("1", "true", "True")
+_WHY_NO_ERRORS = "TFX and TensorFlow warn themselves when they are imported, which would end them"
 _dropped: dict[str, str] = {}
 
 
@@ -27,7 +28,7 @@ def hindering(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get(_LEGACY) in _TRUE and importlib.util.find_spec("tf_keras") is None:
         found[_LEGACY] = "Keras 2.15 is the legacy one, and without tf_keras TensorFlow cannot be imported so"
     if any(_is_error(each) for each in environment.get(_WARNINGS, "").split(",")):
-        found[_WARNINGS] = "TFX and TensorFlow warn themselves when they are imported, which would end them"
+        found[_WARNINGS] = _WHY_NO_ERRORS
     return found
 
 
@@ -45,13 +46,15 @@ def clear() -> dict[str, str]:
     """Leaves out of this process's environment, and so of its children's, what stands in the way.
 
     Returns:
-        Of each such variable, why.
+        Of each such variable, or option of Python's, why.
     """
     found = hindering(os.environ)
     for name in found:
         del os.environ[name]
     # Python has read them already; those of `-W` are there as well.
     if any(_is_error(each) for each in sys.warnoptions):
+        if _WARNINGS not in found:
+            found["-W error"] = _WHY_NO_ERRORS
         sys.warnoptions.clear()
         warnings.resetwarnings()
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):

@@ -49,7 +49,12 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
 def check_environment() -> list[Finding]:
     """Names the variables with which TensorFlow or TFX could not be imported, and which are left out."""
     return [
-        Finding("environment", WARNING, f"{name} is left out: {why}", f"unset {name}")
+        Finding(
+            "environment",
+            WARNING,
+            f"{name} is left out: {why}",
+            f"start Python without {name}" if name.startswith("-") else f"unset {name}",
+        )
         for name, why in environment.cleared().items()
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,15 @@ def test_warnings_that_are_errors_are_left_out(given, is_left_out):
     assert ("PYTHONWARNINGS" in hindering({"PYTHONWARNINGS": given})) is is_left_out
 
 
-def test_the_command_line_says_so_and_its_own_process_and_its_tasks_can_import_tensorflow(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("options", "wrong", "left_out"),
+    [
+        ((), {"TF_USE_LEGACY_KERAS": "1", "PYTHONWARNINGS": "error"}, ["TF_USE_LEGACY_KERAS", "PYTHONWARNINGS"]),
+        (("-W", "error"), {}, ["-W error"]),
+        (("-W", "default"), {}, []),
+    ],
+)
+def test_the_command_line_says_so_and_its_own_process_and_its_tasks_can_import_tensorflow(options, wrong, left_out):
     code = (
         "import os, sys, warnings\n"
         "from tfx_estimator import __main__ as command_line\n"
@@ -46,14 +53,12 @@ def test_the_command_line_says_so_and_its_own_process_and_its_tasks_can_import_t
         "sys.argv = ['tfx-estimator', 'show', 'digits']\n"
         "sys.exit(command_line.main())\n"
     )
-    wrong = {"TF_USE_LEGACY_KERAS": "1", "PYTHONWARNINGS": "error"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **wrong}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    words = [sys.executable, *options, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    assert [line.split(" is left out: ")[0] for line in done.stderr.splitlines()] == [
-        "tfx-estimator: TF_USE_LEGACY_KERAS",
-        "tfx-estimator: PYTHONWARNINGS",
-    ]
+    said = [line.split(" is left out: ")[0] for line in done.stderr.splitlines() if " is left out: " in line]
+    assert said == [f"tfx-estimator: {each}" for each in left_out]
 
 
 def test_a_task_under_somebody_elses_pipeline_has_them_left_out(monkeypatch):
