@@ -26,7 +26,13 @@ def test_the_legacy_keras_is_left_to_where_there_is_one(monkeypatch, tmp_path, v
 
 @pytest.mark.parametrize(
     ("given", "is_left_out"),
-    [("error", True), ("default,error::DeprecationWarning", True), ("ignore", False), ("default,,", False), ("", False)],
+    [
+        ("error", True),
+        ("default,error::DeprecationWarning", True),
+        ("ignore", False),
+        ("default,,", False),
+        ("", False),
+    ],
 )
 def test_warnings_that_are_errors_are_left_out(given, is_left_out):
     assert ("PYTHONWARNINGS" in hindering({"PYTHONWARNINGS": given})) is is_left_out
