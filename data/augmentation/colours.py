@@ -65,9 +65,11 @@ def saturate(images: tf.Tensor, options: RandomSaturation, draws: Draws) -> tf.T
             todo="remove random_saturation",
         )
     factor = _spread(draws.uniform(1 - options.factor, 1 + options.factor), images)[:, 0]
-    grey = tf.repeat(tf.constant(_GREY, images.dtype)[:, tf.newaxis], channels, axis=1)
-    mixed = tf.eye(channels, dtype=images.dtype) * factor + grey * (1 - factor)
-    return tf.reshape(tf.matmul(tf.reshape(images, [-1, height * width, channels]), mixed), tf.shape(images))
+    # Number by number: a matrix product rounds a batch of one image otherwise than one of several.
+    red, green, blue = (part * weight for part, weight in zip(tf.unstack(images, axis=-1), _GREY))
+    grey = (red + green + blue) * (1 - factor)
+    flat = tf.reshape(images, [-1, height, width * channels])
+    return tf.reshape(flat * factor + tf.repeat(grey, channels, axis=2), tf.shape(images))
 
 
 def _spread(numbers: tf.Tensor, images: tf.Tensor) -> tf.Tensor:

@@ -23,8 +23,8 @@ NETWORKS = {
     "mnist_cnn": {"data": "mnist exact", "global_batch_size": 32},
     "cifar_cnn": {"data": "cifar10 exact", "global_batch_size": 16},
 }
-# The other network takes minutes; `test_layers` trains it on two devices in seconds.
-SHORT = ("one_device", "mirrored, reduction_to_one_device", "multi_worker_mirrored")
+# The others take minutes; `test_layers` and `test_recipes` train under two devices in seconds.
+SHORT = ("one_device", "multi_worker_mirrored")
 EACH = [
     pytest.param(network, strategy, marks=[] if network == "mnist_cnn" and strategy in SHORT else pytest.mark.long)
     for network in NETWORKS

@@ -17,6 +17,7 @@ def _declared(kind: str) -> dict:
     return {"distribution": {"train": {**WORKERS, "gradient_compression": kind}}}
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("kind", "size"), [("none", 4), ("fp16", 2), ("bf16", 2)])

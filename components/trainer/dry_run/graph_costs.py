@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import cond_v2
+from tensorflow.python.util import _pywrap_util_port
 
 from tfx_estimator.model_fn.flops import flops
 
@@ -20,7 +21,7 @@ _IN_PLACE = (
 )
 # oneDNN lays out what they read and write in its own order, in a copy; which copies are alive together is its own
 # choice: one of the largest tensor is what was measured. It has no float16 here; what computes that in its place took,
-# as measured, the largest tensor in float32.
+# as measured, the largest tensor in float32. Without oneDNN, TensorFlow's choice for older processors, there are none.
 _COPIES = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPoolGrad", "AvgPoolGrad")
 # Their output is the variable itself.
 _READS = ("ReadVariableOp", "VariableV2", "VarHandleOp")
@@ -135,6 +136,7 @@ def peak_bytes(
         here: Tells of an operation whether it runs on the device that is meant.
         uncounted: Kinds of operations whose outputs are there anyway.
     """
+    onednn = _pywrap_util_port.IsMklEnabled()
     last: dict[Any, int] = {}
     for place, op in enumerate(ops):
         last.update({tensor.ref(): place for tensor in op.inputs if here(op) or here(tensor.op)})
@@ -169,7 +171,7 @@ def peak_bytes(
             buffer_of[tensor.ref()] = shared
             holders[shared].add(tensor.ref())
         touched = {*inputs, *(buffer_of[tensor.ref()] for tensor in op.outputs if here(op))}
-        copies = here(op) and any(op.type.startswith(name) for name in _COPIES)
+        copies = onednn and here(op) and any(op.type.startswith(name) for name in _COPIES)
         inside = [peak_bytes(each, uncounted=(*uncounted, *_GIVEN)) for each in _branches(op)] if here(op) else []
         # What a branch returns is counted inside as well as outside.
         own = max(inside, default=0) - (sum(map(_bytes, op.outputs)) if inside else 0)

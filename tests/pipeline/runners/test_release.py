@@ -17,7 +17,7 @@ from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.runners import entry, pipeline_spec
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -77,7 +77,10 @@ def classes_of(container: dict[str, Any], executor: str) -> list[str]:
     return [each["opNode"]["opType"] for graph in graphs for each in graph["nodes"].values() if "opNode" in each]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+# Vertex AI's steps start as those of Kubeflow Pipelines 1 do.
+@pytest.mark.parametrize(
+    "target", [pytest.param(each, marks=[pytest.mark.long] * (each == VERTEX)) for each in TARGETS]
+)
 def test_each_step_of_this_projects_own_looks(target):
     more = (_TUNE, *OF_TARGET[target])
     steps = read_steps(compile_declaration(load("digits", (*COMMON, *more), target), target).text, target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 pytestmark = pytest.mark.unit
@@ -82,10 +84,14 @@ def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
     assert graph_costs.opaque(loop) == ["StatelessWhile"]
 
 
-def test_a_convolution_of_float16_is_copied_in_float32():
+@pytest.mark.parametrize("onednn", [True, False])
+def test_onednn_copies_for_a_convolution_one_of_float16_in_float32(monkeypatch, onednn):
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.dry_run import graph_costs
+
+    # Whether TensorFlow uses it is up to the processor.
+    monkeypatch.setattr(graph_costs, "_pywrap_util_port", SimpleNamespace(IsMklEnabled=lambda: onednn))
 
     def peak(dtype):
         with tf.Graph().as_default():
@@ -94,6 +100,6 @@ def test_a_convolution_of_float16_is_copied_in_float32():
             return graph_costs.peak_bytes(graph_costs.needed([tf.nn.conv2d(images, kernel, 1, "VALID")]))
 
     given, made = 4 * 8 * 8 + 32, 4 * 8 * 8 * 32
-    assert peak(tf.float32) == 4 * given + 4 * made + 4 * made
-    assert peak(tf.bfloat16) == 2 * given + 2 * made + 2 * made
-    assert peak(tf.float16) == 2 * given + 2 * made + 4 * made
+    assert peak(tf.float32) == 4 * given + 4 * made + onednn * 4 * made
+    assert peak(tf.bfloat16) == 2 * given + 2 * made + onednn * 2 * made
+    assert peak(tf.float16) == 2 * given + 2 * made + onednn * 4 * made
