@@ -11,8 +11,13 @@ from tensorflow.python.training import training_util
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
+from tfx_estimator.pipeline.errors import UserCodeError
 
 _LOOK_SECONDS = 0.1
+# Far more than anybody's model_fn adds up the gradients of, before it counts a step.
+_UNMOVED_RUNS = 1_000
+# Where any of several tasks may be the one that counts, and that one may be starting again.
+_UNMOVED_SECONDS = 300.0
 
 
 class FailFastHook(tf.estimator.SessionRunHook):
@@ -76,6 +81,55 @@ class StopHook(tf.estimator.SessionRunHook):
         if self._stop_at is not None and self._step >= self._stop_at:
             self.stopped = True
             run_context.request_stop()
+
+
+class UnmovedStepHook(tf.estimator.SessionRunHook):
+    """Ends a training whose train_op never raises global_step: TensorFlow would wait for `max_steps` for ever.
+
+    Args:
+        total: `max_steps`.
+        alone: As of StopHook.
+        runs: Of the train_op, without a step, that are too many.
+        seconds: That must have passed as well, where this process is not alone.
+    """
+
+    def __init__(
+        self, total: int, alone: bool = True, runs: int = _UNMOVED_RUNS, seconds: float = _UNMOVED_SECONDS
+    ) -> None:
+        self._total = total
+        self._most = runs
+        self._seconds = 0.0 if alone else seconds
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        self._tensor = training_util._get_or_create_global_step_read()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Notes the step that training starts from."""
+        self._moved(int(session.run(self._tensor)))
+
+    def _moved(self, step: int) -> None:
+        self._step, self._runs, self._since = step, 0, time.monotonic()
+
+    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+        """Asks for the global step once it should long have moved: other runs fetch nothing."""
+        return tf.estimator.SessionRunArgs(self._tensor) if self._runs >= self._most else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts the run, and compares the step that was read."""
+        self._runs += 1
+        if run_values.results is None:
+            return
+        if (step := int(run_values.results)) != self._step:
+            self._moved(step)
+        elif time.monotonic() - self._since >= self._seconds:
+            raise UserCodeError(
+                f"the train_op ran {self._runs:,} times, and global_step stayed at {step:,}: training to step "
+                f"{self._total:,} would never end",
+                expected="a train_op that raises tf.compat.v1.train.get_global_step() by one in each step",
+                todo="pass it as global_step to the minimize or apply_gradients of an optimizer of tf.compat.v1; make "
+                "it the iterations of one of Keras's; or group the train_op with its assign_add(1)",
+            )
 
 
 class StepListener(tf.estimator.CheckpointSaverListener):

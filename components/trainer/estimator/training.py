@@ -25,6 +25,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import (
     ProfileListener,
     StepListener,
     StopHook,
+    UnmovedStepHook,
 )
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
@@ -143,6 +144,9 @@ class _Training:
         context, task, train = self.context, self.context.task, self.context.distribution.train
         total = self.spec["train_spec"].max_steps
         hooks: list[tf.estimator.SessionRunHook] = [TrainingProgressHook(context.progress, total), self.stop]
+        # Without an end, the input's or a hook of the user's is the end.
+        if total is not None:
+            hooks.append(UnmovedStepHook(total, alone=not train.asynchronous))
         if task.type == CHIEF:
             hooks += unread_hooks(self.spec, context.settings, context.progress)
         if task.type == WORKER and task.local and train.asynchronous:

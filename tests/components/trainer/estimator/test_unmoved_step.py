@@ -1,0 +1,72 @@
+"""A train_op that never raises global_step ends with a word of it, where TensorFlow would train for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.components.trainer.estimator.task_hooks import UnmovedStepHook
+from tfx_estimator.pipeline.errors import UserCodeError
+
+MODEL_FN = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode, params):
+    logits = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), params["num_classes"])
+    head = tf.estimator.MultiClassHead(params["num_classes"])
+    minimize = tf.compat.v1.train.GradientDescentOptimizer(0.01).minimize
+    return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=minimize)
+"""
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Trains a number that is raised in each run; the step in every `every`-th one only."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def model_fn(features, labels, mode, params):
+        step, runs = v1.train.get_global_step(), v1.get_variable("runs", [], tf.int64, trainable=False)
+        with tf.control_dependencies([runs.assign_add(1)]):
+            counts = tf.equal(runs.read_value() % params["every"], 0)
+            train_op = step.assign_add(tf.cast(counts, tf.int64))
+        return tf.estimator.EstimatorSpec(mode, loss=tf.constant(0.0), train_op=train_op)
+
+    def run(every: int, hook: UnmovedStepHook, steps: int) -> int:
+        config = tf.estimator.RunConfig(save_checkpoints_steps=1000, log_step_count_steps=1000)
+        estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "run"), config, {"every": every})
+        estimator.train(lambda: tf.data.Dataset.from_tensors(0.0).repeat(), max_steps=steps, hooks=[hook])
+        return int(estimator.get_variable_value("runs"))
+
+    return run
+
+
+@pytest.mark.unit
+def test_one_that_moves_after_many_runs_is_trained_to_its_end(train):
+    assert train(19, UnmovedStepHook(5, runs=20), 5) == 95
+    # Once more, from a step that is not the first.
+    assert train(19, UnmovedStepHook(6, runs=20), 6) == 114
+
+
+@pytest.mark.unit
+def test_one_that_does_not_is_ended(train):
+    assert train(1, UnmovedStepHook(7, runs=20), 7) == 7
+    with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 7: training to step 9 would"):
+        train(1000, UnmovedStepHook(9, runs=20), 9)
+
+
+@pytest.mark.unit
+def test_where_another_task_may_move_it_there_is_time_for_that(train):
+    assert train(50, UnmovedStepHook(1, alone=False, runs=20, seconds=1000.0), 1) == 50
+    with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
+        train(50, UnmovedStepHook(9, alone=False, runs=20, seconds=0.0), 9)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(180)
+def test_a_training_by_such_a_model_fn_ends(training, settings, tmp_path, monkeypatch):
+    (tmp_path / "uncounted.py").write_text(MODEL_FN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
+        training.run(settings(trainer={"model": "uncounted:model_fn"}))
