@@ -12,7 +12,12 @@ from tfx_estimator.pipeline.errors import UserCodeError
 
 
 def check_compiled(
-    model: tf.keras.Model, target: str, distribution: Distribution, precision: str, outputs: Any = None
+    model: tf.keras.Model,
+    target: str,
+    distribution: Distribution,
+    precision: str,
+    outputs: Any = None,
+    num_classes: int = 0,
 ) -> None:
     """Refuses what would fail after the training, or have no effect.
 
@@ -22,6 +27,7 @@ def check_compiled(
         distribution: As declared.
         precision: Likewise.
         outputs: As of `refuse_one_hot`.
+        num_classes: Likewise.
 
     Raises:
         UserCodeError: It has no loss, or a loss or metric of other labels, or an optimizer of TensorFlow 1, or one that
@@ -41,7 +47,7 @@ def check_compiled(
             expected="compile(optimizer=…, loss=…), also where a train_step of its own computes another one",
             todo="compile it with the loss that evaluations report",
         )
-    refuse_one_hot(model, target, outputs)
+    refuse_one_hot(model, target, outputs, num_classes)
     if distribution.train.gradient_compression != "none":
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.

@@ -18,9 +18,11 @@ def tf():
     return tensorflow
 
 
-def _model(tf, loss, units=(3,), kind=None, **options):
+def _model(tf, loss, units=(3,), kind=None, shape=None, **options):
     image = tf.keras.Input([4], name="image")
     outputs = [tf.keras.layers.Dense(count, name=name)(image) for count, name in zip(units, "ab")]
+    if shape is not None:
+        outputs = [tf.keras.layers.Reshape(shape, name="shaped")(each) for each in outputs]
     model = (kind or tf.keras.Model)(image, outputs if outputs[1:] else outputs[0])
     model.compile("sgd", loss, **options)
     return model
@@ -32,11 +34,11 @@ def _made(tf, metric):
     return found() if isinstance(found, type) else metric
 
 
-def _check(tf, model):
+def _check(tf, model, num_classes=0):
     from tfx_estimator.model_fn.compiled_checks import check_compiled
     from tfx_estimator.pipeline.config.distribution import Distribution
 
-    check_compiled(model, "nets:mine", Distribution(), "float32")
+    check_compiled(model, "nets:mine", Distribution(), "float32", num_classes=num_classes)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,47 @@ def test_of_several_outputs_each_has_its_own(tf):
         with pytest.raises(UserCodeError, match="the metric mae"):
             _check(tf, _model(tf, SPARSE, (3, 1), metrics=metrics))
     _check(tf, _model(tf, SPARSE, (3, 1), metrics=[[], ["mae"]]))
+
+
+@pytest.mark.parametrize("shape", [[2, 2, 3], [2, 6, 1], [1, 12]])
+def test_an_image_is_not_compared_with_the_labels_of_a_batch(tf, shape):
+    spread = "the {} {}, which is of .* Keras spreads the labels of the whole batch over it"
+    for loss in ("mse", "binary_crossentropy"):
+        with pytest.raises(UserCodeError, match=spread.format("loss", loss)) as caught:
+            _check(tf, _model(tf, loss, (12,), shape=shape))
+        assert "end the model with a Dense layer" in caught.value.todo
+    own = _own(tf)["function"][0][0]
+    _check(tf, _model(tf, own, (12,), shape=shape))
+    with pytest.raises(UserCodeError, match=spread.format("metric", "mae")):
+        _check(tf, _model(tf, own, (12,), shape=shape, metrics=["mae"]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "metric", "named"),
+    [
+        ("binary_crossentropy", None, "loss binary_crossentropy"),
+        (lambda tf: tf.keras.losses.BinaryCrossentropy(from_logits=True), None, "loss BinaryCrossentropy"),
+        ("squared_hinge", None, "loss squared_hinge"),
+        (["hinge"], None, "loss hinge"),
+        ("mse", "BinaryAccuracy", "metric BinaryAccuracy"),
+        ("mse", "BinaryCrossentropy", "metric BinaryCrossentropy"),
+        ("mse", "accuracy", "metric accuracy"),
+    ],
+)
+def test_what_is_of_two_classes_is_refused_of_more(tf, loss, metric, named):
+    metrics = [_made(tf, metric) if metric != "accuracy" else metric] if metric else []
+    model = _model(tf, loss(tf) if callable(loss) else loss, (1,), metrics=metrics)
+    for known in (0, 2):
+        _check(tf, model, known)
+    with pytest.raises(UserCodeError, match=f"the {named}, which is of two classes .*; the data have 10") as caught:
+        _check(tf, model, 10)
+    assert "end the model with Dense(10), and compile it with " in caught.value.todo
+
+
+def test_of_more_than_two_classes_one_number_may_be_near_the_label(tf):
+    _check(tf, _model(tf, "mse", (1,), metrics=["mae", tf.keras.metrics.RootMeanSquaredError()]), 10)
+    # For the other output the name is of the sparse one.
+    _check(tf, _model(tf, {"a": SPARSE, "b": "mse"}, (10, 1), metrics=["accuracy"]), 10)
 
 
 def _own(tf):
@@ -156,18 +199,18 @@ def test_of_a_class_of_its_own_the_outputs_tell(tf, monkeypatch):
         def call(self, images):
             return self.dense(images)
 
-    def compiled(num_classes, units):
+    def compiled(num_classes, units, loss):
         made = Own(units)
-        made.compile("sgd", "mse")
+        made.compile("sgd", loss)
         return made
 
     spec = {"image": tf.io.FixedLenFeature([4], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
     monkeypatch.setattr(model, "find_function", lambda _: compiled)
-    for units in (1, 3):
-        section = TrainerSection(model="own:network", train_steps=1, params={"units": units})
+    for units, loss, told in ((1, "mse", ""), (3, "mse", "the loss mse"), (1, "hinge", "the data have 3 classes")):
+        section = TrainerSection(model="own:network", train_steps=1, params={"units": units, "loss": loss})
         maker = model.ModelMaker(section, 3, spec)
-        if units == 1:
+        if not told:
             maker.make()
             continue
-        with pytest.raises(UserCodeError, match="the loss mse"):
+        with pytest.raises(UserCodeError, match=told):
             maker.make()

@@ -183,7 +183,7 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
     """
     target = (settings.trainer.model if settings.trainer else None) or ""
     precision = settings.trainer.precision if settings.trainer else FLOAT32
-    refuse_model(model, settings.distribution, target, precision)
+    refuse_model(model, settings.distribution, target, precision, len(settings.label_names))
     # Each task its own: TensorFlow keeps the model's weights there, to start from.
     folder = tempfile.mkdtemp(prefix="tfx-estimator-keras-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

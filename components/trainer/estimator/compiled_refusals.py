@@ -42,7 +42,9 @@ class _Compiled:
         return self.model.optimizer
 
 
-def refuse_model(model: tf.keras.Model, distribution: Distribution, target: str, precision: str) -> None:
+def refuse_model(
+    model: tf.keras.Model, distribution: Distribution, target: str, precision: str, num_classes: int = 0
+) -> None:
     """Refuses a compiled model that an Estimator cannot train, or would train into another one.
 
     Args:
@@ -50,11 +52,12 @@ def refuse_model(model: tf.keras.Model, distribution: Distribution, target: str,
         distribution: As declared.
         target: `trainer.model`.
         precision: As declared.
+        num_classes: Of the data; 0 where that is not known.
 
     Raises:
         UserCodeError: It is one.
     """
-    check_compiled(model, target, distribution, precision)
+    check_compiled(model, target, distribution, precision, num_classes=num_classes)
     for refuse in _REFUSALS:
         refuse(_Compiled(model, target, distribution.train))
 

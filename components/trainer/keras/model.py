@@ -87,7 +87,8 @@ class ModelMaker:
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
         if is_compiled(network):
-            check_compiled(network, section.model or "", section.distribution, section.precision, outputs)
+            target, train = section.model or "", section.distribution
+            check_compiled(network, target, train, section.precision, outputs, self.num_classes)
             refuse_step_options(section, "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")

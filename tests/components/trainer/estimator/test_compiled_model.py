@@ -165,6 +165,12 @@ def test_a_loss_trains_alike_whatever_its_reduction(tf, tmp_path, reduction, reg
     np.testing.assert_allclose(estimator, keras, rtol=CLOSE, atol=CLOSE)
 
 
+def test_a_loss_of_two_classes_is_refused_of_five(tf):
+    model = _compiled(tf, tf.keras.layers.Dense(1, name="one"), optimizer="sgd", loss="binary_crossentropy")
+    with pytest.raises(UserCodeError, match=r"binary_crossentropy, which is of two classes .* the data have 5 classes"):
+        _estimator(tf, model)
+
+
 def test_a_loss_of_each_example_is_refused(tf):
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
     with pytest.raises(UserCodeError, match="reduction='none', a number for each example"):
