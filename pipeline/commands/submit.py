@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")
     parser.add_argument("--follow", action="store_true", help="show how the job goes, and end as it does")
     parser.add_argument("--again", action="store_true", help="start it also where the same has succeeded before")
-    others = parser.add_mutually_exclusive_group()
-    others.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
-    others.add_argument("--cancel", metavar="JOB", help="end a job that was submitted: its FOLDER")
+    parser.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
+    # Without a JOB it is refused in words that know the other options.
+    parser.add_argument("--cancel", metavar="JOB", nargs="?", const="", help="end a job that was submitted: its FOLDER")
     parser.add_argument(
         "--folder", metavar="FOLDER", help="for the compiled file, the address and logs (default: submitted/NAME)"
     )
@@ -76,13 +76,8 @@ def run(args: argparse.Namespace) -> int:
     """Submits; or follows, or cancels, what was submitted."""
     from tfx_estimator.pipeline.errors import DeclarationError
 
-    if args.attach or args.cancel:
-        if beside := _beside(args):
-            raise DeclarationError(
-                f"--attach and --cancel take a job that was submitted already; beside them these have no use: {beside}",
-                expected="neither SOURCE nor another option beside them",
-                todo="leave them out; to submit a job, leave out --attach and --cancel",
-            )
+    if args.attach is not None or args.cancel is not None:
+        _check_submitted(args)
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
         raise DeclarationError(
@@ -118,12 +113,48 @@ def run(args: argparse.Namespace) -> int:
     return _submit(args)
 
 
+def _check_submitted(args: argparse.Namespace) -> None:
+    """Raises where it is not clear what is wanted of a job that was submitted already."""
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    job = args.attach or args.cancel or "JOB"
+    end, follow = _command("--cancel", job), _command("--attach", job)
+    if args.attach is not None and args.cancel is not None:
+        raise DeclarationError(
+            "--attach follows a job, and --cancel ends it: both are said",
+            expected="one of them",
+            todo=f"to end it: {end}; to follow it: {follow}",
+        )
+    if not (args.attach or args.cancel):
+        raise DeclarationError(
+            f"{'--attach' if args.cancel is None else '--cancel'} does not say which job",
+            expected="the FOLDER of a job that was submitted",
+            todo=f"name it: {follow if args.cancel is None else end}",
+        )
+    if args.cancel and args.follow:
+        raise DeclarationError(
+            "--cancel asks for the end of a job, and does not wait for it",
+            expected="--cancel without --follow",
+            todo=f"end it: {end}; then see it end: {follow}",
+        )
+    if beside := _beside(args):
+        raise DeclarationError(
+            f"--attach and --cancel take a job that was submitted already; beside them these have no use: {beside}",
+            expected="neither SOURCE nor another option beside them, but --yes, and beside --attach --follow",
+            todo=f"leave them out: {end if args.cancel else follow}; to submit a job, leave out --attach and --cancel",
+        )
+
+
 def _beside(args: argparse.Namespace) -> str:
-    """Returns which arguments stand beside --attach or --cancel; empty if none does."""
+    """Returns which arguments stand beside --attach or --cancel without a use; empty if none does.
+
+    What follows may be asked to follow, and what does not ask may be told so: a script has the same options for all.
+    """
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     unsaid = vars(parser.parse_args([]))
-    said = [name for name in unsaid if name not in ("attach", "cancel") and getattr(args, name) != unsaid[name]]
+    useful = ("attach", "cancel", "yes", "follow")
+    said = [name for name in unsaid if name not in useful and getattr(args, name) != unsaid[name]]
     words = {"source": "SOURCE", "overrides": "--set"}
     return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
 

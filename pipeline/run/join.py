@@ -119,7 +119,7 @@ def _nothing_seen(what: str, folders: PipelineFolders, seconds: float) -> Pipeli
     return _of_the_chief(
         f"the chief of this cluster {what}: nothing of its run was seen in {folders.home} for {seconds:.0f} s",
         expected="`tfx-estimator run` of the same declaration, in the same --workdir, in each task",
-        todo="see the chief's output; or raise trainer.start_timeout",
+        todo="see the chief's output; raise trainer.start_timeout; or unset TF_CONFIG if this is no task of a cluster",
     )
 
 

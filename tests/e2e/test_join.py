@@ -54,4 +54,5 @@ def test_without_a_chief_a_task_ends_with_an_error(tmp_path):
     assert run.returncode == 6, run.stdout
     said = run.stdout + run.stderr
     assert "the chief of this cluster did not come" in said
+    assert "or unset TF_CONFIG if this is no task of a cluster" in said
     assert "Traceback" not in said

@@ -192,7 +192,7 @@ def test_it_is_submitted_followed_and_found_again(submit):
         assert (code, server.created) == (0, 1)
         assert "the same was submitted before, and is not started again" in out
         # Once more from what was left.
-        assert submit(server, "--attach", "submitted/digits", whole=False)[0] == 0
+        assert submit(server, "--attach", "submitted/digits", "--follow", "--yes", whole=False)[0] == 0
         assert "has ended already: SUCCEEDED" in submit(server, "--cancel", note["job"], whole=False)[1]
 
 
@@ -201,7 +201,7 @@ def test_it_is_cancelled(submit):
         code, out, _ = submit(server, "--yes")
         assert code == 0
         assert "tfx-estimator submit --cancel submitted/digits" in out
-        assert submit(server, "--cancel", "submitted/digits", whole=False)[0] == 0
+        assert submit(server, "--cancel", "submitted/digits", "--yes", whole=False)[0] == 0
         assert server.cancelled == [*server.jobs]
         code, _, err = submit(server, "--attach", "submitted/digits/submission.json", whole=False)
         assert (code, "ended with CANCELLED" in err) == (6, True)
@@ -333,8 +333,14 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["--cancel", "a", "--namespace", "b"], "was submitted already"),
         (["--cancel", "a", "--experiment", "b"], "was submitted already"),
         (["--attach", "a", "--set", "trainer.seed=1", "--runs", "b"], "have no use: --set, --runs"),
-        (["--cancel", "a", "--again", "--yes"], "have no use: --yes, --again"),
-        (["--attach", "a", "--follow", "--folder", "b"], "have no use: --follow, --folder"),
+        (["--cancel", "a", "--again", "--yes"], "have no use: --again"),
+        (["--attach", "a", "--follow", "--folder", "b"], "have no use: --folder"),
+        (["--attach", "a", "--dry-run"], "leave them out: tfx-estimator submit --attach a;"),
+        (["--attach", "a b", "--cancel", "--yes"], "to end it: tfx-estimator submit --cancel 'a b'; to follow it:"),
+        (["--attach", "a", "--cancel", "a"], "to end it: tfx-estimator submit --cancel a; to follow it:"),
+        (["--cancel", "--yes"], "name it: tfx-estimator submit --cancel JOB"),
+        (["--attach", ""], "name it: tfx-estimator submit --attach JOB"),
+        (["--cancel", "a", "--follow"], "then see it end: tfx-estimator submit --attach a"),
         (["digits", "--cancel", "a", "--modules-there"], "have no use: SOURCE, --modules-there"),
     ],
 )
