@@ -138,7 +138,7 @@ class Draft:
 
     def where(self, path: Path) -> str:
         """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
-        override = self._override_of(path)
+        override = self._override_of(path) or self._maker_of(path)
         return f"--set {override.text}" if override else f"{self.text.label}:{self.line(path)}"
 
     def line(self, path: Path) -> int:
@@ -171,6 +171,12 @@ class Draft:
             if path[:length] in self.overridden:
                 return self.overridden[path[:length]]
         return None
+
+    def _maker_of(self, path: Path) -> Override | None:
+        """The first override inside a section that stands in no line, and is there by overrides alone."""
+        if path in self.text.document.lines or not self.is_written(path):
+            return None
+        return next((made for whole, made in self.overridden.items() if whole[: len(path)] == path), None)
 
     def sorted_problems(self) -> list[Problem]:
         """The problems, in the order of the file, overrides last."""

@@ -52,8 +52,10 @@ class Problem:
         todo = self.todo
         for of_files, words in _OF_FILES.items():
             todo = todo.replace(of_files, words)
-        # An item of a list has no override of its own.
-        return f"in {OVERRIDE}{re.split(r'[.][0-9]', self.path)[0]}=VALUE: {todo}"
+        written = self.where[len(OVERRIDE) :].partition("=")[0].strip()
+        # A section may be there by an override of one of its keys. An item of a list has no override of its own.
+        key = written if written.startswith(f"{self.path}.") else re.split(r"[.][0-9]", self.path)[0]
+        return f"in {OVERRIDE}{key}=VALUE: {todo}"
 
     def __str__(self) -> str:
         head = self.path + (f": {shorten(self.value)}" if self.value else "") if self.path else ""

@@ -46,6 +46,28 @@ class _Parser(argparse.ArgumentParser):
 
         super().exit(status, message and printable(message))
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parses; what a verb does not know ends here, for its own parser has the options that may be meant."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            from tfx_estimator.pipeline.config.problems import nearest
+
+            options = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+            near = [name for each in options if (name := nearest(each, self._option_string_actions))]
+            hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return parsed, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from tfx_estimator.pipeline.config.problems import nearest
+
+            if near := nearest(value, map(str, action.choices or ())):
+                error.message += f"; did you mean {near}?"
+            raise
+
     def _print_message(self, message: str, file: Any = None) -> None:
         from tfx_estimator.pipeline.writing import printing
 

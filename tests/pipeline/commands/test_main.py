@@ -119,6 +119,25 @@ def test_wrong_arguments_end_with_usage(capsys, arguments):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compile", "digits", "--target", "vertx"], "'kubeflow_v2', 'tfjob'); did you mean vertex?"),
+        (["validate", "digits", "--target", "qqqq"], "'kubeflow_v2', 'tfjob')"),
+        (
+            ["run", "digits", "--work_dir=a"],
+            "run: error: unrecognized arguments: --work_dir=a; did you mean --workdir?",
+        ),
+        (["validate", "mnist", "--sett", "a=1"], "error: unrecognized arguments: --sett a=1; did you mean --set?"),
+        (["--vesion"], "error: unrecognized arguments: --vesion; did you mean --version?"),
+        (["presets", "--qqqq"], "error: unrecognized arguments: --qqqq"),
+    ],
+)
+def test_a_mistyped_option_or_choice_is_refused_with_the_nearest(capsys, arguments, said):
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith(f"{said}\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "left"),
     [
         (["compile", "digits", "--target", "vertex"], 0),

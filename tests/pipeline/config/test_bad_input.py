@@ -320,6 +320,10 @@ def test_a_wrong_section(refuse, good, line, parts):
 
 OVERRIDES = [
     ("trainer.train_step=5", ["--set trainer.train_step=5", "unknown key", "did you mean `train_steps`?"]),
+    (
+        "trianer.seed=5",
+        ["  --set trianer.seed=5  trianer: {seed: 5}", "in --set trianer.seed=VALUE: did you mean `trainer`?"],
+    ),
     ("train_steps=5", ["did you mean `trainer.train_steps`?"]),
     ("trainer.train_steps", ["has no `=`", "write --set trainer.train_steps=VALUE"]),
     ("=5", ["has an empty part"]),
