@@ -12,7 +12,6 @@ import tensorflow as tf
 from tfx_estimator.model_fn.keras_classifier import ACCURACY, LOSS
 from tfx_estimator.model_fn.keras_model import (
     class_scores,
-    gives_probabilities,
     inputs_of,
     output_names,
     reductions,
@@ -22,6 +21,7 @@ from tfx_estimator.model_fn.keras_model import (
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import flat
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
+from tfx_estimator.model_fn.probabilities import gives_probabilities
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines

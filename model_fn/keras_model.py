@@ -12,24 +12,8 @@ from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, IMAGE, LABEL, LOGIT
 from tfx_estimator.pipeline.errors import UserCodeError
 
 Features = Mapping[str, tf.Tensor]
-# Activations of a last layer: what they leave are probabilities.
-_PROBABILITIES = ("softmax", "sigmoid")
 # Next to the smallest float32.
 _TINY = 1e-37
-# Keras's own losses that take probabilities, unless told otherwise.
-_TAKE_PROBABILITIES = (
-    tf.keras.losses.sparse_categorical_crossentropy,
-    tf.keras.losses.categorical_crossentropy,
-    tf.keras.losses.categorical_focal_crossentropy,
-    tf.keras.losses.binary_crossentropy,
-    tf.keras.losses.binary_focal_crossentropy,
-)
-# Examples that a model is called with, to see what it puts out.
-_TRIED = 4
-# In the place of a size that an input leaves open.
-_ANY_SIZE = 32
-# Of a sum of probabilities in half precision.
-_CLOSE_TO_ONE = 1e-2
 
 
 def is_compiled(model: tf.keras.Model) -> bool:
@@ -185,46 +169,6 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     )
 
 
-def refuse_probabilities(model: tf.keras.Model, outputs: Any) -> None:
-    """Refuses a network that ends with a softmax: the loss has its own, and so has what is served.
-
-    Args:
-        model: A network, called outside of a graph.
-        outputs: What `build` returned.
-
-    Raises:
-        UserCodeError: By the last activation, or by what comes out of made-up examples, they are probabilities.
-    """
-    activation = _last_activation(model)
-    if activation in _PROBABILITIES:
-        what = f"ends with {activation}"
-    elif _add_up_to_one(outputs) and (made := _try(model)) is not None and _add_up_to_one(made):
-        what = "puts out probabilities: of made-up examples they add up to 1"
-    else:
-        return
-    raise UserCodeError(
-        f"trainer.model: the network {what}: the loss of a network is of logits, and would be that of a softmax of "
-        "probabilities, which trains badly and is never sure of anything",
-        expected="logits, of any size: what is served has the probabilities beside them",
-        todo="end it with Dense(num_classes), without an activation; or compile the model with its own loss",
-    )
-
-
-def _last_activation(model: tf.keras.Model) -> str:
-    """What the last layer of a Sequential or of a functional model ends with; empty if that is not known."""
-    last: Any = model
-    while isinstance(last, tf.keras.Model):
-        if isinstance(last, tf.keras.Sequential):
-            last = last.layers[-1] if last.layers else None
-        else:
-            last = None if is_subclassed(last) or len(last.outputs) != 1 else last.outputs[0]._keras_history.layer
-    if isinstance(last, tf.keras.layers.Softmax):
-        return "softmax"
-    # A function of TensorFlow's is a layer in a functional model.
-    symbol = str(getattr(last, "symbol", "")).rpartition(".")[2]
-    return getattr(getattr(last, "activation", None), "__name__", symbol)
-
-
 def require_trainable(model: tf.keras.Model) -> None:
     """Refuses a model with nothing to train.
 
@@ -252,88 +196,6 @@ def reductions(model: tf.keras.Model) -> set[str]:
         model: Compiled.
     """
     return {getattr(each, "reduction", "auto") for each in tf.nest.flatten(model.loss) if each is not None}
-
-
-def gives_probabilities(model: tf.keras.Model) -> bool:
-    """Tells whether a compiled model's outputs are probabilities: by its loss, or else by what it puts out.
-
-    Args:
-        model: Compiled; one that has not been called is judged by its last layer.
-    """
-    told = told_by_loss(model)
-    return _puts_out_probabilities(model) if told is None else told
-
-
-def told_by_loss(model: tf.keras.Model) -> Optional[bool]:
-    """Tells whether a compiled model's loss is of probabilities; None if it does not say, as a function of the user's.
-
-    Args:
-        model: Compiled.
-    """
-    losses = tf.nest.flatten(model.loss)
-    loss = losses[0] if len(losses) == 1 else None
-    if isinstance(loss, str):
-        loss = tf.keras.losses.get(loss)
-    kwargs = getattr(loss, "_fn_kwargs", None)
-    found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
-    if isinstance(found, bool):
-        return not found
-    # By the function, and not by its name: one of the user's may be named as Keras's, and be of logits.
-    return True if any(loss is each for each in _TAKE_PROBABILITIES) else None
-
-
-def assumed(model: tf.keras.Model) -> str:
-    """Says what a compiled model's outputs are taken for, if its loss does not tell; empty where it does.
-
-    Args:
-        model: Compiled.
-    """
-    shape = getattr(model, "output_shape", None) if not is_subclassed(model) and model.built else None
-    # Of one number, or of several outputs, nothing is made.
-    if told_by_loss(model) is not None or (shape is not None and not (isinstance(shape, tuple) and shape[-1] != 1)):
-        return ""
-    if gives_probabilities(model):
-        return "they are probabilities in made-up examples, or by the last activation, and are served as such"
-    return "they are taken for logits"
-
-
-def _puts_out_probabilities(model: tf.keras.Model) -> bool:
-    """Looks at what comes out of made-up examples, wherever in the model a softmax is; then at the last layer."""
-    if (outputs := _try(model)) is not None and _add_up_to_one(outputs):
-        return True
-    activation = getattr(model.layers[-1], "activation", None) if model.layers else None
-    return getattr(activation, "__name__", "") in _PROBABILITIES
-
-
-def _add_up_to_one(outputs: Any) -> bool:
-    """Is each row a distribution."""
-    if not tf.is_tensor(outputs) or not outputs.dtype.is_floating or not tf.executing_eagerly():
-        return False
-    found = tf.cast(outputs, tf.float32)
-    off = tf.abs(tf.reduce_sum(found, axis=-1) - 1)
-    return bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _CLOSE_TO_ONE))
-
-
-def _try(model: tf.keras.Model) -> Optional[tf.Tensor]:
-    """Returns what a model puts out of made-up examples, [batch, 2 or more]; None if that is not so, or unknown."""
-    spec = model.save_spec()
-    if spec is None or not tf.executing_eagerly():
-        return None
-    args, kwargs = tf.nest.map_structure(_made_up, spec)
-    try:
-        flat = tf.nest.flatten(model(*args, **{**kwargs, "training": False}))
-    except (TypeError, ValueError, tf.errors.InvalidArgumentError):
-        # An input of an open size may need another one.
-        return None
-    return flat[0] if len(flat) == 1 and flat[0].shape.rank == 2 and flat[0].shape[-1] != 1 else None
-
-
-def _made_up(spec: tf.TensorSpec) -> tf.Tensor:
-    """Noise that is always the same; zeros where numbers may stand for something."""
-    shape = [_TRIED if place == 0 else size or _ANY_SIZE for place, size in enumerate(spec.shape)]
-    if not spec.dtype.is_floating:
-        return tf.zeros(shape, spec.dtype)
-    return tf.cast(tf.random.stateless_uniform(shape, seed=(0, 0)), spec.dtype)
 
 
 def output_names(model: tf.keras.Model, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.settings import ESTIMATOR
-from tfx_estimator.model_fn.keras_model import assumed
+from tfx_estimator.model_fn.probabilities import assumed, mismatch
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What is declared of the built-in loss and optimizer.
@@ -37,6 +37,8 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
             f"the loss of {section.model}, {loss}, does not tell whether the model's outputs are logits or "
             f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… tells it"
         )
+    if wrong := mismatch(model):
+        said.append(f"the loss of {section.model}, {loss}, {wrong}")
     if added and not evaluates:
         said.append(
             f"{', '.join(added)}, of the add_metric of {section.model}, {'is' if len(added) == 1 else 'are'} not "

@@ -21,19 +21,18 @@ from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.keras_model import (
     build,
     class_scores,
-    gives_probabilities,
     input_names,
     inputs_of,
     is_compiled,
     is_subclassed,
     output_names,
     reductions,
-    refuse_probabilities,
     require_trainable,
     served,
 )
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.precision import FLOAT32
+from tfx_estimator.model_fn.probabilities import gives_probabilities, refuse_probabilities
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.log import get_logger
 

@@ -19,7 +19,6 @@ from tfx_estimator.model_fn.keras_model import (
     build,
     example,
     is_compiled,
-    refuse_probabilities,
     require_scores,
     require_trainable,
 )
@@ -27,6 +26,7 @@ from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
+from tfx_estimator.model_fn.probabilities import refuse_probabilities
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError

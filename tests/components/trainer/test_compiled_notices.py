@@ -36,7 +36,7 @@ def test_what_has_no_effect_is_told(options, declared, said):
 
     from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 
-    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", **options)
     section = TrainerSection(model="own:net", train_steps=1, path="keras")
     first, *more = compiled_notices(model, section, declared)
@@ -59,7 +59,7 @@ def test_an_optimizer_that_counts_traces_is_told(optimizer, told):
     made = getattr(tf.keras.optimizers.legacy if module else tf.keras.optimizers, name)()
     if "scaled" in optimizer:
         made = tf.keras.mixed_precision.LossScaleOptimizer(made)
-    model = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, activation="softmax")])
     model.compile(made, "sparse_categorical_crossentropy")
     section = TrainerSection(model="own:net", train_steps=1, path="keras")
     said = compiled_notices(model, section, [])
@@ -81,7 +81,7 @@ def test_its_metrics_are_named_before_keras_has_made_them():
             self.kept = tf.keras.metrics.Mean(name="kept")
 
     image = tf.keras.Input([4])
-    model = Own(image, tf.keras.layers.Dense(3)(image))
+    model = Own(image, tf.keras.layers.Dense(3, activation="softmax")(image))
     top2 = tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2, name="top2")
     model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
     for path, tells in (("keras", 1), ("estimator", 0)):
@@ -146,3 +146,18 @@ def test_it_is_said_what_outputs_are_taken_for_where_the_loss_does_not_tell(last
         "the loss of own:net, own_crossentropy, does not tell whether the model's outputs are logits or probabilities: "
     )
     assert taken in told
+
+
+@pytest.mark.parametrize("last", [None, "softmax"])
+def test_a_loss_that_does_not_fit_the_last_layer_is_told(last):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+
+    model = tf.keras.Sequential([tf.keras.Input([4], name="image"), tf.keras.layers.Dense(3, activation=last)])
+    model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=last == "softmax"))
+    (told,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), [])[1:]
+    does = (
+        "has from_logits=True, and the model ends with softmax" if last else "is of probabilities, and the model ends"
+    )
+    assert told.startswith(f"the loss of own:net, SparseCategoricalCrossentropy, {does}")

@@ -165,6 +165,17 @@ def test_a_loss_trains_alike_whatever_its_reduction(tf, tmp_path, reduction, reg
     np.testing.assert_allclose(estimator, keras, rtol=CLOSE, atol=CLOSE)
 
 
+def test_a_softmax_that_the_loss_looks_before_trains_alike(tf, tmp_path):
+    loss = functools.partial(tf.keras.losses.SparseCategoricalCrossentropy, from_logits=True)
+    sgd = functools.partial(tf.keras.optimizers.legacy.SGD, 0.1)
+    softmax = lambda hidden: tf.keras.layers.Dense(CLASSES, activation="softmax", name="scores")(hidden)  # noqa: E731
+    keras = _trained_by_keras(tf, lambda: _compiled(tf, optimizer=sgd(), loss=loss()))
+    estimator = _trained_by_an_estimator(
+        tf, lambda: _compiled(tf, softmax, optimizer=sgd(), loss=loss()), str(tmp_path)
+    )
+    np.testing.assert_allclose(estimator, keras, rtol=CLOSE, atol=CLOSE)
+
+
 def test_a_loss_of_two_classes_is_refused_of_five(tf):
     model = _compiled(tf, tf.keras.layers.Dense(1, name="one"), optimizer="sgd", loss="binary_crossentropy")
     with pytest.raises(UserCodeError, match=r"binary_crossentropy, which is of two classes .* the data have 5 classes"):
