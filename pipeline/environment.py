@@ -8,8 +8,9 @@ import sys
 import warnings
 from collections.abc import Mapping
 
-_LEGACY, _WARNINGS = "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS"
-# As TensorFlow reads it.
+_LEGACY, _WARNINGS, _DETERMINISTIC = "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS", "TF_DETERMINISTIC_OPS"
+# As TensorFlow reads them.
+_BOOLS = ("0", "1", "false", "true")
 _TRUE = ("1", "true", "True")
 _WHY_NO_ERRORS = "TFX and TensorFlow warn themselves when they are imported, which would end them"
 _dropped: dict[str, str] = {}
@@ -29,6 +30,10 @@ def hindering(environment: Mapping[str, str]) -> dict[str, str]:
         found[_LEGACY] = "Keras 2.15 is the legacy one, and without tf_keras TensorFlow cannot be imported so"
     if any(_is_error(each) for each in environment.get(_WARNINGS, "").split(",")):
         found[_WARNINGS] = _WHY_NO_ERRORS
+    if environment.get(_DETERMINISTIC, "0").lower() not in _BOOLS:
+        found[_DETERMINISTIC] = (
+            f"TensorFlow takes {', '.join(_BOOLS)}, and aborts at another value; trainer.deterministic declares it"
+        )
     return found
 
 

@@ -149,9 +149,16 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     todo = "run the same again: what was done before comes from the cache"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         todo = f"see whether the memory was used up (`dmesg`); {todo}"
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT and (named := _flags()):
+        todo = f"unset {named}, or mend it: TensorFlow aborts at a flag that it does not know; then {todo}"
     error = PipelineError(told, expected="a run that ends by itself", todo=todo)
     error.retryable = os.WIFSIGNALED(status)
     return error
+
+
+def _flags() -> str:
+    """The variables of XLA's flags that are set. Which flags there are, only TensorFlow knows, once it reads them."""
+    return " and ".join(name for name in ("TF_XLA_FLAGS", "XLA_FLAGS") if os.environ.get(name))
 
 
 def _show_cursor() -> None:

@@ -39,9 +39,28 @@ def test_warnings_that_are_errors_are_left_out(given, is_left_out):
 
 
 @pytest.mark.parametrize(
+    ("value", "is_left_out"), [("abc", True), ("", True), ("2", True), ("yes", True), ("1", False), ("True", False)]
+)
+def test_what_tensorflow_aborts_at_is_left_out(value, is_left_out):
+    assert ("TF_DETERMINISTIC_OPS" in hindering({"TF_DETERMINISTIC_OPS": value})) is is_left_out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("value", "aborts"), [("abc", True), ("", True), ("2", True), ("1", False), ("True", False), ("FALSE", False)]
+)
+def test_tensorflow_aborts_at_what_is_left_out(value, aborts):
+    code = "import tensorflow as tf; list(tf.data.Dataset.range(3))"
+    environment = {**os.environ, "TF_DETERMINISTIC_OPS": value}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == (-6 if aborts else 0), done.stderr
+
+
+@pytest.mark.parametrize(
     ("options", "wrong", "left_out"),
     [
         ((), {"TF_USE_LEGACY_KERAS": "1", "PYTHONWARNINGS": "error"}, ["TF_USE_LEGACY_KERAS", "PYTHONWARNINGS"]),
+        ((), {"TF_DETERMINISTIC_OPS": "yes"}, ["TF_DETERMINISTIC_OPS"]),
         (("-W", "error"), {}, ["-W error"]),
         (("-W", "default"), {}, []),
     ],

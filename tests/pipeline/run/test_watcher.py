@@ -103,6 +103,18 @@ def test_what_a_library_ends_is_not_the_users_though_a_script_has_started_it(sta
     assert "your code" not in said
 
 
+@pytest.mark.parametrize(("flags", "told"), [("--abc", "unset TF_XLA_FLAGS, or mend it: "), ("", "run the same again")])
+def test_an_abort_names_the_flags_that_tensorflow_may_not_know(start, tmp_path, monkeypatch, flags, told):
+    monkeypatch.setenv("TF_XLA_FLAGS", flags)
+    folder = tmp_path / "own" / "site-packages"
+    folder.mkdir(parents=True)
+    (folder / "library.py").write_text("import os\n\n\ndef work():\n    os.abort()\n")
+    run = start("return 0", first=f"sys.path.insert(0, {str(folder)!r}); from library import work")
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 6, said
+    assert f"to do:    {told}" in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "lines",
