@@ -14,6 +14,7 @@ from typing import Any, Union
 from tfx.dsl.io import fileio
 
 from tfx_estimator.pipeline import files
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.log import get_logger
 
 # Notes which training a folder is of.
@@ -35,7 +36,7 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         path: The file, as TFX's file systems know it; a file that is there is replaced.
         content: Text becomes UTF-8.
     """
-    if not is_stored(path):
+    if not is_address(path):
         files.write_whole(path, content)
         return
     with fileio.open(path, "wb") as file:
@@ -57,7 +58,7 @@ def read_json(path: str) -> Any:
         ValueError: It is no JSON.
         Exception: The store's own; it is away.
     """
-    for seconds in (*(RETRY_SECONDS if is_stored(path) else ()), None):
+    for seconds in (*(RETRY_SECONDS if is_address(path) else ()), None):
         try:
             if not fileio.exists(path):
                 return None
@@ -77,7 +78,7 @@ def poll_seconds(path: str, here: float) -> float:
         path: Where it does.
         here: Of a file system of this machine.
     """
-    return STORE_POLL_SECONDS if is_stored(path) else here
+    return STORE_POLL_SECONDS if is_address(path) else here
 
 
 def move_folder(source: str, target: str) -> None:
@@ -89,7 +90,7 @@ def move_folder(source: str, target: str) -> None:
         source: The folder.
         target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
     """
-    if not is_stored(source):
+    if not is_address(source):
         fileio.rename(source, target)
         return
     copy_stored(source, target)
@@ -122,8 +123,3 @@ def comes_last(path: str) -> tuple[int, str]:
     """Returns a key that sorts the files of a folder as they are to be copied."""
     name = os.path.basename(path)
     return (LAST.index(name) + 1 if name in LAST else 0, path)
-
-
-def is_stored(path: str) -> bool:
-    """Tells whether a path is an address of an object store."""
-    return "://" in path

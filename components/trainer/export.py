@@ -9,7 +9,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
-from tfx_estimator.components.files import copy_stored, is_stored, write_whole
+from tfx_estimator.components.files import copy_stored, write_whole
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import ExportError
 
 # How a copy is called until all of it is there.
@@ -26,7 +27,7 @@ def adopt(saved_model: str, target: str) -> None:
         saved_model: Folder that an exporter wrote.
         target: Folder to make; an earlier one is replaced.
     """
-    if is_stored(target):
+    if is_address(target):
         # A model is there when its `saved_model.pb` is.
         if fileio.exists(target):
             fileio.rmtree(target)

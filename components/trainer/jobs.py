@@ -29,6 +29,7 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Set
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.warm_start_argument import check_begun
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 Artifacts = Mapping[str, list[types.Artifact]]
@@ -133,7 +134,7 @@ def write_declaration(training_dir: str, settings: Settings) -> None:
 def logs_folder(training_dir: str) -> Iterator[str]:
     """A local folder for the logs of the tasks; copied into the training folder where that is not local."""
     in_training_dir = os.path.join(training_dir, "logs")
-    if "://" not in training_dir:
+    if not is_address(training_dir):
         os.makedirs(in_training_dir, exist_ok=True)
         yield in_training_dir
         return

@@ -13,6 +13,7 @@ from typing import Any
 from tfx.dsl.io import fileio
 from tfx.types.standard_component_specs import MODULE_FILE_KEY, MODULE_PATH_KEY
 
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names
 
@@ -51,7 +52,7 @@ def target_of(exec_properties: dict[str, Any]) -> Iterator[str]:
     module, at, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
     if dotted or not at:
         file = exec_properties.get(MODULE_FILE_KEY) or ""
-        yield ":".join(str(dotted).rsplit(".", 1)) if dotted else "" if "://" in file else file
+        yield ":".join(str(dotted).rsplit(".", 1)) if dotted else "" if is_address(file) else file
         return
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
         with fileio.open(wheel, "rb") as packed, zipfile.ZipFile(packed) as files:

@@ -20,11 +20,11 @@ from typing import Any, Optional, Union
 
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.files import is_stored
 from tfx_estimator.components.trainer.claim_file import ENDING, is_dead, lost, process, read_claim, taken
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.folder_lock import locked
 from tfx_estimator.components.trainer.stored_claim import StoredClaim
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import StoppedError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.log import get_logger
@@ -60,7 +60,7 @@ def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], None]]:
             yield check
     else:
         # Outside a service `only_run` keeps those of this machine apart that share an object store.
-        with contextlib.nullcontext() if is_stored(folder) else locked(folder):
+        with contextlib.nullcontext() if is_address(folder) else locked(folder):
             yield lambda: None
 
 
@@ -83,7 +83,7 @@ def claimed(
         StoppedError: Another job has taken it over meanwhile.
         PipelineError: The claim cannot be read.
     """
-    claim = StoredClaim(folder) if is_stored(folder) else _Claim(folder)
+    claim = StoredClaim(folder) if is_address(folder) else _Claim(folder)
     claim.take(beat / 10, patience)
     ended = threading.Event()
     beats = threading.Thread(target=_beat, args=(claim, ended, beat), name="training-claim", daemon=True)

@@ -12,10 +12,11 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.files import TRAINING, is_stored, move_folder, poll_seconds, read_json, write_whole
+from tfx_estimator.components.files import TRAINING, move_folder, poll_seconds, read_json, write_whole
 from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.profile import PROFILES
 from tfx_estimator.pipeline.errors import TaskStalledError
 
@@ -190,7 +191,7 @@ def publish(folder: TrainingFolder, model_run_uri: str) -> None:
 
 def _sweep(folder: TrainingFolder) -> None:
     """Removes what those that were killed had written of a copy, or of a note."""
-    for path in [] if is_stored(folder.uri) else export.paths_in(os.path.dirname(folder.uri)):
+    for path in [] if is_address(folder.uri) else export.paths_in(os.path.dirname(folder.uri)):
         name = os.path.basename(path)
         if name.startswith(f"{folder.key}-") and name.endswith(export.DRAFT):
             fileio.rmtree(path)

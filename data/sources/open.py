@@ -7,7 +7,7 @@ import sys
 
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.paths import is_table
+from tfx_estimator.pipeline.config.paths import is_address, is_table
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
@@ -49,7 +49,7 @@ def _open(section: DataSection) -> ImageSource:
         from tfx_estimator.data.sources.folder import open_table
 
         return open_table(section)
-    if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or "://" in dataset:
+    if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or is_address(dataset):
         from tfx_estimator.data.sources.folder import open_folder
 
         return open_folder(section)

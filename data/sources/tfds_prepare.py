@@ -14,6 +14,7 @@ from typing import Any
 
 from tfx_estimator.data.sources.tfds_prepared import is_prepared
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.ending.scratch import shared, shared_lock
 from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
 from tfx_estimator.pipeline.log import get_logger
@@ -81,7 +82,7 @@ def _download_and_prepare(builder: Any) -> None:
 def _check_writable(builder: Any) -> None:
     """Refuses a data_dir that is marked read-only, even to root, whom the system would let write."""
     root = str(builder.data_dir_root)
-    if "://" in root:
+    if is_address(root):
         return
     folder = os.path.abspath(root)
     while not os.path.exists(folder):

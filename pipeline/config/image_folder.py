@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from tfx_estimator.pipeline.config.paths import is_address
+
 SUFFIXES = (".png", ".jpg", ".jpeg")
 # The only split of a folder that has none.
 TRAIN = "train"
@@ -35,7 +37,7 @@ def folders(folder: Any) -> Iterator[Any]:
 
 def subfolders(folder: Any) -> list[Any]:
     """Returns the folders in a folder, by name, in little time where it holds thousands of files."""
-    if "://" in str(folder):
+    if is_address(str(folder)):
         return sorted(child for child in folder.iterdir() if child.is_dir())
     with os.scandir(folder) as entries:
         return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]

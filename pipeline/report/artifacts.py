@@ -11,6 +11,7 @@ from typing import Any
 from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.missing import LeftOutError
 
 
@@ -80,7 +81,7 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
     output = outputs.get((node, name))
     if output is None:
         raise LeftOutError(f"{node} made no {name} in this run.")
-    if "://" not in output.uri and not os.path.isdir(output.uri):
+    if not is_address(output.uri) and not os.path.isdir(output.uri):
         have = "have" if name.endswith("s") else "has"
         raise LeftOutError(f"The {name} of {node} {have} been deleted: there is no {output.uri}.")
     return output

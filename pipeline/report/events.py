@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.missing import LeftOutError
 
 TRAIN = "train"
@@ -99,7 +100,7 @@ def _files(model_run: str) -> dict[str, list[str]]:
 
 
 def _find(model_run: str) -> list[str]:
-    if "://" not in model_run:
+    if not is_address(model_run):
         return glob.glob(os.path.join(glob.escape(model_run), "**", _FILES), recursive=True)
     from tfx.dsl.io import fileio
 

@@ -8,6 +8,7 @@ import os
 import time
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.run.summary import Summary
@@ -45,7 +46,7 @@ def training_folder(folder: str) -> Optional[str]:
     """
     noted = scratch.noted(folder, scratch.TRAINING_FOLDER)
     # A run that was killed while it published may have moved it already.
-    return noted if noted and ("://" in noted or os.path.isdir(noted)) else None
+    return noted if noted and (is_address(noted) or os.path.isdir(noted)) else None
 
 
 def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:

@@ -112,13 +112,13 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
     # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
     # has said why.
-    from tfx_estimator.components.files import is_stored
+    from tfx_estimator.pipeline.config.paths import is_address
 
     kubeflow_v2_run_executor.main(parsed)
     outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
     for listed in outputs["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
-            if is_stored(artifact["uri"]):
+            if is_address(artifact["uri"]):
                 remove_markers(artifact["uri"])
 
 

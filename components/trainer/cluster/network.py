@@ -9,6 +9,7 @@ from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
@@ -37,7 +38,7 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
 
     inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
     uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]
-    remote = any("://" in uri for uri in uris)
+    remote = any(map(is_address, uris))
     with contextlib.ExitStack() as stack:
         fds: tuple[int, ...] = ()
         if remote:

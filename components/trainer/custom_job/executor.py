@@ -16,7 +16,6 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.files import is_stored
 from tfx_estimator.components.trainer.custom_job import call
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, step_of
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
@@ -35,6 +34,7 @@ from tfx_estimator.components.trainer.custom_job.service import (
 from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.log import get_logger
@@ -143,7 +143,7 @@ def _service(plan: Plan, folder: str) -> Iterator[Service]:
     if not is_rehearsed():
         yield VertexService.of(plan.project, plan.region)
         return
-    with logs_folder(folder) as logs, LocalService(logs, secluded=not is_stored(folder)) as service:
+    with logs_folder(folder) as logs, LocalService(logs, secluded=not is_address(folder)) as service:
         yield service
 
 

@@ -13,6 +13,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.damage import damage
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
@@ -110,7 +111,7 @@ def remove_worker_copies(training_dir: str) -> None:
     """
     patterns = [os.path.join(training_dir, *within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
     for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
-        if "://" in folder:
+        if is_address(folder):
             tf.io.gfile.rmtree(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)

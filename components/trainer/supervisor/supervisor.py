@@ -20,7 +20,7 @@ from typing import Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.files import is_stored, poll_seconds
+from tfx_estimator.components.files import poll_seconds
 from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.network import cluster_network
@@ -40,6 +40,7 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.stopping import Stopping
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.log import get_logger
 
 _POLL_SECONDS = 0.1
@@ -108,7 +109,7 @@ class Supervisor:
         if place is not None:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
-        if (leads := place is None or place.task.type == CHIEF) or is_stored(self._job.training_dir):
+        if (leads := place is None or place.task.type == CHIEF) or is_address(self._job.training_dir):
             # In somebody else's cluster only the chief removes the stop file: the other tasks share it, and may be at
             # work already. With a training in a store each task has a local folder of its own, and removes its own.
             with contextlib.suppress(FileNotFoundError):
@@ -184,7 +185,7 @@ class Supervisor:
         A chief that is started again when all steps are done joins nobody: the others may be done, and gone.
         """
         self._report.publishes = place.task.type == CHIEF
-        if is_stored(self._job.training_dir) and self._traits.synchronous:
+        if is_address(self._job.training_dir) and self._traits.synchronous:
             self._stopping.by_store(self._job.training_dir)
         if place.task.type == EVALUATOR:
             self._beat = EvaluatorBeat(self._job.training_dir, self._settings.stall_timeout, self._has_export)

@@ -26,7 +26,7 @@ SETTLE, PATIENCE = 0.005, 0.5
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> str:
     """The training folder; each claim is as of another machine."""
-    monkeypatch.setattr(training_claim, "is_stored", lambda path: True)
+    monkeypatch.setattr(training_claim, "is_address", lambda path: True)
     alone = {"host": "elsewhere", "pid": 1}
     monkeypatch.setattr(stored_claim, "process", lambda: {**alone, "space": uuid.uuid4().hex})
     (tmp_path / "training").mkdir()
