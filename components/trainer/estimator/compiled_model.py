@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.estimator.compiled_refusals import own_schedule, refusal, refuse_model
 from tfx_estimator.components.trainer.estimator.loading import loaded_before
+from tfx_estimator.components.trainer.estimator.warm_start import ModelWeights
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
 from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
@@ -205,6 +206,7 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
                 expected="a loss for each output, and no variable beside, unless it is not trainable",
                 todo="give each output a loss",
             ) from error
+    weights = inner._warm_start_settings.ckpt_to_initialize_from
     head = _Head(model, len(settings.label_names), settings.label_names, gives_probabilities(model))
 
     def model_fn(
@@ -215,7 +217,7 @@ def make_estimator(model: tf.keras.Model, settings: Settings, config: tf.estimat
             spec = inner.model_fn(_inputs(model, features), head.targets(labels), mode, config)
         return head.complete(spec, labels)
 
-    return tf.estimator.Estimator(model_fn, config=config, warm_start_from=inner._warm_start_settings)
+    return tf.estimator.Estimator(model_fn, config=config, warm_start_from=ModelWeights(weights))
 
 
 def _inputs(model: tf.keras.Model, features: Mapping[str, tf.Tensor]) -> Union[tf.Tensor, dict[str, tf.Tensor]]:

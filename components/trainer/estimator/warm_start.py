@@ -7,8 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of
+from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of, whole_name
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+# How Keras names what belongs to an optimizer in a graph.
+_OPTIMIZER = "training/"
 
 
 class _Deferred(tf.estimator.WarmStartSettings):
@@ -30,12 +33,32 @@ class _Deferred(tf.estimator.WarmStartSettings):
         shapes = {name: shape_of(parts) for name, parts in variables.items()}
         matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
         self.tell(matched)
-        wanted = [part for name in matched.keys for part in variables[name]]
+        wanted = [_own(part) for name in matched.keys for part in variables[name]]
         return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
         """Of each task in a cluster TensorFlow copies the Estimator; a tuple's own copy would unpack it, too early."""
         return self
+
+
+class ModelWeights(tf.estimator.WarmStartSettings):
+    """All weights of a compiled model: TensorFlow's own settings leave out those that no optimizer trains."""
+
+    def __iter__(self) -> Iterator[Any]:
+        there = {name for name, _ in tf.train.list_variables(self.ckpt_to_initialize_from)}
+        # The optimizer's begin as they would.
+        names = {name for name in there - {"global_step"} if not name.startswith(_OPTIMIZER)}
+        wanted = [_own(each) for each in tf.compat.v1.global_variables() if whole_name(each) in names]
+        return iter((self.ckpt_to_initialize_from, wanted, None, None))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModelWeights:
+        """As of those above."""
+        return self
+
+
+def _own(variable: Any) -> Any:
+    """The variable within that of `central_storage`, whose own initial value nobody reads."""
+    return getattr(variable, "_v", variable)
 
 
 def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Callable[[Matched], None]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import Training, make_digits
-from tests.equivalence.conftest import read_losses
+from tests.equivalence.conftest import read_losses, read_weights
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -235,3 +235,17 @@ def test_a_model_of_two_features_is_the_same_on_every_path(
     for other, others_answers in others:
         np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
         np.testing.assert_allclose(others_answers, answers, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "strategy", [pytest.param(each, marks=pytest.mark.long) if each == "mirrored" else each for each in STRATEGIES][:3]
+)
+def test_an_estimator_begins_with_the_weights_that_no_optimizer_trains(train, strategy):
+    central = strategy == "central_storage"
+    distribution = {"train": STRATEGIES[strategy]}
+    _, run = train("not_trained", 2, distribution=distribution, params={"normalised": not central})
+    weights = read_weights(run.uri)
+    expected = {"shifted/shift": 7.0}
+    expected.update({} if central else {"norm/moving_mean": 0.25, "norm/moving_variance": 4.0})
+    assert {name: float(weights[name].min()) for name in expected} == expected
+    assert {name: float(weights[name].max()) for name in expected} == expected

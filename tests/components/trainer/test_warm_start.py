@@ -108,6 +108,13 @@ def test_every_path_begins_with_what_every_other_left(warm, path, strategy, capl
             same(read_weights(run), read_weights(begun))
 
 
+def test_an_estimator_begins_with_them_under_central_storage(warm):
+    _, run = warm.first("estimator")
+    central = {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}
+    _, begun = warm.train(optimizer=STILL, seed=9, warm_start={"checkpoint": run}, distribution=central)
+    same(read_weights(run), read_weights(begun))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):

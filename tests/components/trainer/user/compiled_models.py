@@ -104,3 +104,30 @@ def own_step(num_classes):
 
 def nothing(num_classes):
     """Forgets to return."""
+
+
+@tf.keras.utils.register_keras_serializable("tests")
+class Shifted(layers.Layer):
+    """Adds what is not trained."""
+
+    def build(self, input_shape):
+        self.shift = self.add_weight("shift", (), trainable=False)
+
+    def call(self, inputs):
+        return inputs + self.shift
+
+
+def not_trained(num_classes, normalised=True):
+    """With weights that no optimizer trains, and which are the model's all the same: averages, and one of its own."""
+    image = tf.keras.Input([28, 28, 1], name="image")
+    hidden = layers.Flatten()(image)
+    if normalised:
+        # The averages stay, as the momentum is 1.
+        norm = layers.BatchNormalization(name="norm", momentum=1.0)
+        hidden = norm(hidden)
+        norm.moving_mean.assign(tf.fill([784], 0.25))
+        norm.moving_variance.assign(tf.fill([784], 4.0))
+    shifted = Shifted(name="shifted")
+    model = tf.keras.Model(image, layers.Dense(num_classes, name="logits")(shifted(hidden)))
+    shifted.shift.assign(7.0)
+    return _compile(model)
