@@ -1,6 +1,6 @@
 """Trains a small network as declared, by an Estimator and by Keras, under several strategies in one process.
 
-`python -m tests.equivalence.train_recipes FOLDER`; in a process of its own, as `train_layers`.
+`python -m tests.equivalence.train_recipes FOLDER NAME…`; in a process of its own, as `train_layers`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ CONSTRAINED: dict[str, dict[str, Any]] = {
 # Two strategies of several devices for the first alone: each training costs a second.
 LEFT_OUT = {"nadam": "central_storage", "adafactor": "mirrored"}
 PATHS = ("estimator", "keras")
+# What is trained besides RECIPES.
+OTHERS = "others"
 # Ends of the names of what is trained.
 WEIGHTS = ("kernel", "bias", "gamma", "beta", "embeddings")
 
@@ -138,44 +140,55 @@ def with_keras(
     return [weight.numpy() for weight in sorted(model.trainable_variables, key=lambda weight: weight.name)]
 
 
-def main(folder: str) -> None:
-    """Trains all, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`."""
+def main(folder: str, *names: str) -> None:
+    """Trains, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`.
+
+    Args:
+        folder: For what is saved.
+        *names: Of RECIPES; OTHERS are what is trained besides.
+    """
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
     tensorflow_fixes.apply()
     for strategy, section in SECTIONS.items():
         built = make_strategy(section)
-        for name, recipe in RECIPES.items():
-            if strategy == LEFT_OUT.get(name):
-                continue
-            saved = {
-                "estimator": with_estimator(recipe, built, f"{folder}/{name}.{strategy}"),
-                "keras": with_keras(recipe, built),
-            }
-            for path, weights in saved.items():
-                np.savez(Path(folder) / f"{name}.{path}.{strategy}.npz", *weights)
-        if strategy != "central_storage":
-            scaled = with_estimator(SCALED, built, f"{folder}/scaled.{strategy}", "linear")
-            np.savez(Path(folder) / f"scaled.estimator.{strategy}.npz", *scaled)
-            np.savez(Path(folder) / f"scaled.keras.{strategy}.npz", *with_keras(SCALED, built, "linear"))
-            branched = with_estimator(PLAIN, built, f"{folder}/branched.{strategy}", "branched")
-            np.savez(Path(folder) / f"branched.estimator.{strategy}.npz", *branched)
-            np.savez(Path(folder) / f"branched.keras.{strategy}.npz", *with_keras(PLAIN, built, "branched"))
-            for name, recipe in CONSTRAINED.items():
-                trained = with_estimator(recipe, built, f"{folder}/{name}.{strategy}", "constrained")
-                np.savez(Path(folder) / f"{name}.estimator.{strategy}.npz", *trained)
-                np.savez(Path(folder) / f"{name}.keras.{strategy}.npz", *with_keras(recipe, built, "constrained"))
-        if strategy == "mirrored":
-            half = {**CONSTRAINED["constrained"], "precision": "mixed_float16"}
-            tf.keras.backend.set_floatx("float32")
-            trained = with_estimator(half, built, f"{folder}/constrained_half", constrained)
-            np.savez(Path(folder) / "constrained_half.npz", *trained)
-            tf.keras.mixed_precision.set_global_policy("float64")
-    unclipped = {**RECIPES["momentum"]["optimizer"], "global_clip_norm": None}
-    np.savez(Path(folder) / "momentum.unclipped.npz", *with_keras({"optimizer": unclipped}, None))
-    plain = {"optimizer": RECIPES["adafactor"]["optimizer"]}
-    np.savez(Path(folder) / "adafactor.plain.npz", *with_keras(plain, None))
+        for name in names:
+            if name == OTHERS:
+                _train_others(folder, strategy, built)
+            elif strategy != LEFT_OUT.get(name):
+                _train_both(folder, f"{name}.{{path}}.{strategy}", RECIPES[name], built, "regularised")
+    if "momentum" in names:
+        unclipped = {**RECIPES["momentum"]["optimizer"], "global_clip_norm": None}
+        np.savez(Path(folder) / "momentum.unclipped.npz", *with_keras({"optimizer": unclipped}, None))
+    if "adafactor" in names:
+        plain = {"optimizer": RECIPES["adafactor"]["optimizer"]}
+        np.savez(Path(folder) / "adafactor.plain.npz", *with_keras(plain, None))
+
+
+def _train_others(folder: str, strategy: str, built: Optional[tf.distribute.Strategy]) -> None:
+    if strategy != "central_storage":
+        _train_both(folder, f"scaled.{{path}}.{strategy}", SCALED, built, "linear")
+        _train_both(folder, f"branched.{{path}}.{strategy}", PLAIN, built, "branched")
+        for name, recipe in CONSTRAINED.items():
+            _train_both(folder, f"{name}.{{path}}.{strategy}", recipe, built, "constrained")
+    if strategy == "mirrored":
+        half = {**CONSTRAINED["constrained"], "precision": "mixed_float16"}
+        tf.keras.backend.set_floatx("float32")
+        trained = with_estimator(half, built, f"{folder}/constrained_half", constrained)
+        np.savez(Path(folder) / "constrained_half.npz", *trained)
+        tf.keras.mixed_precision.set_global_policy("float64")
+
+
+def _train_both(
+    folder: str, name: str, recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], network: str
+) -> None:
+    saved = {
+        "estimator": with_estimator(recipe, built, f"{folder}/{name.format(path='model')}", network),
+        "keras": with_keras(recipe, built, network),
+    }
+    for path, weights in saved.items():
+        np.savez(Path(folder) / f"{name.format(path=path)}.npz", *weights)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *sys.argv[2:])
