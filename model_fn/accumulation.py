@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Union
 
 import tensorflow as tf
@@ -28,6 +28,16 @@ class Part:
     labels: tf.Tensor
     share: Optional[Union[float, tf.Tensor]] = None
     first: bool = True
+
+    def within(self, whole: Part) -> Part:
+        """Returns the part as one of the batch of which `whole`, that it was cut out of, is a part itself.
+
+        Args:
+            whole: Another part, or all of the batch.
+        """
+        shares = [each for each in (whole.share, self.share) if each is not None]
+        share = shares[0] if len(shares) == 1 else shares[0] * shares[1] if shares else None
+        return replace(self, share=share, first=self.first and whole.first)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.objective import Objective, count_hits
 from tfx_estimator.model_fn.optimizers import make_optimizer
+from tfx_estimator.model_fn.parallel_parts import follows_batches, in_parallel, parts_of_state
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import gradients_of, update
@@ -48,8 +49,9 @@ def make_model_fn(
         [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
         `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
         declared section, as a dict); `label_smoothing`, `class_weights` (by label), `gradient_accumulation` (parts of a
-        batch), `gradient_compression`, `precision` of the network and `xla` (whether it compiles the step), where they
-        are declared; and `label_names`, where the classes' names are to be served.
+        batch), `parallel_parts` (of each of these, at the same time), `gradient_compression`, `precision` of the
+        network and `xla` (whether it compiles the step), where they are declared; and `label_names`, where the classes'
+        names are to be served.
     """
 
     def model_fn(
@@ -166,6 +168,7 @@ def _train(
         rate=rate,
         global_step=global_step,
         parts=parts,
+        parallel=params.get("parallel_parts", 1),
         compiled=_compiled_of_step(xla, parts),
         compiler=Compiler(model),
         # With those of the placeholder that a functional network was made of, which nobody feeds.
@@ -202,6 +205,7 @@ class _Step:
         rate: The learning rate of this step.
         global_step: The variable that counts steps.
         parts: Of a batch: see `accumulation.in_turn`.
+        parallel: Parts of each of these: see `parallel_parts.in_parallel`.
         compiled: What XLA compiles: the whole step, what computes each part of a batch, or nothing.
         compiler: Compiles it.
         losses_of_earlier_calls: Losses that the network lists, and that are of no call of this step; each call adds
@@ -217,6 +221,7 @@ class _Step:
     rate: tf.Tensor
     global_step: tf.Variable
     parts: int
+    parallel: int
     compiled: str
     compiler: Compiler
     losses_of_earlier_calls: list[tf.Tensor]
@@ -253,10 +258,14 @@ class _Step:
                 whole = pipeline.compute(features, labels)
         else:
             with all_done() as begin:
-                compute = self.compiler.part(self._compute_part) if self.compiled == _PARTS else self._compute_part
-                whole = in_turn(compute, features, labels, self.parts)
+                compute = in_parallel(self._compute_part, self.parallel)
+                whole = in_turn(
+                    self.compiler.part(compute) if self.compiled == _PARTS else compute, features, labels, self.parts
+                )
         # Of layers that keep a state of their own in `call`.
         found = assignments(begin, self.model.weights, known=whole.updates)
+        if self.parallel > 1 and (found or whole.updates):
+            raise parts_of_state(self.parallel, follows_batches(self.model))
         return dataclasses.replace(whole, updates=[*whole.updates, *found])
 
     def _compute_part(self, part: Part) -> Computed:

@@ -16,6 +16,7 @@ from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.objective import Objective, count_hits
+from tfx_estimator.model_fn.parallel_parts import follows_batches, in_parallel, parts_of
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import gradients_of
@@ -53,6 +54,7 @@ class KerasClassifier(tf.keras.Model):
         self.network = network
         self._section = section
         self._division = division
+        self._parallel = parts_of(section, follows_batches(network))
         self._compiler = Compiler(network)
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
@@ -133,7 +135,8 @@ class KerasClassifier(tf.keras.Model):
             whole = pipeline.compute(*data)
         else:
             compiles = section.xla and not takes_step(parts)
-            whole = in_turn(self._compiler.part(compute) if compiles else compute, *data, parts)
+            of_part = in_parallel(compute, self._parallel)
+            whole = in_turn(self._compiler.part(of_part) if compiles else of_part, *data, parts)
         gradients = objective.unscaled(whole.gradients)
         if self.split:
             gradients = self.split.as_kept(gradients, variables)

@@ -14,6 +14,8 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
     },
     "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }
+# Built-in networks with batch normalisation. Others are known when they are made.
+NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
 _PREFIX = "tfx_estimator."
 

@@ -46,7 +46,8 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
     if path[:2] == ("beam", "options") and isinstance(value, str):
         (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
-    if kind == "value_error.const":
+    # Of a word or a number, the word is tried first.
+    if kind == "value_error.const" and not (_is_number(value) and field and _takes_number(field)):
         return _unknown_value(dotted, str(value), expected, where(path), field)
     if kind == "value_error.str.regex":
         todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
@@ -54,7 +55,8 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
     if kind == "type_error":
         mapped = known.MAPPINGS.get(dotted, "") if isinstance(value, dict) else ""
         return Problem(dotted, error["msg"], expected, mapped or _retype(value, field), where(path), written)
-    what = "the value is out of range" if kind.startswith("value_error.number") else error["msg"]
+    is_number = kind.startswith("value_error.number") or kind == "value_error.const"
+    what = "the value is out of range" if is_number else error["msg"]
     return Problem(dotted, what, expected, "choose another value", where(path), written)
 
 
@@ -125,6 +127,14 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str, field: Op
     if near in refused:
         todo += f" (`{near}`: {refused[near]})"
     return Problem(dotted, "unknown value", expected, todo, where, inline(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _takes_number(field: ModelField) -> bool:
+    return any(kinds.is_class(each, int) or kinds.is_class(each, float) for each in get_args(field.outer_type_))
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:

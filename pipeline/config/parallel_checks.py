@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfx_estimator.pipeline.config.builtin import NORMALISING
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.parallel import DEVICE, ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.problems import Problem
@@ -11,8 +12,6 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
-# Built-in networks with batch normalisation. Others are checked when the network is made.
-_NORMALISING = ("cifar_resnet", "cifar_resnet9")
 _DISTRIBUTION = "trainer.distribution"
 # Whose updates DTensor computes part by part, each as on the whole weight.
 SPLIT_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
@@ -38,7 +37,7 @@ def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Ite
     if pipeline is not None:
         yield from _common(trainer, _PIPELINE, search_paths)
         yield from _pipeline(trainer, pipeline)
-        if trainer.model in _NORMALISING:
+        if trainer.model in NORMALISING:
             yield Problem(
                 _PIPELINE,
                 f"{trainer.model} normalises by the statistics of a batch, which would be those of a part of it",
@@ -193,7 +192,7 @@ def _step_of_layout(trainer: TrainerSection) -> Iterator[Problem]:
     for path, wrong, reason, expected, value in refused:
         if wrong:
             yield Problem(path, reason, expected, f"set it so, or remove {_MODEL}", value=value, depends=(where,))
-    if trainer.model in _NORMALISING:
+    if trainer.model in NORMALISING:
         yield Problem(
             _MODEL,
             f"{trainer.model} normalises by FusedBatchNormV3, for which DTensor has no rule",

@@ -10,7 +10,7 @@ from pydantic.v1 import Field, confloat, conint, validator
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
-from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.builtin import NORMALISING, expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
@@ -23,6 +23,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 _MAX_EPOCHS = 1_000_000
 _MAX_BATCH = 1_000_000
 _MAX_SECONDS = 30 * 24 * 3600
+AUTO = "auto"
 
 
 class TrainerSection(Section):
@@ -60,6 +61,13 @@ class TrainerSection(Section):
     gradient_accumulation: conint(ge=1, le=1000) = Field(  # type: ignore[valid-type]
         default=1,
         description="parts of each replica's batch that are computed one after the other, to need less memory",
+    )
+    # Operational like threads: it changes at most the last bits of sums.
+    parallel_parts: Union[Literal["auto"], conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
+        default=1,
+        description="parts of each replica's batch that are computed at the same time, each op by one thread: on CPU "
+        "that is faster than several threads inside each op; `auto` is one a CPU, where it can be",
+        operational=True,
     )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
     label_smoothing: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
@@ -184,8 +192,16 @@ class TrainerSection(Section):
 
     @property
     def intra_op(self) -> Optional[int]:
-        """Threads inside one TensorFlow op, by either name."""
-        return self.threads.intra_op or self.intra_op_threads
+        """Threads inside one TensorFlow op, by either name; one where parts of a batch keep the CPUs at work."""
+        return self.threads.intra_op or self.intra_op_threads or (1 if self.is_in_parallel_parts else None)
+
+    @property
+    def is_in_parallel_parts(self) -> bool:
+        """Are parts of a batch to be computed at the same time, as far as the declaration tells."""
+        if self.parallel_parts != AUTO:
+            return int(self.parallel_parts) > 1
+        whole = self.module_file or self.xla or self.is_divided or self.model in NORMALISING
+        return not (whole or has_gpu())
 
     @property
     def logical_cpus(self) -> int:

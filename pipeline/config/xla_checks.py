@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfx_estimator.pipeline.config.builtin import NORMALISING
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
@@ -11,7 +12,7 @@ from tfx_estimator.pipeline.config.whole_model_fn import find_own
 _STRATEGY = "trainer.distribution.train.strategy"
 # Networks of ours.
 _MAX_POOLING = ("mnist_cnn", "cifar_cnn", "cifar_resnet9")
-_SYNCHRONIZED, _NORM = ("cifar_resnet", "cifar_resnet9"), "synchronized"
+_NORM = "synchronized"
 
 
 def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -58,7 +59,7 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             value=value,
             depends=("trainer.deterministic", "trainer.model"),
         )
-    if trainer.xla is True and train.replicas > 1 and trainer.model in _SYNCHRONIZED and trainer.params.get(_NORM):
+    if trainer.xla is True and train.replicas > 1 and trainer.model in NORMALISING and trainer.params.get(_NORM):
         # This is for built-in networks; the dry run checks the user's own.
         yield Problem(
             "trainer.xla",

@@ -133,8 +133,15 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
         batches = tf.data.Dataset.from_tensors(next(iter(batches))).repeat()
     saver = Saver(model, folder, section.keep_checkpoint_max, TaskSpec(CHIEF, 0, 1))
     progress = ProgressWriter(os.path.join(folder, "progress.jsonl"))
-    common = section, saver, Curves(folder), progress, os.path.join(folder, "stop"), section.steps_per_execution
-    watch = Measured(*common, Agreement(strategy))
+    watch = Measured(
+        section=section,
+        saver=saver,
+        curves=Curves(folder),
+        progress=progress,
+        stop_file=os.path.join(folder, "stop"),
+        at_once=section.steps_per_execution,
+        agreement=Agreement(strategy),
+    )
     watch.begin(0)
     if side.endswith("keras_custom_loop"):
         drivers.loop(model, batches, watch, strategy)

@@ -1,4 +1,4 @@
-"""`trainer.gradient_accumulation` changes the memory of a step, and not what it trains."""
+"""`gradient_accumulation` and `parallel_parts` change the memory and the pace of a step, and not what it trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.equivalence.train_accumulation import TRAINED
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 
 # Absolute: of float64, where Adam divides by small numbers; and of float32.
-FLOAT64 = {"sgd": 1e-12, "more sgd": 1e-12, "adam": 1e-9}
+FLOAT64 = {"sgd": 1e-12, "more sgd": 1e-12, "adam": 1e-9, "parallel": 1e-12, "more parallel": 1e-12, "both": 1e-12}
 FLOAT32 = 1e-6
 
 
@@ -38,7 +38,7 @@ def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize(
     ("case", "path", "strategy"),
     [
-        pytest.param(case, *where, marks=() if case == "sgd" else pytest.mark.long)
+        pytest.param(case, *where, marks=() if case in ("sgd", "parallel") else pytest.mark.long)
         for case in FLOAT64
         for where in TRAINED[case]
     ],
@@ -55,12 +55,13 @@ def test_normalisation_by_the_statistics_of_parts_is_the_same_on_every_path(weig
     assert np.abs(keras - weights("norm")).max() > 1e-4
 
 
-def in_parts(path: str, train: dict[str, Any], parts: int = 3) -> dict[str, Any]:
+def in_parts(path: str, train: dict[str, Any], parts: int = 3, key: str = "gradient_accumulation") -> dict[str, Any]:
     """The declared trainer of `mnist_cnn`, in parts."""
-    return {**as_shipped(train), "path": path, "gradient_accumulation": parts}
+    return {**as_shipped(train), "path": path, key: parts}
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("key", ["gradient_accumulation", "parallel_parts"])
 @pytest.mark.parametrize(
     ("path", "train"),
     [
@@ -69,8 +70,8 @@ def in_parts(path: str, train: dict[str, Any], parts: int = 3) -> dict[str, Any]
         for train in (ONE_DEVICE, MIRRORED, MULTI_WORKER)
     ],
 )
-def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train):
-    whole, parts = trainings.run(as_shipped(ONE_DEVICE), in_parts(path, train))
+def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train, key):
+    whole, parts = trainings.run(as_shipped(ONE_DEVICE), in_parts(path, train, key=key))
     assert whole.steps == parts.steps == list(range(1, STEPS + 1))
     losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)

@@ -18,7 +18,15 @@ from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
-PARTS = {"sgd": 3, "more sgd": 3, "adam": 4, "norm": 2}
+PARTS: dict[str, dict[str, int]] = {
+    "sgd": {"gradient_accumulation": 3},
+    "more sgd": {"gradient_accumulation": 3},
+    "adam": {"gradient_accumulation": 4},
+    "norm": {"gradient_accumulation": 2},
+    "parallel": {"parallel_parts": 3},
+    "more parallel": {"parallel_parts": 3},
+    "both": {"gradient_accumulation": 3, "parallel_parts": 2},
+}
 # Entries of `params`, and options of the network.
 _SGD: tuple[dict[str, Any], dict[str, str]] = (
     {
@@ -33,6 +41,9 @@ CASES = {
     "more sgd": _SGD,
     "adam": ({"optimizer": {"name": "adam", "learning_rate": 0.003}}, {}),
     "norm": ({"optimizer": {"name": "sgd", "learning_rate": 0.05}}, {"norm": "synchronized"}),
+    "parallel": _SGD,
+    "more parallel": _SGD,
+    "both": _SGD,
 }
 # Path and strategy of the trainings in parts; the whole batches are trained by an Estimator on one device.
 TRAINED = {
@@ -45,6 +56,14 @@ TRAINED = {
     ],
     "adam": [("estimator", "one_device"), ("keras", "mirrored")],
     "norm": [("estimator", "one_device"), ("keras", "one_device"), ("estimator", "mirrored"), ("keras", "mirrored")],
+    "parallel": [("estimator", "one_device"), ("keras", "one_device")],
+    "more parallel": [
+        ("keras", "mirrored"),
+        ("keras", "central_storage"),
+        ("estimator", "central_storage"),
+        ("estimator", "mirrored"),
+    ],
+    "both": [("estimator", "one_device"), ("keras", "mirrored")],
 }
 
 
@@ -56,7 +75,7 @@ def main(folder: str, case: str) -> None:
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
     recipe, network = CASES[case]
     np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))
-    in_parts = {**recipe, "gradient_accumulation": PARTS[case]}
+    in_parts = {**recipe, **PARTS[case]}
     for path, strategy in TRAINED[case]:
         name = f"{case}.{path}.{strategy}"
         if path == "estimator":

@@ -39,7 +39,7 @@ def test_parts_are_of_equal_size_to_within_one_and_come_in_turn():
         batch = {"x": tf.compat.v1.placeholder(tf.float32, [None])}, tf.compat.v1.placeholder(tf.int64, [None])
         total = in_turn(compute, *batch, 3).loss
     for earlier, later in zip(done[-3:], begun[-2:]):
-        assert _comes_after(later.op, earlier.op)
+        assert comes_after(later.op, earlier.op)
     with tf.compat.v1.Session(graph=graph) as session:
         for size in (3, 7, 10):
             assert session.run(total, {batch[0]["x"]: np.ones(size), batch[1]: np.ones(size)}) == size
@@ -86,7 +86,7 @@ def _dense(value: Any) -> np.ndarray:
     return (value.to_tensor() if isinstance(value, tf.RaggedTensor) else value).numpy()
 
 
-def _comes_after(operation: Any, earlier: Any) -> bool:
+def comes_after(operation: Any, earlier: Any) -> bool:
     """Is there a way from it back to the other."""
     seen, left = set(), [operation]
     while left:
@@ -99,7 +99,7 @@ def _comes_after(operation: Any, earlier: Any) -> bool:
     return False
 
 
-def train_step(parts: int, examples: int):
+def train_step(parts: int, examples: int, parallel_parts: int = 1):
     """One step of Adam with a network whose penalties depend on the batch, and with rows that few examples touch."""
     import tensorflow as tf
 
@@ -122,6 +122,7 @@ def train_step(parts: int, examples: int):
         train_steps=9,
         global_batch_size=examples,
         gradient_accumulation=parts,
+        parallel_parts=parallel_parts,
         optimizer={"name": "adam", "weight_decay": 0.1},
     )
     classifier = KerasClassifier(network, section)

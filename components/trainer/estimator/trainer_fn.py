@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.own_step import refuse_step_options
+from tfx_estimator.model_fn.parallel_parts import having, parts_of, whole_notices
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -94,7 +95,7 @@ def _of_model_fn(
     # An Estimator refuses params for a model_fn that does not take them.
     takes_params = "params" in inspect.signature(function).parameters
     estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
-    return estimator, {SPEC_KEY: params}
+    return estimator, {SPEC_KEY: params, compiled_model.NOTICES_KEY: whole_notices(section, "is a whole model_fn")}
 
 
 def _of_compiled(
@@ -119,6 +120,7 @@ def _of_network(
         **_built_in_params(section, settings),
         "gradient_compression": section.distribution.train.gradient_compression,
         "gradient_accumulation": section.gradient_accumulation,
+        "parallel_parts": parts_of(section, first.follows),
         "precision": section.precision,
         "xla": section.xla,
     }
@@ -128,7 +130,8 @@ def _of_network(
         first.given,
     )
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
-    return estimator, {OPTIMIZER_KEY: section.optimizer}
+    notices = whole_notices(section, having(first.follows)) if first.follows else []
+    return estimator, {OPTIMIZER_KEY: section.optimizer, compiled_model.NOTICES_KEY: notices}
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
