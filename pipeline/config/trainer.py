@@ -215,8 +215,8 @@ class TrainerSection(Section):
 
     @property
     def undivided(self) -> TrainerSection:
-        """The section with all of the network on one device: as it is exported, and as its costs are counted."""
-        return self.copy(update={"model_parallel": None, "pipeline_parallel": None})
+        """The section with all of network and batch on one device: as it is exported, and as its costs are counted."""
+        return self.copy(update={"model_parallel": None, "pipeline_parallel": None, "parallel_parts": 1})
 
     def in_trial(self, steps: Optional[int] = None) -> TrainerSection:
         """Returns the section as a trial of a Tuner trains: nothing is profiled, which many would be.

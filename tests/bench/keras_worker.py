@@ -13,11 +13,12 @@ from tests.bench.products import PRODUCTS, multiply
 if TYPE_CHECKING:
     from tests.bench.worker import Slices
     from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 KERAS_PATHS = ("keras", "keras_custom_loop")
 PATHS = ("estimator", *KERAS_PATHS)
-# Before a path: with `threads: {intra_op: 1}`.
-ONE_THREAD = "one thread"
+# Before a path: with whole batches and TensorFlow's own threads, or with `threads: {intra_op: 1}`.
+WHOLE, ONE_THREAD = "whole batches", "one thread"
 # Far beyond what is measured.
 _STEPS = 10_000_000
 
@@ -31,7 +32,7 @@ class Case:
         model: Our network function.
         batch_size: Examples.
         precision: Of our side.
-        threads: Of an operation, in the data set's preset; 0 is TensorFlow's own choice.
+        threads: Of an operation; 0 is as of the data set's preset, parts of a batch at the same time.
     """
 
     dataset: str
@@ -42,8 +43,9 @@ class Case:
 
 
 CASES = {
+    # One thread takes the least CPU, of which a step of so small a network has little.
     "dense": Case("mnist", "tests.bench.networks:dense", 128, threads=1),
-    "mnist_cnn": Case("mnist", "mnist_cnn", 64, threads=1),
+    "mnist_cnn": Case("mnist", "mnist_cnn", 64),
     "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
     "cifar_cnn_bfloat16": Case("cifar10", "cifar_cnn", 64, "mixed_bfloat16"),
 }
@@ -57,7 +59,7 @@ def train(
     Args:
         slices: Measures.
         side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
-            `xla` and the path, with a step that XLA compiles, or ONE_THREAD and the path; or PRODUCTS.
+            `xla` and the path, with a step that XLA compiles, or WHOLE or ONE_THREAD and the path; or PRODUCTS.
         case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
         prepared: Our tf.Examples and graph.
@@ -97,7 +99,8 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 
 
 def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
-    _set_threads(case.threads or int(side.startswith(ONE_THREAD)))
+    section = _declared(case, side).trainer
+    _set_threads(section)
     import tensorflow as tf
 
     from tests.bench import ours
@@ -115,13 +118,12 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     class Measured(Watch):
         """The product's own, which measures as well."""
 
-        def done(self, steps: int, values: Mapping[str, float]) -> None:
-            super().done(steps, values)
+        def done(self, steps: int, values: Mapping[str, float], paced: bool = True) -> None:
+            super().done(steps, values, paced)
             if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
                 self.stopped = True
 
     folder = tempfile.mkdtemp()
-    section = _declared(case, xla=side.startswith("xla")).trainer
     runtime.apply(section, section.spinning)
     declared = ours.keras_input(prepared, folder, section)
     seeds.apply(section)
@@ -150,7 +152,8 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
 
 
 def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
-    _set_threads(case.threads)
+    declared = _declared(case, side, path="estimator")
+    _set_threads(declared.trainer)
     import tensorflow as tf
 
     from tests.bench import ours
@@ -169,7 +172,6 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
             if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
                 run_context.request_stop()
 
-    declared = _declared(case, path="estimator")
     # As a training task does.
     runtime.apply(declared.trainer, declared.trainer.spinning)
     tensorflow_fixes.apply()
@@ -185,18 +187,22 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     spec["estimator"].train(input_fn, hooks=[Hook()])
 
 
-def _set_threads(count: int) -> None:
-    """Of an operation, as the data set's preset declares it, and the supervisor sets it; 0 is TensorFlow's choice."""
-    if count:
-        os.environ["TF_NUM_INTRAOP_THREADS"] = str(count)
+def _set_threads(section: TrainerSection) -> None:
+    """As the supervisor does, before TensorFlow is imported."""
+    os.environ |= section.environment
 
 
-def _declared(case: Case, **trainer: Any) -> Declaration:
-    """A case, with the guide's optimizer."""
+def _declared(case: Case, side: str, **trainer: Any) -> Declaration:
+    """A case as a side trains it, with the guide's optimizer."""
     from tests.bench import ours
 
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
-    own = {"model": case.model, "precision": case.precision, **trainer}
+    xla, threads = side.startswith("xla"), case.threads or int(side.startswith(ONE_THREAD))
+    own = {"model": case.model, "precision": case.precision, "xla": xla, **trainer}
+    if threads:
+        own["threads"] = {"intra_op": threads}
+    elif not side.startswith(WHOLE):
+        own["parallel_parts"] = "auto"
     return ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own)
 
 

@@ -95,6 +95,9 @@ class Worker:
             text=True,
             bufsize=1,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
 
     def __enter__(self) -> Worker:
         return self
@@ -103,7 +106,7 @@ class Worker:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in (self._stdin, self._stdout):
             stream.close()
         self._log.close()
         self._temporary.cleanup()
@@ -117,9 +120,9 @@ class Worker:
         Raises:
             RuntimeError: It ended or said nothing for too long.
         """
-        if not select.select([self._process.stdout], [], [], TIMEOUT_SECONDS)[0]:
+        if not select.select([self._stdout], [], [], TIMEOUT_SECONDS)[0]:
             raise RuntimeError(f"{self._what} said nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
-        line = self._process.stdout.readline()
+        line = self._stdout.readline()
         if not line:
             raise RuntimeError(f"{self._what} ended with {self._process.wait()}:\n{self._tail()}")
         return json.loads(line)
@@ -130,7 +133,7 @@ class Worker:
         Returns:
             What the slice cost.
         """
-        self._process.stdin.write("go\n")
+        self._stdin.write("go\n")
         return self.hear()
 
     def wait(self) -> None:
@@ -139,7 +142,7 @@ class Worker:
         Raises:
             RuntimeError: It failed.
         """
-        self._process.stdin.close()
+        self._stdin.close()
         if self._process.wait(TIMEOUT_SECONDS):
             raise RuntimeError(f"{self._what} ended with {self._process.returncode}:\n{self._tail()}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfx.orchestration.pipeline import Pipeline
 
 from tests.bench.measure import Clock
@@ -14,6 +16,13 @@ class CpuListener:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, float]] = {}
         self._started = Clock.now()
+
+    def run_started(self, nodes: Sequence[NodeRun]) -> None:
+        """The pipeline starts.
+
+        Args:
+            nodes: Its components.
+        """
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """A component starts.

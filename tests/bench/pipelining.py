@@ -32,9 +32,10 @@ def measure(microbatches: int) -> dict[str, Any]:
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
     from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
     from tfx_estimator.model_fn.strategies import configure_devices
+    from tfx_estimator.pipeline.config.parallel import PipelineParallel
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-    pipeline = {"stages": 2, "microbatches": microbatches} if microbatches else None
+    pipeline = PipelineParallel(stages=2, microbatches=microbatches) if microbatches else None
     section = TrainerSection(train_steps=100, global_batch_size=BATCH, pipeline_parallel=pipeline)
     configure_devices(cpus=max(section.logical_cpus, 1))
 

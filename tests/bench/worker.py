@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
@@ -232,7 +233,7 @@ def _supervised() -> list[Any]:
 
     threading.Thread(target=supervise, daemon=True).start()
     progress = ProgressWriter(path)
-    return [TrainingProgressHook(progress), StopHook(os.path.join(folder, "stop"), progress), FailFastHook()]
+    return [TrainingProgressHook(progress, None), StopHook(os.path.join(folder, "stop"), progress), FailFastHook()]
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:
@@ -277,7 +278,7 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
     }
 
 
-TASKS = {
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": prepare,
     "write_floats": write_floats,
     "run_pipeline": run_pipeline,
@@ -285,7 +286,7 @@ TASKS = {
     "train_cluster": cluster.train,
     "measure_stages": pipelining.measure,
 }
-SLICED = {"read": read, "train": train, "train_keras": keras_worker.train}
+SLICED: dict[str, Callable[..., None]] = {"read": read, "train": train, "train_keras": keras_worker.train}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -158,7 +158,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
     # What XLA compiles is not seen: the costs are the same.
-    section = _on_cpus(settings.trainer).copy(update={"xla": False})
+    section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
     features = {name: _of_batch(each, batch) for name, each in spec.items() if name != LABEL}

@@ -87,7 +87,10 @@ def test_a_wrong_number_of_parallel_parts_is_out_of_range_and_a_wrong_word_has_a
     ("more", "reason"),
     [
         ("  xla: true\n", "there is trainer.xla as well: XLA makes one program of a step"),
-        ("  model_parallel: {devices: [cpu:0, cpu:1], layers: {dense1: 1}}\n", "there is trainer.model_parallel as well"),
+        (
+            "  model_parallel: {devices: [cpu:0, cpu:1], layers: {dense1: 1}}\n",
+            "there is trainer.model_parallel as well",
+        ),
         ("  pipeline_parallel: {stages: 2, microbatches: 2}\n", "there is trainer.pipeline_parallel as well"),
     ],
 )
