@@ -157,7 +157,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
-    # What XLA compiles is not seen: the costs are the same.
+    # What XLA compiles is not seen: the costs are the same. Parts at the same time need what the whole batch needs.
     section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
@@ -186,7 +186,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
         resident_bytes=None,
         runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),
         unseen=tuple(graph_costs.opaque(step)),
-        table_bytes=_bytes(_tables(section, trained, loss.graph)),
+        table_bytes=_bytes(_tables(settings.trainer, trained, loss.graph)),
         devices=devices,
         sent_bytes=sent,
     )
@@ -249,8 +249,11 @@ def _part_bytes(declared: ModelParallel, variables: Any, parts: int) -> int:
 
 def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
     """The variables whose gradients are rows when the replicas add them up."""
+    from tfx_estimator.model_fn.parallel_parts import parts_here
+
     # Parts of a batch touch other rows each, and of a scaled loss each entry is looked at.
-    if section.gradient_accumulation > 1 or section.precision == "mixed_float16" or not graph.building_function:
+    in_parts = section.gradient_accumulation > 1 or parts_here(section) > 1
+    if in_parts or section.precision == "mixed_float16" or not graph.building_function:
         return []
     gathered = [op.inputs[0] for op in graph.get_operations() if op.type == "ResourceGather"]
     handles = [outer for outer, inner in graph.captures if any(inner is each for each in gathered)]

@@ -104,6 +104,7 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
         {"precision": "mixed_bfloat16"},
         {"precision": "mixed_float16"},
         {"gradient_accumulation": 4},
+        {"parallel_parts": 2},
         {"distribution": {"train": "mirrored:2"}},
         {"distribution": {"train": "multi_worker_mirrored:2"}},
         {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"dense1": 1, "logits": 1}}},
@@ -212,19 +213,21 @@ def test_the_parts_of_a_batch_take_the_memory_of_one(put_together):
     assert parts["flops_per_example"]["forward"] == pytest.approx(whole["flops_per_example"]["forward"], rel=0.05)
     # The batch itself is there as a whole.
     assert parts["memory"]["activations"] < 0.4 * whole["memory"]["activations"]
+    # Those at the same time are all in memory.
+    beside = put_together("network", *options, "trainer.parallel_parts=4")
+    assert beside["memory"]["activations"] == whole["memory"]["activations"]
 
 
 def test_rows_of_embeddings_are_not_compressed_but_where_they_are_added_up_before(put_together):
     two = ("trainer.path=keras", "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
     half = "trainer.distribution.train.gradient_compression=bf16"
-    plain, sent, parts = (
-        put_together("embedded", *two, *more) for more in ((), (half,), (half, "trainer.gradient_accumulation=2"))
-    )
+    in_parts = [(half, f"trainer.{key}=2") for key in ("gradient_accumulation", "parallel_parts")]
+    plain, sent, *parts = (put_together("embedded", *two, *more) for more in ((), (half,), *in_parts))
     table, dense = 50 * 8, 28 * 28 * 8 * 10 + 10
     assert plain["bytes_per_step"]["sent_by_worker"] == 4 * (table + dense)
     assert sent["bytes_per_step"]["sent_by_worker"] == 4 * table + 2 * dense
     assert any("are counted as whole tables, which nobody compresses" in note for note in sent["notes"])
-    assert parts["bytes_per_step"]["sent_by_worker"] == 2 * (table + dense)
+    assert [each["bytes_per_step"]["sent_by_worker"] for each in parts] == [2 * (table + dense)] * 2
 
 
 def test_updates_that_a_scaled_loss_may_skip_are_counted_as_those_that_it_does_not(put_together):
