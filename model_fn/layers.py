@@ -156,6 +156,10 @@ class SynchronizedBatchNormalization(tf.keras.layers.Layer):
         return {**super().get_config(), "momentum": self.momentum, "epsilon": self.epsilon}
 
 
+# Layers that normalise by the statistics of a batch.
+BY_BATCH = (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization)
+
+
 class StatelessDropout(tf.keras.layers.Layer):
     """Dropout whose mask depends on the seed, the global step and the example, and on nothing else.
 

@@ -14,13 +14,12 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, add, cut
-from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
+from tfx_estimator.model_fn.layers import BY_BATCH
 from tfx_estimator.pipeline.config.trainer import AUTO, TrainerSection
 from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _OPTION = "trainer.parallel_parts"
-_BY_BATCH = (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization)
 # Their state is that of the data, adapted before training.
 _ADAPTED = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
@@ -85,7 +84,7 @@ def follows_batches(network: tf.keras.Model) -> str:
     """
     for layer in network._flatten_layers():
         keeps = layer._non_trainable_weights and not isinstance(layer, _ADAPTED)
-        if layer.trainable and (keeps or isinstance(layer, _BY_BATCH)):
+        if layer.trainable and (keeps or isinstance(layer, BY_BATCH)):
             return f"{layer.name} ({type(layer).__name__})"
     return ""
 

@@ -12,12 +12,11 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.flops import flops
 from tfx_estimator.model_fn.keras_model import is_subclassed
-from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
+from tfx_estimator.model_fn.layers import BY_BATCH
 from tfx_estimator.model_fn.placement import no_such_layer
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _OPTION = "trainer.pipeline_parallel"
-_BY_BATCH = (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def chain_of(model: tf.keras.Model) -> list[Link]:
         if names.count(link.layer.name) > 1:
             raise uncuttable(model, f"{link.layer.name} is called more than once")
         for part in link.layer._flatten_layers():
-            if isinstance(part, _BY_BATCH):
+            if isinstance(part, BY_BATCH):
                 raise uncuttable(
                     model,
                     f"{link.layer.name} normalises by the statistics of a batch, which would be those of a part of it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -32,15 +33,42 @@ def test_the_input_of_each_path_is_measured_on_both_data_sets(monkeypatch):
     assert all(ratio.passed for ratio in ratios)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, real_data_dir):
+    """Our tf.Examples and Transform graph of a data set."""
+    setting = suites.Setting(str(tmp_path_factory.mktemp("bench")), real_data_dir, 1, print)
+    return functools.cache(setting.prepared)
+
+
+def _measure(task: str, examples: int, **options: Any) -> None:
+    with Worker(task, **options) as worker:
+        assert worker.hear() == {"warm": True}
+        slices = [worker.go() for _ in range(3)]
+        worker.wait()
+    assert [each["examples"] for each in slices] == [examples] * 3
+    assert all(each["cpu"] > 0 and each["wall"] > 0 for each in slices)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_an_estimator_trains_a_case_of_the_keras_paths_in_slices(tmp_path, real_data_dir):
-    setting = suites.Setting(str(tmp_path), real_data_dir, 1, print)
-    options = {"case": "cifar_cnn", "data_dir": real_data_dir, "prepared": setting.prepared("cifar10")}
-    for side in ("estimator", "constant estimator"):
-        with Worker("train_keras", side=side, slice_steps=10, **options) as worker:
-            assert worker.hear() == {"warm": True}
-            slices = [worker.go() for _ in range(3)]
-            worker.wait()
-        assert [each["examples"] for each in slices] == [640, 640, 640]
-        assert all(each["cpu"] > 0 and each["wall"] > 0 for each in slices)
+@pytest.mark.parametrize(
+    "side",
+    [
+        *suites.PATHS,
+        *(f"constant {path}" for path in suites.PATHS),
+        "guide",
+        f"{suites.WHOLE} keras",
+        f"{suites.ONE_THREAD} keras",
+    ],
+)
+def test_each_side_of_the_keras_suites_trains_in_slices(prepared, real_data_dir, side):
+    options = {"case": "cifar_cnn", "data_dir": real_data_dir, "prepared": prepared("cifar10")}
+    _measure("train_keras", 6400, side=side, slice_steps=100, **options)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("side", ["tutorial", "ours", "constant", "supervised"])
+def test_each_side_of_the_suites_of_an_estimator_trains_in_slices(prepared, real_data_dir, side):
+    options = {"data_dir": real_data_dir, "prepared": prepared(), "batch_size": 64, "steps": 10}
+    _measure("train", 640, side=side, **options)
