@@ -12,6 +12,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.moved_home import uris_here
 from tfx_estimator.pipeline.report.missing import LeftOutError
 
 
@@ -40,7 +41,7 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
     """Reads what the components of a run wrote, or found in the cache.
 
     Args:
-        database: The file of ML Metadata.
+        database: The file of ML Metadata, in the pipeline's folder.
         components: Of the run's summary: each has a `node` and an `execution_id`.
 
     Returns:
@@ -59,9 +60,10 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
     events = store.get_events_by_execution_ids(list(nodes)) if nodes else []
     written = [event for event in events if event.type == metadata_store_pb2.Event.OUTPUT]
     artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in written])}
+    moved = _moved(database)
     return {
         (nodes[event.execution_id], event.path.steps[0].key): Output(
-            artifacts[event.artifact_id].uri, _properties(artifacts[event.artifact_id])
+            moved.get(uri := artifacts[event.artifact_id].uri, uri), _properties(artifacts[event.artifact_id])
         )
         for event in written
     }
@@ -85,6 +87,16 @@ def need(outputs: Outputs, node: str, name: str) -> Output:
         have = "have" if name.endswith("s") else "has"
         raise LeftOutError(f"The {name} of {node} {have} been deleted: there is no {output.uri}.")
     return output
+
+
+def _moved(database: str) -> dict[str, str]:
+    """Where the artifacts of a moved folder lie, by URI: whoever reads finds them, and leaves the database alone."""
+    home = os.path.dirname(database)
+    moved = uris_here(database, home)
+    if os.path.isdir(os.path.join(home, "artifacts")):
+        return moved
+    # Without artifacts it may be what this machine keeps of a pipeline in a store, where those are.
+    return {uri: here for uri, here in moved.items() if not is_address(uri)}
 
 
 def _properties(artifact: metadata_store_pb2.Artifact) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import yaml
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.moved_home import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
 _EXPECTED = f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/"
@@ -31,6 +32,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("error", "tuning"), (dict, type(None))),
     "training_folder": (str, type(None)),
 }
+# Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
+_PLACES = ("model_run", "pushed")
+_MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
 _COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "seconds": _NUMBER}
 
 
@@ -161,7 +165,15 @@ def read_run(logs: str) -> Run:
             _check(summary := json.load(file), _KINDS)
             for each in summary.get("components", ()):
                 _check(each, _COMPONENT, whole=True)
+            summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
     return Run(os.path.abspath(logs), text, summary, {".".join(path): value for path, value in leaves(declared)})
+
+
+def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
+    """Where in a moved folder that lies which its runs have named: a page must not send its reader to another one."""
+    places = {name: path for name in _PLACES if isinstance(path := summary.get(name), str) and not is_address(path)}
+    former = former_home(places.get(_PLACES[0], ""), _MODEL_RUN, home)
+    return {name: rebased(path, former, home) for name, path in places.items()} if former else {}
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.ending import exit_code, scratch, shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.runners.buckets import check_buckets
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
@@ -127,10 +128,12 @@ class _Launcher(launcher.Launcher):
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
 
+    To be called by whoever has the folder for himself: of one that was moved, ML Metadata is told.
+
     Raises:
         DataError: The data set cannot be had.
         DeclarationError: Its Beam cannot work from this machine.
-        PipelineError: A bucket is not there.
+        PipelineError: A bucket is not there, or ML Metadata's database cannot be used.
         TfxEstimatorError: The declared TFJob cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
@@ -150,6 +153,9 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
     # that.
     open_source(loaded.declaration.data).prepare()
+    if not folders.is_stored:
+        # A stored database has to be fetched first: see `StoredMetadata`.
+        name_artifacts_here(folders.metadata, folders.home)
     return create_pipeline(loaded, folders)
 
 

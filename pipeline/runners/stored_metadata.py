@@ -20,6 +20,7 @@ from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.runners.only_machine import only_machine, reached
 
 logger = get_logger("run")
@@ -44,10 +45,12 @@ class StoredMetadata:
         """Fetches it, for a run that nobody else does as long as the context lasts.
 
         Raises:
-            PipelineError: Another machine runs this pipeline, or the store cannot be read or written.
+            PipelineError: Another machine runs this pipeline, or the store or the database cannot be read or written.
         """
         with only_machine(self._folders):
             self.fetch()
+            # The folder in the store may have been copied there from another place, which may be used still.
+            name_artifacts_here(self._here, self._folders.home)
             yield
 
     def fetch(self) -> None:

@@ -128,7 +128,7 @@ class Execution:
         """
         for task in self.job.tasks:
             self._rehearse(task)
-        self._records = Records(os.path.join(self.folders.local, "executions"))
+        self._records = Records(os.path.join(self.folders.local, "executions"), self.folders.home)
         self._number = self._records.next_number
         # One that was ended before any of its tasks was done has left a folder, and no record.
         while places.exists(self._folder()):

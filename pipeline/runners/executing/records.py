@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.moved_home import former_home, rebased, tell_moved
 from tfx_estimator.pipeline.runners.executing import places
 
 # As Vertex AI calls them; the last part is ours.
@@ -33,18 +35,23 @@ class Record:
 
 
 class Records:
-    """All tasks that were done in a folder, oldest first.
+    """All tasks that were done in a folder, oldest first; of one that was moved, with artifacts where it lies now.
 
     Args:
         folder: Where they are kept, a file each.
+        home: The pipeline's folder, in which tasks make their artifacts.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, home: str) -> None:
         self._folder = folder
+        self._home = home
+        # As an ordered set.
+        self._formers: dict[str, None] = {}
         os.makedirs(folder, exist_ok=True)
         # What was killed while it was written has another ending.
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
         self._all = [self._read(os.path.join(folder, name)) for name in names]
+        tell_moved(self._formers, home)
 
     @property
     def next_number(self) -> int:
@@ -70,7 +77,20 @@ class Records:
 
     def _read(self, path: str) -> Record:
         with open(path, encoding="utf-8") as file:
-            return Record(**json.load(file))
+            record = Record(**json.load(file))
+        return replace(record, outputs={key: self._here(record, each) for key, each in record.outputs.items()})
+
+    def _here(self, record: Record, artifact: dict[str, Any]) -> dict[str, Any]:
+        """An artifact where it lies now: at its former place there may be another of the same number."""
+        place = rf"artifacts/local/[^/]+-{record.number}/{re.escape(record.task)}_1"
+        if not (former := former_home(artifact["uri"], place, self._home)):
+            return artifact
+        self._formers[former] = None
+        metadata = {
+            name: rebased(value, former, self._home) if isinstance(value, str) else value
+            for name, value in artifact.get("metadata", {}).items()
+        }
+        return {**artifact, "uri": rebased(artifact["uri"], former, self._home), "metadata": metadata}
 
 
 def artifact_name(number: int, task: str, output: str) -> str:
