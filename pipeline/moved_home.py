@@ -58,17 +58,17 @@ def name_artifacts_here(database: str, home: str) -> None:
     try:
         with contextlib.closing(sqlite3.connect(database)) as connection, connection:
             formers = _find_formers(connection, home)
-            names = [{"there": uri, "here": rebased(uri, former, home)} for uri, former in formers.items()]
-            homes = list(dict.fromkeys(formers.values()))
-            connection.executemany(_RENAME, names)
-            connection.executemany(_RENAME_PROPERTIES, [{"former": former, "home": home} for former in homes])
+            for uri, former in formers.items():
+                connection.execute(_RENAME, {"there": uri, "here": rebased(uri, former, home)})
+            for former in (homes := set(formers.values())):
+                connection.execute(_RENAME_PROPERTIES, {"former": former, "home": home})
     except sqlite3.Error as error:
         raise PipelineError(
             f"{database} cannot be used: {error}",
             expected="ML Metadata's database, readable and writable",
             todo="make room there, or see to its permissions; if it is damaged, remove it: all is made anew",
         ) from error
-    tell_moved(homes, home)
+    tell_moved(sorted(homes), home)
 
 
 def uris_here(database: str, home: str) -> dict[str, str]:

@@ -89,6 +89,24 @@ def test_a_page_refers_to_nothing_outside_of_it(leave_run):
     assert "default-src 'none'" in raw
 
 
+def test_the_page_of_a_run_that_was_moved_names_no_place_of_another_one(leave_run, tmp_path):
+    then = str(tmp_path / "own")
+    places = {"model_run": f"{then}/artifacts/Trainer/model_run/6", "pushed": f"{then}/serving/1795610480"}
+    logs = leave_run("20261122-010000", **{**FAILED, **places})
+    moved = (tmp_path / "own").rename(tmp_path / "moved")
+    # Whatever is there now.
+    leave_run("20261122-010000", **{**FAILED, **places})
+    report(str(moved))
+    page = text_of(moved / "logs" / logs.name / "report.html")
+    assert f"tensorboard --logdir {moved}/artifacts/Trainer/model_run/6 " in page
+    assert f"Pushed model {moved}/serving/1795610480 " in page
+    # What was pushed to a place of its own is there still.
+    (tmp_path / "own").rename(tmp_path / "again")
+    again = leave_run("20261122-020000", **{**FAILED, **places, "pushed": "/srv/models/1"})
+    report(str((tmp_path / "own").rename(tmp_path / "third")))
+    assert "Pushed model /srv/models/1 " in text_of(tmp_path / "third" / "logs" / again.name / "report.html")
+
+
 def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     leave_run("20261122-010000", **FAILED)
     logs = leave_run("20261122-020000")

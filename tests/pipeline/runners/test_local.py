@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import local
 
@@ -68,3 +69,15 @@ def test_what_a_bucket_cannot_hold_stays_in_the_users_state(monkeypatch, tmp_pat
     stored, here = PipelineFolders("gs://bucket/all/runs/", "digits"), PipelineFolders("runs", "digits")
     assert stored.metadata == str(tmp_path / "tfx-estimator/gs/bucket/all/runs/digits/metadata.sqlite")
     assert (here.local, os.path.dirname(here.logs)) == (here.home, here.home)
+
+
+def test_a_folder_that_was_moved_is_told_to_ml_metadata_before_a_run(tmp_path):
+    from tests.pipeline import making
+
+    (tmp_path / "word").write_text("any")
+    making.run(PipelineFolders(str(tmp_path / "runs"), "digits"), tmp_path / "word")
+    (tmp_path / "runs").rename(tmp_path / "old")
+    folders = PipelineFolders(str(tmp_path / "old"), "digits")
+    local.prepare(load("digits", [f"data.data_dir={tmp_path / 'data'}"]), folders)
+    made = [each.uri for each in making.artifacts(folders.metadata)]
+    assert made == [f"{folders.root}/Making/model/1", f"{folders.root}/Copying/copied/2"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -137,6 +139,24 @@ def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_a
     # Whoever runs it after a kill takes another number.
     assert states(seen) == [metadata_store_pb2.Execution.RUNNING]
     assert states(stored) == [metadata_store_pb2.Execution.FAILED]
+
+
+def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(machine, tmp_path):
+    from tests.pipeline import making
+
+    (tmp_path / "word").write_text("any")
+    one = machine("one")
+    making.run(one, tmp_path / "word")
+    StoredMetadata(one).store()
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    other = dataclasses.replace(machine("other"), workdir=str(tmp_path / "copy"))
+    object.__setattr__(other, "here", tmp_path / "other")
+    kept = StoredMetadata(other)
+    with kept.used():
+        kept.store()
+    wanted = [f"{tmp_path}/copy/mine/artifacts/{each}" for each in ("Making/model/1", "Copying/copied/2")]
+    for database in (other.metadata, f"{tmp_path}/copy/mine/metadata.sqlite"):
+        assert [each.uri for each in making.artifacts(database)] == wanted
 
 
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -85,6 +86,7 @@ class Compiled:
         self.script.write_text(STEP)
         self.folder = folder
         self.name = "small"
+        self.root = "root"
         self.tasks: dict[str, Any] = {}
         self.components: dict[str, Any] = {}
         self.executors: dict[str, Any] = {}
@@ -147,7 +149,7 @@ class Compiled:
 
     def execute(self, **given: str) -> tuple[dict[str, str], dict[str, Any]]:
         """Executes it; returns the states and the outputs by task."""
-        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / "root"), self.name), Heard()
+        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / self.root), self.name), Heard()
         (self.folder / "logs").mkdir(exist_ok=True)
         outputs = Execution(job, rebased(job, folders, given), folders, str(self.folder / "logs")).run(heard)
         return heard.states, outputs
@@ -278,6 +280,28 @@ def test_what_was_done_is_cached_until_something_differs(compiled):
     # Gone, and so is what was made of it.
     os.rename(before["First"]["made"]["uri"], compiled.folder / "elsewhere")
     assert compiled.execute()[0] == {"First": "ran", "Second": "ran"}
+
+
+def test_a_root_that_was_moved_does_not_take_what_was_made_in_its_place_since(compiled, caplog):
+    compiled.step("First")
+    compiled.step("Second", first="First")
+    home = compiled.folder / "root" / "small"
+    pushed = {"pushed_destination": f"{home}/serving/1", "elsewhere": f"{home}-else"}
+    compiled.executors["Second"]["container"]["env"].append({"name": "ALSO", "value": json.dumps(pushed)})
+    compiled.execute()
+    (compiled.folder / "root").rename(compiled.folder / "old")
+    _, others = compiled.execute()
+    compiled.root = "old"
+    with caplog.at_level(logging.INFO, "absl.tfx_estimator"):
+        states, outputs = compiled.execute()
+    moved = compiled.folder / "old" / "small"
+    assert {*states.values()} == {"cached"}
+    for task in ("First", "Second"):
+        uri, other = (Path(each[task]["made"]["uri"]) for each in (outputs, others))
+        assert uri == moved / other.relative_to(home)
+    metadata = outputs["Second"]["made"]["metadata"]
+    assert (metadata["pushed_destination"], metadata["elsewhere"]) == (f"{moved}/serving/1", f"{home}-else")
+    assert f"{moved} was moved or copied from {home}: its artifacts are looked for here" in caplog.messages
 
 
 def test_a_killed_step_is_tried_as_often_as_the_file_says(compiled):

@@ -1,0 +1,180 @@
+"""Folders of runs that were renamed or copied, with others in their former places; TFX's own runs and databases."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.log import ROOT
+from tfx_estimator.pipeline.moved_home import name_artifacts_here
+from tfx_estimator.pipeline.report.artifacts import read_outputs
+
+pytestmark = pytest.mark.unit
+
+OLD, NEW = "of the old", "of the new"
+
+
+@pytest.fixture
+def top(tmp_path) -> Path:
+    """Folders of runs: `old`, which was `runs` when it was made, and `runs`, which was made since; and their word."""
+    from tests.pipeline import making
+
+    for word, then in ((OLD, "old"), (NEW, "runs")):
+        (tmp_path / "word").write_text(word)
+        making.run(PipelineFolders(str(tmp_path / "runs"), "mine"), tmp_path / "word")
+        (tmp_path / "runs").rename(tmp_path / then)
+    return tmp_path
+
+
+def uris(folders: PipelineFolders) -> list[str]:
+    from tests.pipeline import making
+
+    return [each.uri for each in making.artifacts(folders.metadata)]
+
+
+def made_in(folders: PipelineFolders) -> list[str]:
+    return [f"{folders.root}/Making/model/1", f"{folders.root}/Copying/copied/2"]
+
+
+def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
+    from tests.pipeline import making
+
+    folders, others = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
+    assert uris(folders) == made_in(others)
+    with caplog.at_level(logging.INFO, ROOT):
+        name_artifacts_here(folders.metadata, folders.home)
+    assert uris(folders) == made_in(folders)
+    said = f"{folders.home} was moved or copied from {others.home}: its artifacts are looked for here"
+    assert [(record.getMessage(), record.stays) for record in caplog.records] == [(said, True)]
+    heard = making.run(folders, top / "word")
+    assert heard.runs["Making"].state == "cached"
+    path = making.copied(folders.metadata, heard)
+    assert (path / "word").read_text() == OLD
+    assert path.is_relative_to(folders.home)
+    # Once and for all, and of the others nothing.
+    caplog.clear()
+    for each in (folders, others):
+        name_artifacts_here(each.metadata, each.home)
+    assert caplog.records == []
+    assert uris(others) == made_in(others)
+
+
+def test_without_it_tfx_would_take_those_of_the_other_folder(top):
+    from tests.pipeline import making
+
+    folders = PipelineFolders(str(top / "old"), "mine")
+    assert (making.copied(folders.metadata, making.run(folders, top / "word")) / "word").read_text() == NEW
+
+
+def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
+    from tests.pipeline import making
+
+    folders = PipelineFolders(str(top / "old"), "mine")
+    shutil.rmtree(top / "old" / "mine" / "artifacts" / "Making")
+    name_artifacts_here(folders.metadata, folders.home)
+    (top / "word").write_text("of now")
+    heard = making.run(folders, top / "word")
+    assert heard.runs["Making"].state == "ran"
+    assert (making.copied(folders.metadata, heard) / "word").read_text() == "of now"
+
+
+def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
+    from tests.pipeline import making
+
+    shutil.rmtree(top / "runs")
+    moved, back = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
+    name_artifacts_here(moved.metadata, moved.home)
+    (top / "old").rename(top / "runs")
+    name_artifacts_here(back.metadata, back.home)
+    heard = making.run(back, top / "word")
+    assert {run.state for run in heard.runs.values()} == {"cached"}
+    assert making.copied(back.metadata, heard) == Path(made_in(back)[1])
+
+
+def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
+    from tests.pipeline import making
+
+    folders = PipelineFolders(str(top / "old"), "mine")
+    name_artifacts_here(folders.metadata, folders.home)
+    properties = making.artifacts(folders.metadata)[0].custom_properties
+    assert properties["pushed_destination"].string_value == f"{folders.serving}/1"
+    assert properties["current_model"].string_value == made_in(folders)[0]
+    assert properties["elsewhere"].string_value == f"{top}/runs/mine-else/serving/1"
+
+
+def test_what_was_imported_from_another_pipelines_folder_stays(tmp_path):
+    from tests.pipeline import making
+
+    runs, moved = (PipelineFolders(str(tmp_path / name), "mine") for name in ("runs", "old"))
+    # Where a component of another name would have made it, of the same execution and output.
+    theirs = tmp_path / "theirs" / "mine" / "artifacts" / "Making" / "result" / "1"
+    theirs.mkdir(parents=True)
+    (tmp_path / "word").write_text(OLD)
+    heard = making.run(runs, tmp_path / "word", str(theirs))
+    assert heard.runs["Importing"].execution_id == 1
+    (tmp_path / "runs").rename(tmp_path / "old")
+    name_artifacts_here(moved.metadata, moved.home)
+    assert uris(moved) == [str(theirs), f"{moved.root}/Making/model/2", f"{moved.root}/Copying/copied/3"]
+
+
+def test_a_link_leads_to_the_same_folder_and_renames_nothing(top):
+    (top / "link").symlink_to(top / "runs")
+    folders, linked = (PipelineFolders(str(top / name), "mine") for name in ("runs", "link"))
+    before = Path(folders.metadata).read_bytes()
+    name_artifacts_here(linked.metadata, linked.home)
+    assert Path(folders.metadata).read_bytes() == before
+
+
+def test_all_artifacts_are_renamed_or_none(top):
+    folders = PipelineFolders(str(top / "old"), "mine")
+    before = uris(folders)
+    with contextlib.closing(sqlite3.connect(folders.metadata)) as database, database:
+        database.execute(
+            "CREATE TRIGGER fails BEFORE UPDATE ON ArtifactProperty BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+        )
+    with pytest.raises(PipelineError, match=r"metadata\.sqlite cannot be used: disk is full"):
+        name_artifacts_here(folders.metadata, folders.home)
+    assert uris(folders) == before
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_where_nothing_was_run_there_is_nothing_to_rename(tmp_path, content):
+    database = tmp_path / "metadata.sqlite"
+    if content is not None:
+        database.write_bytes(content)
+    name_artifacts_here(str(database), str(tmp_path))
+    assert database.exists() == (content is not None)
+
+
+def test_a_damaged_database_is_named(tmp_path):
+    (tmp_path / "metadata.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(PipelineError, match="file is not a database"):
+        name_artifacts_here(str(tmp_path / "metadata.sqlite"), str(tmp_path))
+
+
+def test_whoever_reads_only_finds_them_there_and_writes_nothing(top):
+    folders = PipelineFolders(str(top / "old"), "mine")
+    before = Path(folders.metadata).read_bytes()
+    components = [{"node": "Making", "execution_id": 1}, {"node": "Copying", "execution_id": 2}]
+    outputs = read_outputs(folders.metadata, components)
+    assert [outputs[each].uri for each in (("Making", "model"), ("Copying", "copied"))] == made_in(folders)
+    assert Path(folders.metadata).read_bytes() == before
+
+
+def test_the_artifacts_of_a_store_are_not_looked_for_beside_the_database_that_is_kept_of_it(top):
+    folders = PipelineFolders(str(top / "old"), "mine")
+    with contextlib.closing(sqlite3.connect(folders.metadata)) as database, database:
+        database.execute("UPDATE Artifact SET uri = replace(uri, ?, 'gs://bucket/runs')", (str(top / "runs"),))
+    components = [{"node": "Making", "execution_id": 1}]
+    key, place = ("Making", "model"), "mine/artifacts/Making/model/1"
+    # Of a folder that was copied from the bucket.
+    assert read_outputs(folders.metadata, components)[key].uri == f"{top}/old/{place}"
+    shutil.rmtree(folders.root)
+    assert read_outputs(folders.metadata, components)[key].uri == f"gs://bucket/runs/{place}"
