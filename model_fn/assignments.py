@@ -80,6 +80,23 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
     return list(found.values())
 
 
+def operation_count() -> int:
+    """Returns how many operations the graph has, for `changes_since`; 0 where there is none."""
+    return 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
+
+
+def changes_since(begin: int) -> bool:
+    """Tells whether a function's graph assigns anything in what was made since; outside of one that is not known.
+
+    Args:
+        begin: Of `operation_count`.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    if tf.executing_eagerly():
+        return False
+    return any(_changes(graph, each) for each in graph.get_operations()[begin:])
+
+
 def _own(variable: Any) -> Any:
     """The replica's copy, as another's step does what is assigned to the others; of a wrapped variable, itself."""
     for wrapped in ("_variable", "_v"):

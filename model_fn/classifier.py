@@ -21,7 +21,7 @@ from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
 from tfx_estimator.model_fn.objective import Objective, count_hits
 from tfx_estimator.model_fn.optimizers import make_optimizer
-from tfx_estimator.model_fn.parallel_parts import follows_batches, in_parallel, parts_of_state
+from tfx_estimator.model_fn.parallel_parts import in_parallel, refuse_state
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import gradients_of, update
@@ -265,7 +265,7 @@ class _Step:
         # Of layers that keep a state of their own in `call`.
         found = assignments(begin, self.model.weights, known=whole.updates)
         if self.parallel > 1 and (found or whole.updates):
-            raise parts_of_state(self.parallel, follows_batches(self.model))
+            raise refuse_state(self.parallel, self.model)
         return dataclasses.replace(whole, updates=[*whole.updates, *found])
 
     def _compute_part(self, part: Part) -> Computed:

@@ -9,6 +9,7 @@ from typing import Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn
+from tfx_estimator.model_fn.assignments import changes_since, operation_count
 from tfx_estimator.model_fn.classifier import predictions
 from tfx_estimator.model_fn.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.division import Division
@@ -16,10 +17,11 @@ from tfx_estimator.model_fn.keras_model import inputs_of, told_apart
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.objective import Objective, count_hits
-from tfx_estimator.model_fn.parallel_parts import follows_batches, in_parallel, parts_of
+from tfx_estimator.model_fn.parallel_parts import in_parallel, refuse_state
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
 from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import gradients_of
+from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # What a step of training, or of evaluation, returns.
@@ -54,7 +56,7 @@ class KerasClassifier(tf.keras.Model):
         self.network = network
         self._section = section
         self._division = division
-        self._parallel = parts_of(section, follows_batches(network))
+        self._parallel = parts_at_once(section)
         self._compiler = Compiler(network)
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
@@ -108,6 +110,8 @@ class KerasClassifier(tf.keras.Model):
         # By itself, a replica trains by the mean over its own examples.
         alone = section.sync_every is not None
         variables, division = stored(self.trainable_variables), self._division
+        # Made before the parts: what they assign is looked for.
+        iterations = self.optimizer.iterations
         objective = Objective(
             loss_options=section.loss_options,
             weight_decay=section.optimizer.weight_decay,
@@ -119,7 +123,7 @@ class KerasClassifier(tf.keras.Model):
         def compute(part: Part) -> Computed:
             # In a graph without a tape, whose gradients cannot be gated, and which forgets where things were computed.
             with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
-                with dropout_keys(told_apart(part.features), section.seed, self.optimizer.iterations):
+                with dropout_keys(told_apart(part.features), section.seed, iterations):
                     logits = self(part.features, training=True)
                 loss = objective.loss(part, logits, self.network.losses, self.network.trainable_variables)
                 if alone:
@@ -131,12 +135,15 @@ class KerasClassifier(tf.keras.Model):
         parts = section.gradient_accumulation
         if isinstance(division, Division) and division.stages:
             own = objective.of_pipeline()
-            pipeline = division.pipeline(self.network, section, step=self.optimizer.iterations, **own)
+            pipeline = division.pipeline(self.network, section, step=iterations, **own)
             whole = pipeline.compute(*data)
         else:
             compiles = section.xla and not takes_step(parts)
             of_part = in_parallel(compute, self._parallel)
+            begin = operation_count()
             whole = in_turn(self._compiler.part(of_part) if compiles else of_part, *data, parts)
+            if self._parallel > 1 and changes_since(begin):
+                raise refuse_state(self._parallel, self.network)
         gradients = objective.unscaled(whole.gradients)
         if self.split:
             gradients = self.split.as_kept(gradients, variables)

@@ -8,7 +8,6 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.settings import ESTIMATOR
-from tfx_estimator.model_fn.parallel_parts import whole_notices
 from tfx_estimator.model_fn.probabilities import assumed, mismatch
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -61,7 +60,7 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
             "steps were to be counted: a training that goes on from a checkpoint may come to other weights. "
             "tf.keras.optimizers.legacy.Nadam counts steps"
         )
-    return [*said, *whole_notices(section, "returns a compiled model")]
+    return said
 
 
 def _metrics(model: tf.keras.Model) -> tuple[list[str], list[str]]:

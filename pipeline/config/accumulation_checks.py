@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config.builtin import NORMALISING
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.strategy_checks import replica_batch
-from tfx_estimator.pipeline.config.trainer import AUTO, TrainerSection
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _PATH, _PARALLEL = "trainer.gradient_accumulation", "trainer.parallel_parts"
@@ -76,6 +77,7 @@ def _declared_beside(trainer: TrainerSection) -> int:
 
 def _whole_steps(trainer: TrainerSection) -> Iterator[Problem]:
     """What computes a batch as a whole."""
+    strategy = "trainer.distribution.train.strategy"
     for path, declared, why in (
         ("trainer.xla", bool(trainer.xla), "XLA makes one program of a step, whose parts follow one another"),
         ("trainer.model_parallel", trainer.model_parallel is not None, "its layers are on several devices already"),
@@ -84,11 +86,12 @@ def _whole_steps(trainer: TrainerSection) -> Iterator[Problem]:
             trainer.pipeline_parallel is not None,
             "its stages work at the same time",
         ),
+        (strategy, trainer.distribution.train.takes("tpu"), "the CPUs of a TPU's host compute no step"),
     ):
         if declared:
             yield Problem(
                 _PARALLEL,
-                f"there is {path} as well: {why}",
+                f"there is {path} as well: {why}" if path != strategy else f"the strategy is tpu: {why}",
                 "one of the two",
                 f"remove one of them: {_PARALLEL} or {path}",
                 value=str(trainer.parallel_parts),

@@ -10,10 +10,11 @@ from pydantic.v1 import Field, confloat, conint, validator
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
-from tfx_estimator.pipeline.config.builtin import NORMALISING, expand
+from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
+from tfx_estimator.pipeline.config.parts import keep_cpus_busy
 from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads, has_gpu
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
@@ -23,7 +24,6 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 _MAX_EPOCHS = 1_000_000
 _MAX_BATCH = 1_000_000
 _MAX_SECONDS = 30 * 24 * 3600
-AUTO = "auto"
 
 
 class TrainerSection(Section):
@@ -62,11 +62,12 @@ class TrainerSection(Section):
         default=1,
         description="parts of each replica's batch that are computed one after the other, to need less memory",
     )
-    # Operational like threads: it changes at most the last bits of sums.
+    # Operational like threads: `auto` changes at most the last bits of sums, and a number says that each example is
+    # computed by itself.
     parallel_parts: Union[Literal["auto"], conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=1,
         description="parts of each replica's batch that are computed at the same time, each op by one thread: on CPU "
-        "that is faster than several threads inside each op; `auto` is one a CPU, where it can be",
+        "that is faster than several threads inside each op; `auto` is one a CPU, for mnist_cnn and cifar_cnn",
         operational=True,
     )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
@@ -193,15 +194,7 @@ class TrainerSection(Section):
     @property
     def intra_op(self) -> Optional[int]:
         """Threads inside one TensorFlow op, by either name; one where parts of a batch keep the CPUs at work."""
-        return self.threads.intra_op or self.intra_op_threads or (1 if self.is_in_parallel_parts else None)
-
-    @property
-    def is_in_parallel_parts(self) -> bool:
-        """Are parts of a batch to be computed at the same time, as far as the declaration tells."""
-        if self.parallel_parts != AUTO:
-            return int(self.parallel_parts) > 1
-        whole = self.module_file or self.xla or self.is_divided or self.model in NORMALISING
-        return not (whole or has_gpu())
+        return self.threads.intra_op or self.intra_op_threads or (1 if keep_cpus_busy(self) else None)
 
     @property
     def logical_cpus(self) -> int:

@@ -55,130 +55,146 @@ def test_a_step_in_parallel_parts_is_that_of_the_whole_batch(parts, parallel):
         np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=expected.name)
 
 
-@pytest.mark.parametrize(
-    ("cpus", "declared", "parts"),
-    [
-        (4, {"parallel_parts": "auto"}, 4),
-        (1, {"parallel_parts": "auto"}, 1),
-        (4, {}, 1),
-        (4, {"parallel_parts": 3}, 3),
-        (8, {"parallel_parts": "auto", "distribution": {"train": "mirrored:4"}}, 2),
-        (8, {"parallel_parts": "auto", "threads": {"inter_op": 3}}, 3),
-        (64, {"parallel_parts": "auto", "global_batch_size": 32, "gradient_accumulation": 2}, 16),
-        # Where there can be none.
-        (4, {"parallel_parts": "auto", "xla": True}, 1),
-        (4, {"parallel_parts": "auto", "xla": "auto"}, 1),
-        (4, {"parallel_parts": "auto", "model": "cifar_resnet9"}, 1),
-        (4, {"parallel_parts": "auto", "model": None, "module_file": "mine.py"}, 1),
-        (4, {"parallel_parts": "auto", "pipeline_parallel": {"stages": 2, "microbatches": 2}}, 1),
-    ],
-)
-def test_auto_is_a_part_for_each_cpu_of_a_replica_where_there_can_be_parts(monkeypatch, cpus, declared, parts):
-    from tfx_estimator.model_fn import parallel_parts
-
-    monkeypatch.delenv("TF_NUM_INTEROP_THREADS", raising=False)
-    monkeypatch.setattr(parallel_parts, "available_cpus", lambda: cpus)
-    section = TrainerSection.parse_obj({"model": "mnist_cnn", "train_steps": 9, **declared})
-    assert parallel_parts.parts_here(section) == parts
-    several = section.is_in_parallel_parts
-    assert section.intra_op == (1 if several else None)
-    assert ("TF_NUM_INTRAOP_THREADS" in section.environment) == several
-
-
-def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(monkeypatch):
-    from tfx_estimator.model_fn import parallel_parts
-
-    monkeypatch.setattr(parallel_parts, "available_cpus", lambda: 8)
-    section = TrainerSection(train_steps=9, parallel_parts="auto", threads={"intra_op": 2})
-    for said, parts in (("3", 3), ("0", 8), ("many", 8)):
-        monkeypatch.setenv("TF_NUM_INTEROP_THREADS", said)
-        assert parallel_parts.parts_here(section) == parts
-    assert section.intra_op == 2
-
-
-def _network(kind: str) -> Any:
+def _network(norm: Any) -> Any:
     import tensorflow as tf
 
     layers = tf.keras.layers
-    norm = layers.BatchNormalization(name="norm")
-    if kind == "frozen":
-        norm.trainable = False
-    if kind == "adapted":
-        norm = layers.Normalization(name="norm")
-        norm.adapt(np.arange(12.0).reshape(6, 2))
-    if kind == "counting":
-        norm = _counting()
     network = tf.keras.Sequential([tf.keras.Sequential([norm]), layers.Dropout(0.5), layers.Dense(3)])
     network.build((None, 2))
     return network
 
 
-def _counting() -> Any:
+def _layer(kind: str) -> Any:
     import tensorflow as tf
 
-    class Counting(tf.keras.layers.Layer):
+    layers = tf.keras.layers
+    if kind == "batch norm":
+        return layers.BatchNormalization(name="norm")
+    if kind == "frozen batch norm":
+        return layers.BatchNormalization(name="norm", trainable=False)
+    if kind == "adapted":
+        norm = layers.Normalization(name="norm")
+        norm.adapt(np.arange(12.0).reshape(6, 2))
+        return norm
+
+    class Holder(tf.Module):
+        """A state that is no layer's weight."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = tf.Variable(0.0, trainable=False)
+
+    class Counting(layers.Layer):
         """Counts the examples that it has seen."""
 
         def build(self, shape: Any) -> None:
             """Makes the count."""
-            self.count = self.add_weight("count", [], tf.float32, initializer="zeros", trainable=False)
+            count = self.add_weight("count", [], tf.float32, initializer="zeros", trainable=False)
+            self.held = Holder() if kind == "module" else None
+            self.count = self.held.count if self.held else count
 
         def call(self, inputs: Any) -> Any:
             """Counts."""
-            self.count.assign_add(tf.cast(tf.shape(inputs)[0], tf.float32))
-            return inputs
+            if kind != "constant":
+                self.count.assign_add(tf.cast(tf.shape(inputs)[0], tf.float32))
+            return inputs + self.count
 
-    return Counting(name="norm")
+    return Counting(name="norm", trainable=kind != "frozen counting")
+
+
+def _compile(network: Any, **declared: Any) -> Any:
+    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
+    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+
+    section = TrainerSection.parse_obj({"train_steps": 9, "global_batch_size": 6, **declared})
+    classifier = KerasClassifier(network, section)
+    classifier.compile(optimizer=make_keras_optimizer(section.optimizer, 9))
+    return classifier
+
+
+BATCH = {"x": np.ones([6, 2], np.float32)}, np.ones([6], np.int64)
 
 
 @pytest.mark.parametrize(
     ("kind", "layer"),
-    [("", "norm (BatchNormalization)"), ("counting", "norm (Counting)"), ("frozen", ""), ("adapted", "")],
+    [
+        ("batch norm", "the layer norm (BatchNormalization)"),
+        ("counting", "the layer norm (Counting)"),
+        ("module", "the layer norm (Counting)"),
+        ("frozen counting", "a layer"),
+    ],
 )
-def test_a_layer_that_follows_batches_is_told_from_one_that_does_not(kind, layer):
-    from tfx_estimator.model_fn.parallel_parts import follows_batches
+def test_a_step_that_assigns_to_a_state_is_refused_in_parts(kind, layer):
+    import tensorflow as tf
 
-    assert follows_batches(_network(kind)) == layer
-
-
-def test_a_network_that_follows_batches_is_refused_and_computed_whole_by_auto(monkeypatch):
-    from tfx_estimator.model_fn import parallel_parts
-    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-
-    monkeypatch.setattr(parallel_parts, "available_cpus", lambda: 4)
-    monkeypatch.delenv("TF_NUM_INTEROP_THREADS", raising=False)
+    classifier = _compile(_network(_layer(kind)), parallel_parts=2)
     with pytest.raises(UserCodeError) as caught:
-        KerasClassifier(_network(""), TrainerSection(train_steps=9, parallel_parts=2))
-    assert "trainer.parallel_parts: 2, and the layer norm (BatchNormalization)" in str(caught.value)
+        tf.function(classifier.train_step)(BATCH)
+    assert f"trainer.parallel_parts: 2, and {layer} of the network follows batches" in str(caught.value)
     assert "set trainer.parallel_parts: 1" in str(caught.value)
-    auto = TrainerSection(train_steps=9, model="mine:net", parallel_parts="auto")
-    assert KerasClassifier(_network(""), auto)._parallel == 1
-    assert KerasClassifier(_network("frozen"), auto)._parallel == 4
-    (notice,) = parallel_parts.whole_notices(auto, parallel_parts.having("norm (BatchNormalization)"))
-    assert "auto makes no parts of a batch, as mine:net has the layer norm (BatchNormalization)" in notice
-    # Nothing is slower by it, or nothing was asked for.
-    for other in ({"parallel_parts": 1}, {"parallel_parts": "auto", "threads": {"intra_op": 1}}):
-        assert parallel_parts.whole_notices(TrainerSection(train_steps=9, **other), "is one") == []
+    tf.function(_compile(_network(_layer(kind))).train_step)(BATCH)
 
 
-def test_a_state_of_an_estimators_graph_that_only_a_step_shows_is_refused(tmp_path):
+@pytest.mark.parametrize("kind", ["frozen batch norm", "adapted", "constant"])
+def test_a_layer_that_a_step_leaves_as_it_is_may_be_in_parts(kind):
+    import tensorflow as tf
+
+    values = tf.function(_compile(_network(_layer(kind)), parallel_parts=2).train_step)(BATCH)
+    assert float(values["loss"]) > 0
+
+
+def test_each_part_has_operations_of_its_own_on_the_keras_paths():
+    import tensorflow as tf
+
+    def products(**declared: Any) -> int:
+        network = tf.keras.Sequential([tf.keras.layers.Dense(3)])
+        network.build((None, 2))
+        step = tf.function(_compile(network, **declared).train_step)
+        return [each.type for each in step.get_concrete_function(BATCH).graph.get_operations()].count("MatMul")
+
+    assert (whole := products()) > 1
+    assert products(parallel_parts=3) == 3 * whole
+    assert products(parallel_parts=3, gradient_accumulation=2) == 6 * whole
+
+
+def _model_fn_graph(layer: Any, parts: int) -> Any:
     import tensorflow as tf
 
     from tfx_estimator.model_fn.classifier import make_model_fn
 
-    model_fn = make_model_fn(lambda classes: tf.keras.Sequential([_counting(), tf.keras.layers.Dense(classes)]))
     params = {
         "num_classes": 3,
         "train_steps": 2,
         "global_batch_size": 6,
         "seed": 1,
         "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
-        "parallel_parts": 2,
+        "parallel_parts": parts,
     }
-    estimator = tf.estimator.Estimator(model_fn, str(tmp_path), params=params)
-    batch = {"image": np.ones([6, 2], np.float32)}, np.ones([6], np.int64)
-    with pytest.raises(UserCodeError, match=r"parallel_parts: 2, and the layer norm \(Counting\) of the network"):
-        estimator.train(lambda: tf.data.Dataset.from_tensors(batch).repeat(), steps=1)
+    with tf.Graph().as_default() as graph:
+        network = lambda classes: tf.keras.Sequential([layer(), tf.keras.layers.Dense(classes)])  # noqa: E731
+        batch = {"image": tf.constant(BATCH[0]["x"])}, tf.constant(BATCH[1])
+        make_model_fn(network)(*batch, tf.estimator.ModeKeys.TRAIN, params)
+    return graph
+
+
+def test_each_part_has_operations_of_its_own_in_an_estimator():
+    import tensorflow as tf
+
+    counts = []
+    for parts in (1, 3):
+        graph = _model_fn_graph(lambda: tf.keras.layers.Dense(2, use_bias=False), parts)
+        counts.append([each.type for each in graph.get_operations()].count("MatMul"))
+    assert counts[0] > 4
+    assert counts[1] == 3 * counts[0]
+
+
+@pytest.mark.parametrize("kind", ["batch norm", "counting", "frozen counting"])
+def test_a_state_of_an_estimators_graph_is_refused_in_parts(kind):
+    with pytest.raises(
+        UserCodeError, match=r"parallel_parts: 2, and (the layer norm|a layer).* of the network follows"
+    ):
+        _model_fn_graph(lambda: _layer(kind), 2)
+    _model_fn_graph(lambda: _layer(kind), 1)
 
 
 def test_what_is_no_network_is_refused_but_by_auto():

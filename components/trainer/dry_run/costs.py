@@ -20,6 +20,7 @@ from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.parallel import ModelParallel
+from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DataError, UserCodeError
 
@@ -157,7 +158,9 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
     settings = with_stand_ins(settings, len(settings.label_names))
     assert settings.trainer is not None
-    # What XLA compiles is not seen: the costs are the same. Parts at the same time need what the whole batch needs.
+    # What XLA compiles is not seen: the costs are the same. Parts at the same time need what the whole batch needs, and
+    # gradients of their own.
+    parts = parts_at_once(settings.trainer)
     section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
     # Of a replica, all of which are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
@@ -179,7 +182,7 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
         trained_bytes=_bytes(trained),
         slot_bytes=_bytes(slots),
         batch=batch,
-        peak_bytes=graph_costs.peak_bytes(step),
+        peak_bytes=graph_costs.peak_bytes(step) + (parts - 1) * _bytes(trained),
         forward_flops=graph_costs.dearest_flops(forward),
         step_flops=graph_costs.dearest_flops(step),
         example_bytes=sum((each.shape.num_elements() or 0) * each.dtype.size // batch for each in features.values()),
@@ -249,10 +252,8 @@ def _part_bytes(declared: ModelParallel, variables: Any, parts: int) -> int:
 
 def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
     """The variables whose gradients are rows when the replicas add them up."""
-    from tfx_estimator.model_fn.parallel_parts import parts_here
-
     # Parts of a batch touch other rows each, and of a scaled loss each entry is looked at.
-    in_parts = section.gradient_accumulation > 1 or parts_here(section) > 1
+    in_parts = section.gradient_accumulation > 1 or parts_at_once(section) > 1
     if in_parts or section.precision == "mixed_float16" or not graph.building_function:
         return []
     gathered = [op.inputs[0] for op in graph.get_operations() if op.type == "ResourceGather"]

@@ -32,7 +32,6 @@ from tfx_estimator.model_fn.keras_model import (
     served,
 )
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
-from tfx_estimator.model_fn.parallel_parts import follows_batches
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.probabilities import gives_probabilities, refuse_probabilities
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -54,13 +53,11 @@ class FirstCall:
         model: The compiled model, built; None if it is a network, which the Estimator's own graph is to hold.
         failure: What it raised.
         given: The weights that it gave a network.
-        follows: The layer by which a network follows batches: see `follows_batches`.
     """
 
     model: Optional[tf.keras.Model] = None
     failure: Optional[Exception] = None
     given: Optional[GivenWeights] = None
-    follows: str = ""
 
     def call_again(self, function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
         """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
@@ -140,8 +137,7 @@ def _call_first(function: Callable, settings: Settings, spec: Mapping[str, Any])
     if not isinstance(model, tf.keras.Model):
         return FirstCall()
     if not is_compiled(model):
-        given = _look_at(model, made.changed(), spec)
-        return FirstCall(given=given, follows=follows_batches(model))
+        return FirstCall(given=_look_at(model, made.changed(), spec))
     if not is_subclassed(model):
         _computed(lambda: build(model, spec))
     return FirstCall(model)

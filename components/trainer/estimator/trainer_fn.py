@@ -20,9 +20,9 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.parallel_parts import having, parts_of, whole_notices
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -95,7 +95,7 @@ def _of_model_fn(
     # An Estimator refuses params for a model_fn that does not take them.
     takes_params = "params" in inspect.signature(function).parameters
     estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
-    return estimator, {SPEC_KEY: params, compiled_model.NOTICES_KEY: whole_notices(section, "is a whole model_fn")}
+    return estimator, {SPEC_KEY: params}
 
 
 def _of_compiled(
@@ -120,7 +120,7 @@ def _of_network(
         **_built_in_params(section, settings),
         "gradient_compression": section.distribution.train.gradient_compression,
         "gradient_accumulation": section.gradient_accumulation,
-        "parallel_parts": parts_of(section, first.follows),
+        "parallel_parts": parts_at_once(section),
         "precision": section.precision,
         "xla": section.xla,
     }
@@ -130,8 +130,7 @@ def _of_network(
         first.given,
     )
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
-    notices = whole_notices(section, having(first.follows)) if first.follows else []
-    return estimator, {OPTIMIZER_KEY: section.optimizer, compiled_model.NOTICES_KEY: notices}
+    return estimator, {OPTIMIZER_KEY: section.optimizer}
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:

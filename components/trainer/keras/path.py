@@ -39,8 +39,6 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.parallel_parts import follows_batches, having, whole_notices
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.warm_start import warm_keras
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
@@ -239,15 +237,11 @@ class _Task:
         """Reports, once in a cluster, what else the user should know of the model that is trained."""
         if self._task.type != CHIEF:
             return
-        model, section, optimizer = training.model, training.section, training.section.optimizer
-        notices: list[str] = []
+        model, optimizer = training.model, training.section.optimizer
         if isinstance(model, CompiledClassifier):
-            notices = compiled_notices(model.own, section, self._context.settings.declared)
-        elif layer := follows_batches(model.network):
-            notices = whole_notices(section, having(layer))
-        for text in notices:
-            self._progress.write(Event.NOTICED, text=text)
-        if isinstance(model, KerasClassifier) and optimizer.scaling != "none":
+            for text in compiled_notices(model.own, training.section, self._context.settings.declared):
+                self._progress.write(Event.NOTICED, text=text)
+        elif optimizer.scaling != "none":
             self._progress.write(Event.SCALED, text=optimizer.word_scaled(training.strategy.num_replicas_in_sync))
 
     def _make_watch(self, training: _Training, saver: Saver, meter: Optional[Meter]) -> Watch:

@@ -165,6 +165,8 @@ class Supervisor:
         if found:
             self._report.decided(found.text)
             self._job = decision.with_verdict(self._job, found)
+            # How many threads an op has depends on what computes the step.
+            self._environment = Settings.from_dict(self._job.settings).runtime.environment
             self._job.save(self._job_path)
 
     def _own_cluster(self, signals: Signals) -> None:

@@ -92,6 +92,10 @@ def test_a_wrong_number_of_parallel_parts_is_out_of_range_and_a_wrong_word_has_a
             "there is trainer.model_parallel as well",
         ),
         ("  pipeline_parallel: {stages: 2, microbatches: 2}\n", "there is trainer.pipeline_parallel as well"),
+        (
+            "  distribution: {train: {strategy: tpu, tpu: local}}\n",
+            "the strategy is tpu: the CPUs of a TPU's host compute no step",
+        ),
     ],
 )
 def test_what_computes_a_batch_whole_is_refused_beside_parallel_parts_but_not_beside_auto(

@@ -1,0 +1,90 @@
+"""How many parts of a batch are computed at the same time, and with how many threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.config import parts
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+pytestmark = pytest.mark.unit
+
+AUTO = {"model": "mnist_cnn", "parallel_parts": "auto"}
+
+
+def _declare(**declared: object) -> TrainerSection:
+    return TrainerSection.parse_obj({"train_steps": 9, **declared})
+
+
+@pytest.fixture
+def cpus(monkeypatch: pytest.MonkeyPatch):
+    """Sets how many there are."""
+    monkeypatch.delenv("TF_NUM_INTEROP_THREADS", raising=False)
+    return lambda count: monkeypatch.setattr(parts, "available_cpus", lambda: count)
+
+
+@pytest.mark.parametrize(
+    ("count", "declared", "expected"),
+    [
+        (1, AUTO, 1),
+        (4, AUTO, 4),
+        (64, {**AUTO, "model": "cifar_cnn", "global_batch_size": 1024}, 8),
+        # At least 16 examples each.
+        (4, {**AUTO, "global_batch_size": 40}, 2),
+        (64, {**AUTO, "global_batch_size": 64, "gradient_accumulation": 2}, 2),
+        (4, {**AUTO, "global_batch_size": 1}, 1),
+        (4, {**AUTO, "distribution": {"train": "mirrored:2"}}, 2),
+        (4, {**AUTO, "distribution": {"train": "multi_worker_mirrored:2"}}, 4),
+        (8, {**AUTO, "threads": {"inter_op": 3}}, 3),
+        (4, {"model": "mnist_cnn"}, 1),
+        (1, {"model": "mine:net", "parallel_parts": 3}, 3),
+        # Where it is not known that each example is computed by itself, or another thing computes the step.
+        (4, {**AUTO, "model": "mine:net"}, 1),
+        (4, {**AUTO, "model": "cifar_resnet9"}, 1),
+        (4, {**AUTO, "model": None, "module_file": "mine.py"}, 1),
+        (4, {**AUTO, "xla": True}, 1),
+        (4, {**AUTO, "xla": "auto"}, 1),
+        (4, {**AUTO, "pipeline_parallel": {"stages": 2, "microbatches": 2}}, 1),
+        (4, {**AUTO, "distribution": {"train": {"strategy": "parameter_server", "workers": 2}}}, 1),
+        (4, {**AUTO, "distribution": {"train": {"strategy": "tpu"}}}, 1),
+    ],
+)
+def test_auto_is_a_part_for_each_cpu_of_a_replica(cpus, count, declared, expected):
+    cpus(count)
+    assert parts.parts_at_once(_declare(**declared)) == expected
+
+
+def test_a_gpu_computes_whole_batches(cpus, monkeypatch):
+    cpus(4)
+    monkeypatch.setattr(parts, "has_gpu", lambda: True)
+    assert parts.parts_at_once(_declare(**AUTO)) == 1
+    assert parts.parts_at_once(_declare(parallel_parts=2)) == 2
+
+
+def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus, monkeypatch):
+    cpus(8)
+    for said, expected in (("3", 3), ("0", 8), ("many", 8)):
+        monkeypatch.setenv("TF_NUM_INTEROP_THREADS", said)
+        assert parts.parts_at_once(_declare(**AUTO)) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "declared", "threads"),
+    [
+        (4, AUTO, 1),
+        (4, {"parallel_parts": 3}, 1),
+        (4, {"parallel_parts": 2, "distribution": {"train": "mirrored:2"}}, 1),
+        # More CPUs than the parts keep at work.
+        (64, AUTO, None),
+        (4, {"parallel_parts": 2}, None),
+        (1, AUTO, None),
+        (4, {**AUTO, "model": "mine:net"}, None),
+        (4, {"parallel_parts": 1}, None),
+        (4, {**AUTO, "threads": {"intra_op": 2}}, 2),
+    ],
+)
+def test_an_op_has_one_thread_where_parts_keep_the_cpus_at_work(cpus, count, declared, threads):
+    cpus(count)
+    section = _declare(**declared)
+    assert section.intra_op == threads
+    assert section.environment.get("TF_NUM_INTRAOP_THREADS") == (str(threads) if threads else None)
