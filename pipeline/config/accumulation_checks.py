@@ -42,10 +42,10 @@ def check_accumulation(declaration: Declaration, search_paths: Sequence[str]) ->
                 value=str(count),
                 depends=("trainer.module_file", "trainer.model"),
             )
-    if whose:
+    if whose or parts == beside == 1:
         return
     batch = replica_batch(declaration)
-    if batch is not None and parts > batch:
+    if parts > 1 and batch is not None and parts > batch:
         yield Problem(
             _PATH,
             f"each replica has {batch} of the {trainer.global_batch_size} examples of a step: "
@@ -55,7 +55,7 @@ def check_accumulation(declaration: Declaration, search_paths: Sequence[str]) ->
             value=str(parts),
             depends=_BATCH,
         )
-    elif batch is not None and beside > 1 and parts * beside > batch:
+    elif beside > 1 and batch and parts * beside > batch:
         of_one = f" and trainer.gradient_accumulation makes {parts} parts of them," if parts > 1 else ""
         yield Problem(
             _PARALLEL,
