@@ -1,4 +1,4 @@
-"""Parts of a batch that are computed at the same time, each op by one thread.
+"""Parts of a batch that are computed at the same time.
 
 Several threads inside each op wait for each other at the end of it. Parts of a batch know nothing of each other until
 their gradients are added up: where each of two CPUs computes half of the batch, a step of `cifar_cnn` takes 8 % less
@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _OPTION = "trainer.parallel_parts"
+# Their state is that of the data, adapted before training.
+_ADAPTED = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
 def in_parallel(compute: Callable[[Part], Computed], parts: int) -> Callable[[Part], Computed]:
@@ -53,7 +55,8 @@ def refuse_state(parts: int, network: tf.keras.Model) -> UserCodeError:
         network: Built.
     """
     layers = [each for each in network._flatten_layers() if each.trainable]
-    follows = [each for each in layers if isinstance(each, BY_BATCH) or each._non_trainable_weights]
+    states = [each for each in layers if each._non_trainable_weights and not isinstance(each, _ADAPTED)]
+    follows = [*(each for each in layers if isinstance(each, BY_BATCH)), *states]
     which = f"the layer {follows[0].name} ({type(follows[0]).__name__})" if follows else "a layer"
     return UserCodeError(
         f"{_OPTION}: {parts}, and {which} of the network follows batches, which would be parts of them",

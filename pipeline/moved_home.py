@@ -37,6 +37,9 @@ _RENAME_PROPERTIES = """
     WHERE substr(string_value, 1, length(:former) + 1) = :former || '/'
 """
 
+# Where TFX lets an execution write.
+_MADE = re.compile(r"(?s)(?P<home>.+)/artifacts/(?P<node>[^/]+)/(?P<key>[^/]+)/(?P<number>[0-9]{1,18})(/.*)?")
+
 logger = get_logger("run")
 
 
@@ -124,12 +127,17 @@ def _find_formers(connection: sqlite3.Connection, home: str) -> dict[str, str]:
     """The folder in which each artifact was made, by its URI, if that was not this one."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone():
         return {}
-    formers = {}
+    formers: dict[str, str] = {}
+    same: dict[str, bool] = {}
     for uri, node, key, number in connection.execute(_ELSEWHERE, {"inside": f"{home}/"}):
         # Where TFX lets this very execution write. What somebody imports from another pipeline's folder stays there.
-        place = rf"artifacts/(?P<node>[^/]+)/{re.escape(key)}/{number}"
-        found = re.fullmatch(rf"(?s).+/{place}(/.*)?", uri)
-        if found and node.endswith(f".{found['node']}") and (former := former_home(uri, place, home)):
+        found = _MADE.fullmatch(uri)
+        if not found or (found["key"], int(found["number"])) != (key, number) or not node.endswith(f".{found['node']}"):
+            continue
+        former = found["home"]
+        if former not in same:
+            same[former] = _is_same(former, home)
+        if not same[former]:
             formers[uri] = former
     return formers
 
@@ -138,4 +146,7 @@ def _is_same(former: str, home: str) -> bool:
     """Is it one folder, for a link that leads there too: what is found by either is the same."""
     if is_address(former) or is_address(home):
         return former == home
+    # By two mounts, too.
+    with contextlib.suppress(OSError):
+        return os.path.samefile(former, home)
     return os.path.realpath(former) == os.path.realpath(home)

@@ -48,7 +48,9 @@ def keep_cpus_busy(section: TrainerSection) -> bool:
         section: The declared trainer.
     """
     parts = parts_at_once(section) * section.distribution.train.devices.count
-    return parts_at_once(section) > 1 and available_cpus() < 2 * parts
+    # What the user has exported goes first.
+    told = "TF_NUM_INTRAOP_THREADS" in os.environ
+    return parts_at_once(section) > 1 and available_cpus() < 2 * parts and not has_gpu() and not told
 
 
 def _number(text: Optional[str]) -> int:

@@ -66,8 +66,8 @@ class TrainerSection(Section):
     # computed by itself.
     parallel_parts: Union[Literal["auto"], conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
         default=1,
-        description="parts of each replica's batch that are computed at the same time, each op by one thread: on CPU "
-        "that is faster than several threads inside each op; `auto` is one a CPU, for mnist_cnn and cifar_cnn",
+        description="parts of each replica's batch that are computed at the same time: on CPU that is faster than "
+        "several threads inside each op; `auto` is one a CPU, for mnist_cnn and cifar_cnn",
         operational=True,
     )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
         The artifacts, by component and name of the output.
 
     Raises:
-        LeftOutError: There is no database.
+        LeftOutError: There is no database, or it cannot be read.
     """
     if not os.path.exists(database):
         raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
@@ -60,7 +61,10 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
     events = store.get_events_by_execution_ids(list(nodes)) if nodes else []
     written = [event for event in events if event.type == metadata_store_pb2.Event.OUTPUT]
     artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in written])}
-    moved = _moved(database)
+    try:
+        moved = _moved(database)
+    except sqlite3.Error as error:
+        raise LeftOutError(f"{database}, which knows where the components keep what they make: {error}.") from error
     return {
         (nodes[event.execution_id], event.path.steps[0].key): Output(
             moved.get(uri := artifacts[event.artifact_id].uri, uri), _properties(artifacts[event.artifact_id])

@@ -171,6 +171,9 @@ def read_run(logs: str) -> Run:
 
 def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
     """Where in a moved folder that lies which its runs have named: a page must not send its reader to another one."""
+    # A log folder may have been copied alone.
+    if not os.path.isdir(os.path.join(home, "artifacts")):
+        return {}
     places = {name: path for name in _PLACES if isinstance(path := summary.get(name), str) and not is_address(path)}
     former = former_home(places.get(_PLACES[0], ""), _MODEL_RUN, home)
     return {name: rebased(path, former, home) for name, path in places.items()} if former else {}

@@ -197,6 +197,11 @@ def test_a_state_of_an_estimators_graph_is_refused_in_parts(kind):
     _model_fn_graph(lambda: _layer(kind), 1)
 
 
+@pytest.mark.parametrize("kind", ["frozen batch norm", "constant"])
+def test_a_state_that_stays_as_it_is_may_be_in_the_parts_of_an_estimator(kind):
+    _model_fn_graph(lambda: _layer(kind), 2)
+
+
 def test_what_is_no_network_is_refused_but_by_auto():
     from tfx_estimator.model_fn.own_step import refuse_step_options
 

@@ -23,6 +23,7 @@ from tfx_estimator.data.sharding import ELEMENT
 from tfx_estimator.model_fn.compiling import tried_for
 from tfx_estimator.model_fn.strategies import configure_devices
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import TfxEstimatorError
@@ -114,8 +115,11 @@ def of_one_process(section: TrainerSection) -> TrainerSection:
         changed["strategy"] = "one_device"
     if not changed["devices"]:
         del changed["devices"]
+    # Whose batches `auto` leaves whole, unlike those of the strategy that stands in for it.
+    whole = {"parallel_parts": 1} if train.asynchronous and section.parallel_parts == AUTO else {}
     return section.copy(
         update={
+            **whole,
             "distribution": Distribution.parse_obj({"train": changed}),
             "global_batch_size": batch,
             # Nothing but steps.

@@ -58,6 +58,7 @@ def test_parallel_parts_are_taken_on_every_path_and_decide_no_model(write, good,
     deciding, operational = loaded.declaration.trainer.split()
     assert operational["parallel_parts"] == "auto"
     assert "parallel_parts" not in deciding
+    assert load(write(good + more + PARALLEL.format(4))).declaration.trainer.parallel_parts == 4
     assert load(write(good + more)).declaration.trainer.parallel_parts == 1
 
 

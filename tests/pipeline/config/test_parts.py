@@ -19,7 +19,8 @@ def _declare(**declared: object) -> TrainerSection:
 @pytest.fixture
 def cpus(monkeypatch: pytest.MonkeyPatch):
     """Sets how many there are."""
-    monkeypatch.delenv("TF_NUM_INTEROP_THREADS", raising=False)
+    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     return lambda count: monkeypatch.setattr(parts, "available_cpus", lambda: count)
 
 
@@ -58,7 +59,8 @@ def test_a_gpu_computes_whole_batches(cpus, monkeypatch):
     cpus(4)
     monkeypatch.setattr(parts, "has_gpu", lambda: True)
     assert parts.parts_at_once(_declare(**AUTO)) == 1
-    assert parts.parts_at_once(_declare(parallel_parts=2)) == 2
+    assert parts.parts_at_once(_declare(parallel_parts=5)) == 5
+    assert _declare(parallel_parts=5).intra_op is None
 
 
 def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus, monkeypatch):
@@ -88,3 +90,9 @@ def test_an_op_has_one_thread_where_parts_keep_the_cpus_at_work(cpus, count, dec
     section = _declare(**declared)
     assert section.intra_op == threads
     assert section.environment.get("TF_NUM_INTRAOP_THREADS") == (str(threads) if threads else None)
+
+
+def test_exported_threads_go_before_that_one(cpus, monkeypatch):
+    cpus(4)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
+    assert _declare(**AUTO).environment == {}
