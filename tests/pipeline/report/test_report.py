@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,12 @@ def test_the_page_of_a_run_that_was_moved_names_no_place_of_another_one(leave_ru
     then = str(tmp_path / "own")
     places = {"model_run": f"{then}/artifacts/Trainer/model_run/6", "pushed": f"{then}/serving/1795610480"}
     logs = leave_run("20261122-010000", **{**FAILED, **places})
+    # A copy of the log folder alone leads to where the model is.
+    alone = tmp_path / "alone" / "logs" / logs.name
+    shutil.copytree(logs, alone)
+    report(str(alone))
+    assert f"tensorboard --logdir {then}/artifacts/Trainer/model_run/6 " in text_of(alone / "report.html")
+    (tmp_path / "own" / "artifacts").mkdir()
     moved = (tmp_path / "own").rename(tmp_path / "moved")
     # Whatever is there now.
     leave_run("20261122-010000", **{**FAILED, **places})
@@ -103,6 +110,7 @@ def test_the_page_of_a_run_that_was_moved_names_no_place_of_another_one(leave_ru
     # What was pushed to a place of its own is there still.
     (tmp_path / "own").rename(tmp_path / "again")
     again = leave_run("20261122-020000", **{**FAILED, **places, "pushed": "/srv/models/1"})
+    (tmp_path / "own" / "artifacts").mkdir()
     report(str((tmp_path / "own").rename(tmp_path / "third")))
     assert "Pushed model /srv/models/1 " in text_of(tmp_path / "third" / "logs" / again.name / "report.html")
 
