@@ -28,6 +28,7 @@ OPERATIONAL = {
     "trainer.onednn",
     "trainer.profile",
     "trainer.model_parallel",
+    "trainer.parallel_parts",
     "trainer.pipeline_parallel.devices",
     "trainer.start_timeout",
     "trainer.stall_timeout",
