@@ -71,7 +71,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": False},
     "gpu": {"gpu": {"memory_limit_mb": 2048, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}},
     "gradient_accumulation": {"gradient_accumulation": 4},
-    "parallel_parts": {"parallel_parts": 3},
+    # The name decides on which rows it goes: by this one it needs the fewest.
+    "accumulation_parallel": {"gradient_accumulation": 4, "parallel_parts": 2},
     "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}},
     "split_weights": {"model_parallel": {"mesh": {"model": 2}, "layout": {"logits/kernel": ["model", None]}}},
     "pipeline_parallel": {"pipeline_parallel": {"stages": 2, "microbatches": 2}},

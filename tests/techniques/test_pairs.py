@@ -11,7 +11,7 @@ from tests.techniques.options import OPTIONS, PATHS
 from tfx_estimator.pipeline.errors import DeclarationError
 
 # As many rows as there may be.
-MOST = 70
+MOST = 60
 
 
 def _accepted(name, folder, weights):
