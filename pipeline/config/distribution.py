@@ -248,6 +248,11 @@ class Distribution(Section):
         description="what a worker reads: every n-th example after the same shuffle (the global batches are those of "
         "one device), or files of its own (reads less)",
     )
+    input_batch: Literal["global", "per_replica"] = Field(
+        default="global",
+        description="what an input_fn of your own that takes no `input_context` makes: batches of all replicas, which "
+        "are shared among them, or whole batches for each replica, as under plain TensorFlow",
+    )
     max_restarts: conint(ge=0, le=1000) = Field(  # type: ignore[valid-type]
         default=3,
         description="restarts from the last checkpoint, after which a dead or stalled task is an error",

@@ -49,6 +49,8 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
     if not distribution.train.is_cluster:
         for key in ("sharding", "network"):
             yield f"{_DISTRIBUTION}.{key}", f"a cluster; {distribution.train.strategy} has one process"
+    if not trainer.module_file:
+        yield f"{_DISTRIBUTION}.input_batch", "an input_fn of your own, and there is no module_file"
     if not distribution.evaluator:
         yield f"{_DISTRIBUTION}.start_delay_secs", "the evaluator task, and there is none"
         if distribution.train.is_cluster:

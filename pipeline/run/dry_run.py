@@ -25,6 +25,7 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -315,10 +316,14 @@ class Memory:
             *([trainer.warm_start.fingerprint()] if trainer.warm_start else []),
             *([declaration.evaluator.dict()] if declares_evaluation else []),
             *([declaration.tune.dict()] if declaration.tune else []),
-            # XLA cannot compile every network for several replicas.
-            *(["replicas"] if trainer.xla is True and trainer.distribution.train.replicas > 1 else []),
+            # XLA cannot compile every network for several replicas, nor can these share what every input_fn returns.
+            *(["replicas"] if (trainer.xla is True or trainer.module_file) and _has_replicas(trainer) else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _has_replicas(trainer: TrainerSection) -> bool:
+    return trainer.distribution.train.replicas > 1 or trainer.distribution.eval.distributes
 
 
 @contextlib.contextmanager

@@ -61,6 +61,8 @@ class EstimatorPath:
             replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
             return
         spec = make_spec()
+        if context.tried_for:
+            replica_check.check_inputs(spec, context.tried_for)
         if tf_config is not None:
             os.environ[TF_CONFIG] = tf_config
         synchronous = task.in_cluster and distribution.train.is_collective
@@ -126,9 +128,12 @@ def _shared_inputs(
     """The specs, with input_fns for the strategies."""
     train_spec, eval_spec = spec["train_spec"], spec["eval_spec"]
     if train is not None:
-        train_spec = train_spec._replace(input_fn=share(train_spec.input_fn, not distribution.train.asynchronous))
+        in_step = not distribution.train.asynchronous
+        shared = share(train_spec.input_fn, in_step, input_batch=distribution.input_batch)
+        train_spec = train_spec._replace(input_fn=shared)
     if evaluate is not None:
-        eval_spec = eval_spec._replace(input_fn=share(eval_spec.input_fn, training=False))
+        shared = share(eval_spec.input_fn, training=False, input_batch=distribution.input_batch)
+        eval_spec = eval_spec._replace(input_fn=shared)
     return {"train_spec": train_spec, "eval_spec": eval_spec}
 
 

@@ -6,7 +6,8 @@ that is divided by the global batch. The other pairings train with another learn
 
 One step is trained under 2 replicas and on one device, from the same weights, with the same batch. An equal update is
 right; one that is exactly half or twice as large is refused; any other is trained, with a warning that tells how much
-it differs.
+it differs. Where each replica takes a whole batch of its own, the update may be that of one device with one of these,
+or with all of them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,29 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.replica_check.comparison import Change
 from tfx_estimator.components.trainer.replica_check.evaluation import check_evaluation
-from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
-from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, check_training, read_batches
+from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Rows, Trial
+from tfx_estimator.components.trainer.user_input.input_check import (
+    Reading,
+    Spec,
+    check_training,
+    is_whole,
+    read_batches,
+)
+from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn
 from tfx_estimator.model_fn.strategies import make_strategy
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
 _REPLICAS = 2
+# Trains with what many replicas share, and with what one device takes.
+_Compare = Callable[[Rows, Rows], list[Change]]
 
 
 def section(distribution: Distribution) -> TrainStrategy:
@@ -56,13 +67,35 @@ def run(
         trial = Trial(make_spec, strategy, alone, folder)
         reading = read_batches(make_spec())
         if verdict.trains_in_step(distribution.train):
-            notes += check_training(make_spec, distribution, reading)
+            replicas = verdict.replicas_in_step(distribution.train)
+            whole = is_whole(make_spec, reading, distribution, replicas)
+            notes += check_training(make_spec, distribution, reading, replicas, whole)
             with _unknown(notes, "whether its loss is scaled right"):
-                notes += _try_training(trial, distribution, reading)
+                notes += _try_training(trial, distribution, reading, whole)
         if verdict.has_replicas(distribution.eval):
             with _unknown(notes, "whether its evaluation under several replicas is that of one device"):
-                notes += check_evaluation(make_spec, trial, evaluation, reading)
+                notes += check_evaluation(make_spec, trial, evaluation, distribution, reading)
     verdict.write(training_dir, notes)
+
+
+def check_inputs(spec: Spec, distribution: Distribution) -> None:
+    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training.
+
+    Args:
+        spec: What trainer_fn returned.
+        distribution: What was declared.
+
+    Raises:
+        UserCodeError: It returns no data set.
+    """
+    train, evaluate, estimator = spec["train_spec"], spec["eval_spec"], spec["estimator"]
+    for mode, each, needed in (
+        (tf.estimator.ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
+        (tf.estimator.ModeKeys.EVAL, evaluate, verdict.has_replicas(distribution.eval)),
+    ):
+        if needed:
+            with tf.Graph().as_default():
+                call_input_fn(each.input_fn, mode, estimator.params, estimator.config)
 
 
 @contextmanager
@@ -79,39 +112,76 @@ def _on_cpus(declared: Strategy, replicas: int) -> TrainStrategy:
     return TrainStrategy.parse_obj({"strategy": strategy, "devices": {"cpu": replicas}})
 
 
-def _try_training(trial: Trial, distribution: Distribution, reading: Reading) -> list[str]:
+def _try_training(trial: Trial, distribution: Distribution, reading: Reading, whole: bool) -> list[str]:
     """Compares updates, and refuses wrong ones; returns what the user should know."""
     sizes = set(reading.sizes()[0].values())
     if len(sizes) > 1 or sizes.pop() < _REPLICAS:
         raise NotTriedError("TrainSpec.input_fn makes no batch that two replicas could share")
+
+    def compare(many: Rows, one: Rows) -> list[Change]:
+        changes = trial.compare_updates(reading, many, one)
+        if not changes:
+            raise NotTriedError("the first steps of training change no variable")
+        return changes
+
     try:
-        changes = trial.compare_updates(reading)
+        return (
+            _compare_whole(compare, distribution, reading.size) if whole else _compare(compare, distribution, reading)
+        )
     except UserCodeError as error:
         if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
             raise
         # An optimizer that is built outside of the model_fn, say, is called once in each worker.
         raise NotTriedError(f"it is tried in one process, where each worker has its own, and {error.what}") from error
-    if not changes:
-        raise NotTriedError("the first steps of training change no variable")
+
+
+def _compare(compare: _Compare, distribution: Distribution, reading: Reading) -> list[str]:
+    """Replicas that share a batch train as one device does with all of it."""
+    own = reading.size // _REPLICAS
+    batch = Rows(own * _REPLICAS)
+    changes = compare(batch, batch)
     _refuse_exact(changes, distribution)
     if not (apart := _most_different(changes)):
         return []
     # Does each replica compute something of its own part of the batch? Of the same examples it computes the same.
-    changes = trial.compare_updates(reading, same_examples=True)
+    batch = Rows(own, _REPLICAS)
+    changes = compare(batch, batch)
     _refuse_exact(changes, distribution)
-    if not (still := _most_different(changes)):
-        return [
-            "each replica computes something of its own part of the batch, such as the statistics of a batch "
-            f"normalisation or a mean over weights, so that the update of {apart.name} differs by {_percent(apart)} "
-            "from that of one device; the scale is right"
-        ]
+    if still := _most_different(changes):
+        return [_differs(still)]
     return [
+        "each replica computes something of its own part of the batch, such as the statistics of a batch "
+        f"normalisation or a mean over weights, so that the update of {apart.name} differs by {_percent(apart)} "
+        "from that of one device; the scale is right"
+    ]
+
+
+def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> list[str]:
+    """Replicas that each take a whole batch train as one device does with one of these, or with all of them.
+
+    The first is a mean over the replicas, the second a sum over the global batch. Which one is meant only the user
+    knows, whose constants stand for the one batch or for the other.
+    """
+    every = Rows(size, _REPLICAS)
+    changes = compare(every, Rows(size))
+    if exact := _find_exact(changes):
+        _refuse_exact(compare(every, every), distribution)
+        name, scale = exact
+        return [
+            f"under {_REPLICAS} replicas with {size:,} examples each the update of {name} is {scale:.2f} times that of "
+            f"one device with {size:,}: it is that of one with {size * _REPLICAS:,}"
+        ]
+    return [_differs(still)] if (still := _most_different(changes)) else []
+
+
+def _differs(still: Change) -> str:
+    return (
         f"under {_REPLICAS} replicas the first update of {still.name} is {still.ratio:.2f} times as large as on one "
         f"device, and differs from it by {_percent(still)}, though all are given the same examples: by chance, as with "
         "dropout; or a part of the loss is counted once for each replica, such as a regularisation beside a loss "
         "divided by the global batch; or each replica clips its gradients; or the loss compares the examples of a "
         "batch with one another"
-    ]
+    )
 
 
 def _most_different(changes: Sequence[Change]) -> Change | None:
@@ -124,13 +194,20 @@ def _percent(change: Change) -> str:
     return f"{100 * change.difference:.1f} %"
 
 
-def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None:
-    """Refuses updates that are exactly N times, or a part in N of, those of one device."""
+def _find_exact(changes: Sequence[Change]) -> Optional[tuple[str, float]]:
+    """Finds an update that is exactly N times, or a part in N of, that of one device: the variable, and the factor."""
     exact = [(change.name, change.scale) for change in changes if change.scale and change.scale != 1]
     # Chance may come close for a variable of one element, but not for half of them.
     if not exact or 2 * len(exact) < sum(change.scale != 1 for change in changes):
+        return None
+    return exact[0]
+
+
+def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None:
+    """Refuses updates that are exactly N times, or a part in N of, those of one device."""
+    if not (exact := _find_exact(changes)):
         return
-    name, scale = exact[0]
+    name, scale = exact
     what = f"under {_REPLICAS} replicas the update of {name} is {scale:.2f} times that of one device"
     if distribution.train.replicas != _REPLICAS:
         what += f" (the declared ones are {distribution.train.replicas})"
@@ -140,7 +217,8 @@ def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None
             "by the number of replicas once more",
             expected="the same update under any number of replicas",
             todo="with `minimize`, return the mean over the replica's own examples; or keep the loss, and use "
-            "tf.gradients and optimizer.apply_gradients; or declare the strategy one_device",
+            "tf.gradients and optimizer.apply_gradients; or, if the loss is divided by the batch that the input_fn "
+            "makes, declare trainer.distribution.input_batch: per_replica; or declare the strategy one_device",
         )
     raise UserCodeError(
         f"{what}: the loss is a mean over each replica's own examples, and the optimizer adds up the gradients of all "

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check.comparison import scale_of
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
-from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, read_batches
+from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, is_whole, read_batches
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of metrics next to 0.
@@ -21,7 +22,11 @@ _NOTHING = 1e-6
 
 
 def check_evaluation(
-    make_spec: Callable[[], Spec], trial: Trial, strategy: tf.distribute.Strategy, train: Reading
+    make_spec: Callable[[], Spec],
+    trial: Trial,
+    strategy: tf.distribute.Strategy,
+    distribution: Distribution,
+    train: Reading,
 ) -> list[str]:
     """Evaluates a batch under several replicas, and the same on one device; returns what the user should know.
 
@@ -29,6 +34,7 @@ def check_evaluation(
         make_spec: Calls the user's trainer_fn, and returns what it returns.
         trial: Evaluates.
         strategy: The declared one, of a few replicas.
+        distribution: What was declared.
         train: Batches of the training.
 
     Raises:
@@ -40,7 +46,8 @@ def check_evaluation(
     sizes = set(reading.sizes()[0].values())
     if len(sizes) > 1 or sizes.pop() < replicas:
         raise NotTriedError(f"EvalSpec.input_fn makes no batch that {replicas} replicas could share")
-    alone, shared = trial.evaluate(train, reading, strategy)
+    whole = is_whole(make_spec, reading, distribution, replicas, tf.estimator.ModeKeys.EVAL)
+    alone, shared = trial.evaluate(train, reading, strategy, whole)
     notes = []
     # The loss first: what explains it explains the others.
     for name in sorted(alone.keys() & shared.keys(), key=lambda name: (name != "loss", name)):

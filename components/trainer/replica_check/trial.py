@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 from tensorflow.python.util import nest
@@ -13,7 +13,7 @@ from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.replica_check.comparison import Change, Training, compare
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec
-from tfx_estimator.components.trainer.user_input.rows import KINDS, join_rows, size_of, take_rows
+from tfx_estimator.components.trainer.user_input.rows import KINDS, join_rows, take_rows
 from tfx_estimator.pipeline.errors import TfxEstimatorError, UserCodeError
 
 # If the first step changes nothing, as in a warm-up from 0, later ones may.
@@ -22,6 +22,18 @@ _STEPS = (1, 5)
 
 class NotTriedError(Exception):
     """The trial says nothing of the user's code: it does not run on one CPU either."""
+
+
+class Rows(NamedTuple):
+    """Examples of a batch that was read: the first ones, several times one after the other."""
+
+    first: int
+    times: int = 1
+
+    def of(self, leaf: Any) -> Any:
+        """Takes them of one tensor."""
+        taken = take_rows(leaf, 0, self.first)
+        return taken if self.times == 1 else join_rows([taken] * self.times)
 
 
 class Trial:
@@ -43,35 +55,34 @@ class Trial:
         self._one = one
         self._folder = folder
 
-    def compare_updates(self, reading: Reading, same_examples: bool = False) -> list[Change]:
-        """Trains on the first batch; returns a change for each variable that changed.
+    def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> list[Change]:
+        """Trains on examples of the first batch; returns a change for each variable that changed.
 
         Args:
             reading: Of the training's input_fn.
-            same_examples: Have each replica take the first ones of the batch, and one device all of these at once: what
-                a replica computes of its own part, such as the statistics of a batch normalisation, is then that of the
-                whole.
+            many_rows: What the replicas share.
+            one_rows: What one device takes.
 
         Raises:
             NotTriedError: Training does not work on one device either.
             UserCodeError: Training works on one device alone.
         """
-        input_fn = self._input_fn(reading, same_examples=same_examples)
+        shared, alone = (self._input_fn(reading, rows) for rows in (many_rows, one_rows))
         for steps in _STEPS:
             try:
-                many = self._train(self._many, input_fn, steps)
+                many = self._train(self._many, shared, steps)
             except TfxEstimatorError:
                 raise
             except Exception as error:
-                self._train_alone(input_fn, steps)
+                self._train_alone(alone, steps)
                 raise _fails(self._many, "train", error) from error
-            one = self._train_alone(input_fn, steps, many.before)
+            one = self._train_alone(alone, steps, many.before)
             if changes := compare(one, many, self._many.num_replicas_in_sync):
                 return changes
         return []
 
     def evaluate(
-        self, train: Reading, evaluation: Reading, strategy: tf.distribute.Strategy
+        self, train: Reading, evaluation: Reading, strategy: tf.distribute.Strategy, whole: bool
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Evaluates the first batch with the same weights; returns the metrics on one device, and under the strategy.
 
@@ -79,19 +90,26 @@ class Trial:
             train: Of the training's input_fn: a step makes the weights.
             evaluation: Of the evaluation's.
             strategy: For it, of several replicas.
+            whole: Does each replica take the whole batch; else a part of it.
 
         Raises:
             NotTriedError: It does not work on one device either.
             UserCodeError: It works on one device alone.
         """
-        self._train_alone(self._input_fn(train), steps=1, saves=True)
-        input_fn = self._input_fn(evaluation, training=False)
+        size, replicas = train.size, self._many.num_replicas_in_sync
+        self._train_alone(self._input_fn(train, Rows(size // replicas * replicas)), steps=1, saves=True)
+        size, replicas = evaluation.size, strategy.num_replicas_in_sync
+        batch = Rows(size if whole else size // replicas * replicas)
+        alone, shared = (
+            self._input_fn(evaluation, rows, training=False)
+            for rows in (batch, batch._replace(times=replicas if whole else 1))
+        )
         try:
-            alone = self._estimator(eval_distribute=None).evaluate(input_fn, steps=1, name="one")
+            one = self._estimator(eval_distribute=None).evaluate(alone, steps=1, name="one")
         except Exception as error:
             raise NotTriedError(f"it is tried on a CPU, and one CPU does not evaluate it: {_said(error)}") from error
         try:
-            return alone, self._estimator(eval_distribute=strategy).evaluate(input_fn, steps=1, name="many")
+            return one, self._estimator(eval_distribute=strategy).evaluate(shared, steps=1, name="many")
         except Exception as error:
             raise _fails(strategy, "evaluate", error) from error
 
@@ -121,25 +139,18 @@ class Trial:
             user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or shared_batches.SEED, **changes
         )
 
-    def _input_fn(self, reading: Reading, training: bool = True, same_examples: bool = False) -> Callable[..., Any]:
-        """The first batch, over and over; not in the graph, which it may be too large for."""
+    def _input_fn(self, reading: Reading, rows: Rows, training: bool = True) -> Callable[..., Any]:
+        """Examples of the first batch, over and over; not in the graph, which it may be too large for."""
         specs = nest.flatten(reading.element_spec)
-        replicas = self._many.num_replicas_in_sync
-        own = size_of(reading.batches[0][0]) // replicas
 
         def again() -> Iterator[tuple[Any, ...]]:
             while True:
                 # Copies: TensorFlow takes over the arrays' memory, and may write to it.
                 yield tuple(copy.deepcopy(reading.batches[0]))
 
-        def rows(leaf: Any) -> Any:
-            return (
-                join_rows([take_rows(leaf, 0, own)] * replicas) if same_examples else take_rows(leaf, 0, own * replicas)
-            )
-
         def pack(*leaves: Any) -> Any:
             rest = iter(leaves)
-            chosen = [rows(next(rest)) if isinstance(spec, KINDS) else None for spec in specs]
+            chosen = [rows.of(next(rest)) if isinstance(spec, KINDS) else None for spec in specs]
             return nest.pack_sequence_as(reading.element_spec, chosen)
 
         def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:

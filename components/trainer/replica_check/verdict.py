@@ -39,7 +39,18 @@ def trains_in_step(train: TrainStrategy) -> bool:
 
 def has_replicas(strategy: Strategy) -> bool:
     """Tells whether there are several replicas in one process; no declared devices are all GPUs."""
-    return strategy.distributes and (strategy.devices.count if strategy.devices.indices else gpu_count()) > 1
+    return _devices(strategy) > 1
+
+
+def replicas_in_step(train: TrainStrategy) -> int:
+    """How many replicas take part in each step; 2 where only the strategy will know, as of a TPU."""
+    return max(_devices(train) * train.worker_count, 2)
+
+
+def _devices(strategy: Strategy) -> int:
+    if not strategy.distributes:
+        return 1
+    return strategy.devices.count if strategy.devices.indices else max(gpu_count(), 1)
 
 
 def write(training_dir: str, notes: list[str]) -> None:

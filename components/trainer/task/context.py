@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import Optional, Protocol
 
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.job import Job
@@ -20,11 +20,13 @@ class TaskContext:
         job: What to train.
         task: Which task of it this is.
         progress: Where to report.
+        tried_for: The declared distribution, where a dry run tries code for it on one device.
     """
 
     job: Job
     task: TaskSpec
     progress: ProgressWriter
+    tried_for: Optional[Distribution] = None
 
     @property
     def settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""Reads the first batches of a user's input_fn, and refuses those that several replicas or workers cannot share."""
+"""Reads the first batches of a user's input_fn: what a step trains with, and whether replicas can share it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ Spec = dict[str, Any]
 Batch = list[Any]
 
 _TRAIN = tf.estimator.ModeKeys.TRAIN
+_INPUT_BATCH = "trainer.distribution.input_batch"
 # Of a training: the first may be as all others by chance.
 _BATCHES = 3
 # Of an op of a data set that hands on its elements in the order in which they are ready.
@@ -44,6 +45,16 @@ class Reading(NamedTuple):
     def sizes(self) -> list[dict[str, int]]:
         """The first dimension of each tensor, batch by batch."""
         return [dict(zip(self.names, map(size_of, batch))) for batch in self.batches]
+
+    @property
+    def size(self) -> int:
+        """Examples of the first batch."""
+        return size_of(self.batches[0][0])
+
+    def largest(self) -> dict[str, int]:
+        """The first dimension of each tensor: the largest that was read."""
+        sizes = self.sizes()
+        return {name: max(each[name] for each in sizes) for name in self.names}
 
 
 def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute.InputContext] = None) -> Reading:
@@ -91,57 +102,67 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     return Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
 
 
-def check_training(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
-    """Refuses a training's batches that the declared replicas and workers would train with otherwise than one device.
+def is_whole(
+    make_spec: Callable[[], Spec], reading: Reading, distribution: Distribution, replicas: int, mode: str = _TRAIN
+) -> bool:
+    """Tells whether each replica takes a batch of the size that one device takes; else a part of one.
+
+    Args:
+        make_spec: Calls the user's trainer_fn.
+        reading: Of the input_fn, as the only input pipeline.
+        distribution: What was declared.
+        replicas: That take part in a step.
+        mode: Of `tf.estimator.ModeKeys`: which input_fn.
+    """
+    input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
+    if shared_batches.is_built_in(input_fn):
+        return False
+    if not shared_batches.takes_input_context(input_fn):
+        return distribution.input_batch == shared_batches.PER_REPLICA
+    pipelines = distribution.train.worker_count if mode == _TRAIN else 1
+    part = read_batches(make_spec(), mode, tf.distribute.InputContext(pipelines, 0, replicas))
+    one, many = reading.largest(), part.largest()
+    return not any(one[name] == replicas * many[name] > 0 for name in reading.names)
+
+
+def check_training(
+    make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading, replicas: int, whole: bool
+) -> list[str]:
+    """Says how many examples a step trains with, and refuses batches that cannot be shared.
 
     Args:
         make_spec: Calls the user's trainer_fn.
         distribution: What was declared.
         reading: As the only input pipeline.
+        replicas: That train in step.
+        whole: See `is_whole`.
 
     Returns:
         What the user should know.
 
     Raises:
-        UserCodeError: The batches cannot be shared, or make a step of another size.
+        UserCodeError: The batches cannot be shared.
     """
     input_fn = make_spec()["train_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
         return []
-    if shared_batches.takes_input_context(input_fn):
-        return _check_own_sharing(make_spec, distribution, reading)
+    takes_context, size = shared_batches.takes_input_context(input_fn), reading.largest()[reading.names[-1]]
+    if whole:
+        declared = "" if takes_context else f" ({_INPUT_BATCH}: {shared_batches.PER_REPLICA})"
+        made = f"TrainSpec.input_fn makes {size:,} for each of {replicas} replicas"
+        return [f"global batch {size * replicas:,}: {made}{declared}"]
+    if takes_context:
+        return []
     first, *_ = reading.sizes()
     shared_batches.check_sizes("TrainSpec", first)
-    shared_batches.check_divides(next(iter(first.values())), distribution.train.replicas)
+    shared_batches.check_divides(next(iter(first.values())), replicas)
     if distribution.train.worker_count > 1:
         _check_order(reading, read_batches(make_spec()))
-    return []
-
-
-def _check_own_sharing(make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading) -> list[str]:
-    """An input_fn that takes `input_context` splits the global batch itself, or does not."""
-    # If all GPUs take part, their number is not declared.
-    replicas = max(distribution.train.replicas, 2)
-    pipelines = distribution.train.worker_count
-    context = tf.distribute.InputContext(pipelines, 0, replicas)
-    whole, part = reading.sizes(), read_batches(make_spec(), _TRAIN, context).sizes()
-    largest = {name: tuple(max(sizes[name] for sizes in side) for side in (whole, part)) for name in reading.names}
-    if any(one == replicas * many > 0 for one, many in largest.values()):
-        return []
-    if any(sizes != side[0] for side in (whole, part) for sizes in side):
-        # As if sentences of like length make a batch.
-        return [
-            "TrainSpec.input_fn takes `input_context`, and its batches differ in size: whether those of a step are "
-            f"together as large under {replicas} replicas as on one device is not known"
-        ]
-    one, many = largest[reading.names[-1]]
-    raise UserCodeError(
-        f"TrainSpec.input_fn takes `input_context`, and makes batches of {one} examples for one replica and of {many} "
-        f"for each of {replicas} (trainer.distribution.train): a step would train with {replicas * many}",
-        expected=f"batches of {one / replicas:g} for each of {replicas} replicas",
-        todo="batch with input_context.get_per_replica_batch_size(N), where N is the global batch; or leave out the "
-        "argument `input_context`: each batch is then shared among the replicas",
-    )
+    return [
+        f"global batch {size:,}: {replicas} replicas share each batch of TrainSpec.input_fn, which takes no "
+        f"`input_context`; to give each a whole one, as plain TensorFlow does, declare {_INPUT_BATCH}: "
+        f"{shared_batches.PER_REPLICA}"
+    ]
 
 
 def _check_order(reading: Reading, again: Reading) -> None:
@@ -158,7 +179,8 @@ def _check_order(reading: Reading, again: Reading) -> None:
         expected="the same batches in every worker",
         todo="shuffle with tf.data, which RunConfig.tf_random_seed seeds, not with `random` or NumPy, and set "
         "deterministic=True (or leave it out) in interleave and map; or take `input_context`, and shard by yourself; "
-        "or declare the strategy mirrored, where one process reads",
+        "or declare the strategy mirrored, where one process reads; or give each worker batches of its own: declare "
+        f"{_INPUT_BATCH}: {shared_batches.PER_REPLICA}",
     )
 
 

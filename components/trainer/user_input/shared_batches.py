@@ -1,7 +1,8 @@
-"""Shares the batches of a user's training input_fn among replicas.
+"""Shares the batches of a user's input_fn among replicas.
 
-An Estimator neither splits a batch nor shards a data set: under N replicas that each take a batch as the input_fn makes
-it, a step would train with N of them, and under N workers each would read the same ones.
+An Estimator neither splits a batch nor shards a data set: under N replicas each takes a batch as the input_fn makes it,
+and under N workers each reads the same ones. That is what an input_fn that takes `input_context` is written for. One
+that knows nothing of replicas is read as on one device, unless the declaration says otherwise.
 """
 
 from __future__ import annotations
@@ -22,48 +23,70 @@ from tfx_estimator.pipeline.errors import UserCodeError
 InputFn = Callable[..., Any]
 # Of a cluster whose RunConfig has none: all workers must shuffle alike.
 SEED = 1
+# Values of `trainer.distribution.input_batch`.
+GLOBAL_BATCH, PER_REPLICA = "global", "per_replica"
 _CONTEXT = "input_context"
 _BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the batch"
 
 
-def share(input_fn: InputFn, in_step: bool = True, training: bool = True) -> InputFn:
-    """Makes every step's global batch one batch of the user's, whatever the number of replicas.
+def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_batch: str = GLOBAL_BATCH) -> InputFn:
+    """Makes of a user's input_fn one for the replicas of any strategy.
 
-    Replicas that train in step take consecutive parts of each batch. In training the parts are equal, and if a batch
-    does not divide evenly, as the last one of an epoch may not, the rest of the division is left out. In evaluation
-    every example is in a part, and each step has one for every replica: TensorFlow loses the batches that are left over
-    when they do not divide evenly, and the examples of a batch smaller than that are shared with those of the one
-    before it. Workers of parameter servers take whole batches in turn.
+    One that takes `input_context` makes the batches of each replica, as TensorFlow has it, and in training is handed
+    on as it is. So is one that does not where `input_batch` is `per_replica`. A batch of any other is the global one:
+    replicas that train in step take consecutive, equal parts of each, and if one does not divide evenly, as the last
+    one of an epoch may not, the rest of the division is left out. Workers of parameter servers take whole batches in
+    turn.
+
+    In evaluation every example counts once: TensorFlow loses the batches that are left over when they do not divide
+    evenly, so those are split. The examples of a batch smaller than the replicas are shared with those of the one
+    before it.
 
     All input pipelines call the same input_fn under the same graph seed (`RunConfig.tf_random_seed`), and so make the
     same batches, as long as chance comes from TensorFlow alone: a shuffle by `random` or NumPy is another in each
     worker.
 
     Args:
-        input_fn: Of a TrainSpec or an EvalSpec. One that takes `input_context` shares its examples itself in training;
-            in evaluation it is asked for those of a single pipeline, as its last batches seldom come out even.
+        input_fn: Of a TrainSpec or an EvalSpec.
         in_step: Do the workers train in step; those of parameter servers do not.
         training: Must the parts be equal; else they must be complete.
+        input_batch: As `trainer.distribution.input_batch`.
 
     Returns:
-        An input_fn for any strategy; the same one if it shares by itself, as the built-in one always does.
+        An input_fn for any strategy; the same one if there is nothing to do, as of the built-in one.
 
     Raises:
         UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
     """
-    if is_built_in(input_fn) or (training and takes_input_context(input_fn)):
+    if is_built_in(input_fn):
         return input_fn
+    takes_context = takes_input_context(input_fn)
+    whole = takes_context or input_batch == PER_REPLICA
 
-    def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> tf.data.Dataset:
-        if input_context is None or input_context.num_input_pipelines == input_context.num_replicas_in_sync == 1:
-            # There is nothing to share.
-            return _call(input_fn, mode, params, config)
-        dataset = call_input_fn(input_fn, mode, params, config)
-        if input_context.num_replicas_in_sync > 1:
+    def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> Any:
+        context = input_context or tf.distribute.InputContext()
+        make = functools.partial(_call, input_fn, mode, params, config, context)
+        result = make()
+        if input_context is None:
+            return result
+        if context.num_replicas_in_sync == 1 and not isinstance(result, tf.data.Dataset):
+            return _reader(result, make)
+        dataset = check_dataset(result, mode)
+        if (whole and training) or context.num_input_pipelines == context.num_replicas_in_sync == 1:
+            return dataset
+        if context.num_replicas_in_sync > 1:
             check_batches(_owner(mode), dataset)
-        return split_batches(dataset, input_context, in_step, training)
+        if whole:
+            return hand_out_batches(dataset, context.num_replicas_in_sync)
+        return split_batches(dataset, context, in_step, training)
 
     return shared
+
+
+def _reader(tensors: Any, make: Callable[[], Any]) -> Callable[[], Any]:
+    """What a strategy takes in place of a data set: it is called once for each device, and returns its tensors."""
+    made = [tensors]
+    return lambda: made.pop() if made else make()
 
 
 def takes_input_context(input_fn: InputFn) -> bool:
@@ -98,16 +121,30 @@ def call_input_fn(
     Raises:
         UserCodeError: It returns something else.
     """
-    result = _call(input_fn, mode, params, config, context)
-    if not isinstance(result, tf.data.Dataset):
-        kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
-        raise UserCodeError(
-            f"{_owner(mode)}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
-            "trainer.distribution declares a strategy: tensors cannot be shared among its replicas and workers",
-            expected=_BATCH,
-            todo="return the data set itself, or train with the strategy one_device",
-        )
-    return result
+    return check_dataset(_call(input_fn, mode, params, config, context), mode)
+
+
+def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
+    """Refuses what several replicas cannot read.
+
+    Args:
+        result: What an input_fn returned.
+        mode: Of `tf.estimator.ModeKeys`.
+
+    Raises:
+        UserCodeError: It is no data set.
+    """
+    if isinstance(result, tf.data.Dataset):
+        return result
+    kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
+    raise UserCodeError(
+        f"{_owner(mode)}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
+        "trainer.distribution declares a strategy: tensors cannot be shared among its replicas and workers",
+        expected=_BATCH,
+        todo="return the data set itself: dataset in place of dataset.make_one_shot_iterator().get_next(), and "
+        "tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(y)).repeat().batch(N) in place of "
+        "numpy_input_fn(x, y, N); or train with the strategy one_device or parameter_server",
+    )
 
 
 def _owner(mode: str) -> str:
@@ -185,6 +222,46 @@ def split_batches(
         return chained.take(tf.where(tf.greater(size, 0), tf.constant(own, tf.int64), 0))
 
     return dataset.enumerate().flat_map(parts)
+
+
+def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset:
+    """Gives whole batches to the replicas in turn, and splits those at the end that are too few for all of them.
+
+    Args:
+        dataset: Of batches of an evaluation: nested structures of dense, sparse and ragged tensors.
+        replicas: That evaluate in step.
+
+    Returns:
+        The same examples, in as many batches as each replica takes one of in each step.
+    """
+    structure = dataset.element_spec
+    names = tensor_names(dataset)
+
+    def unpack(_: tf.Tensor, element: Any) -> tuple[Any, ...]:
+        return tuple(leaf for leaf in nest.flatten(element) if leaf is not None)
+
+    def hand_out(*leaves: tf.data.Dataset) -> tf.data.Dataset:
+        group = tf.data.Dataset.zip(leaves)
+        count = group.reduce(tf.constant(0, tf.int64), lambda sum_, *_: sum_ + 1)
+        parts = tf.where(tf.equal(count, replicas), tf.constant(1, tf.int64), tf.constant(replicas, tf.int64))
+
+        def split(*tensors: Any) -> tf.data.Dataset:
+            size = _check_enough(_size(names, list(tensors)), replicas)
+
+            def part(place: tf.Tensor) -> tuple[Any, ...]:
+                start, stop = place * size // parts, (place + 1) * size // parts
+                return tuple(take_rows(tensor, start, stop) for tensor in tensors)
+
+            return tf.data.Dataset.range(parts).map(part)
+
+        return group.flat_map(split)
+
+    def pack(*tensors: Any) -> Any:
+        rest = iter(tensors)
+        return nest.map_structure(lambda spec: next(rest) if isinstance(spec, KINDS) else None, structure)
+
+    filled = fill_short_batches(dataset, replicas)
+    return filled.enumerate().map(unpack).window(replicas).flat_map(hand_out).map(pack)
 
 
 def check_divides(size: int, replicas: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.user_input.shared_batches import share, split_batches
+from tfx_estimator.components.trainer.user_input.shared_batches import hand_out_batches, share, split_batches
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.errors import UserCodeError
@@ -149,18 +149,50 @@ def test_an_input_fn_keeps_its_arguments():
     assert read(shared(mode=TRAIN, params={}, config=None)) == [[0, 1], [2, 3]]
 
 
-def test_an_input_fn_that_takes_the_context_shares_by_itself_in_training_alone():
+def test_an_input_fn_that_takes_the_context_makes_the_batches_of_each_replica():
     def input_fn(mode, input_context=None):
-        size = input_context.get_per_replica_batch_size(100)
-        return batches(403, 100 if mode == TRAIN else size).shard(
-            input_context.num_input_pipelines, input_context.input_pipeline_id
-        )
+        size = 100 if mode == TRAIN else input_context.get_per_replica_batch_size(100)
+        return batches(403, size).shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
 
-    assert share(input_fn) is input_fn
-    # Five batches for two replicas: TensorFlow would leave out the last one.
+    train = share(input_fn)(mode=TRAIN, params={}, config=None, input_context=context(2, 1, 4))
+    assert [len(batch) for batch in read(train)] == [100, 100]
+    # Nine batches for two replicas: TensorFlow would leave out the last one, of three examples.
     parts = read(share(input_fn, training=False)(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2)))
     assert [each for part in parts for each in part] == list(range(403))
-    assert (len(parts), len(parts[-1])) == (10, 2)
+    assert [len(part) for part in parts] == [50] * 8 + [1, 2]
+
+
+def whole_batches() -> tf.data.Dataset:
+    return batches(10, 4)
+
+
+def test_without_a_context_per_replica_has_each_replica_take_whole_batches():
+    def shared(pipeline: int, **how: Any) -> list[list[int]]:
+        made = share(whole_batches, **how)
+        return read(made(mode=TRAIN, params={}, config=None, input_context=context(2, pipeline, 2)))
+
+    assert [shared(worker, input_batch="per_replica") for worker in range(2)] == [read(whole_batches())] * 2
+    assert [shared(worker)[0] for worker in range(2)] == [[0, 1], [2, 3]]
+    evaluated = share(whole_batches, training=False, input_batch="per_replica")
+    parts = read(evaluated(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2)))
+    assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8], [9]]
+
+
+def test_whole_batches_of_sparse_ragged_and_nested_tensors_are_handed_out():
+    ragged = tf.ragged.constant(WORDS)
+    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
+    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(2)
+    handed_out = hand_out_batches(dataset.map(lambda each, labels: ({**each, "none": None}, labels)), 2)
+    seen = []
+    for element, labels in handed_out:
+        rows = labels.numpy().tolist()
+        words = [[word.encode() for word in WORDS[row]] for row in rows]
+        assert element["ragged"].to_list() == words
+        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
+        assert element["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
+        assert element["none"] is None
+        seen.append(rows)
+    assert seen == [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]
 
 
 def test_the_built_in_input_fn_shares_its_evaluation_itself():
@@ -169,8 +201,11 @@ def test_the_built_in_input_fn_shares_its_evaluation_itself():
 
 
 def test_where_there_is_one_replica_an_input_fn_may_return_anything():
-    shared = share(tensors)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 1))
-    assert shared[1].numpy().tolist() == [1] * 4
+    assert share(tensors)(mode=TRAIN, params={}, config=None)[1].numpy().tolist() == [1] * 4
+    # A strategy calls what it is given in place of a data set.
+    for in_step, pipelines in ((True, 1), (False, 2)):
+        made = share(tensors, in_step)(mode=TRAIN, params={}, config=None, input_context=context(pipelines, 0, 1))
+        assert made()[1].numpy().tolist() == [1] * 4
     # Workers of parameter servers take elements, whatever they are.
     worker = share(lambda: tf.data.Dataset.range(4), in_step=False)
     taken = worker(mode=TRAIN, params={}, config=None, input_context=context(2, 1, 1))

@@ -1,0 +1,51 @@
+"""The tutorial of examples/multi-worker-tutorial with a seed for its weights, and a loss of each step in its events.
+
+As a program it trains by plain tf.estimator, without a line of this project.
+"""
+
+import sys
+from types import SimpleNamespace
+
+import tensorflow as tf
+import tutorial
+
+STRATEGIES = {
+    "mirrored": lambda: tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    ),
+    "multi_worker_mirrored": tf.distribute.MultiWorkerMirroredStrategy,
+    "parameter_server": tf.compat.v1.distribute.experimental.ParameterServerStrategy,
+}
+
+
+def model_fn(features, labels, mode):
+    # Keras draws the seeds of its initializers from a generator of its own.
+    tf.keras.utils.set_random_seed(1)
+    return tutorial.model_fn(features, labels, mode)
+
+
+def trainer_fn(fn_args, schema, **options):
+    config = tf.estimator.RunConfig(fn_args.serving_model_dir, 1, save_summary_steps=1, **options)
+    return {
+        **tutorial.trainer_fn(fn_args, schema),
+        "estimator": tf.estimator.Estimator(model_fn, config=config),
+    }
+
+
+def main(strategy, examples, folder, steps):
+    if strategy == "mirrored":
+        halves = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], halves)
+    fn_args = SimpleNamespace(
+        train_files=[f"{examples}/Split-train/*"],
+        eval_files=[f"{examples}/Split-eval/*"],
+        train_steps=int(steps),
+        serving_model_dir=folder,
+    )
+    spec = trainer_fn(fn_args, None, train_distribute=STRATEGIES[strategy]())
+    eval_spec = spec["eval_spec"]._replace(exporters=())
+    tf.estimator.train_and_evaluate(spec["estimator"], spec["train_spec"], eval_spec)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
