@@ -35,6 +35,15 @@ def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
 
 
+def test_the_multi_worker_tutorial_trains_with_the_batch_of_each_replica(tmp_path):
+    _, workdir = _run("multi-worker-tutorial", tmp_path)
+    results = workdir.summary("multi-worker-tutorial")
+    assert results["training"]["last_step"] == 200
+    assert [each["text"] for each in results["warnings"]] == [
+        "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"
+    ]
+
+
 @pytest.mark.long
 def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_path):
     _, workdir = _run("image-folder", tmp_path)

@@ -38,7 +38,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The example's module file, and the one that seeds it, in a folder of their own."""
     folder = tmp_path / "modules"
     folder.mkdir()
-    for source in (EXAMPLES / "multi-worker-tutorial" / "tutorial.py", Path(__file__).parent / "tutorial" / "seeded.py"):
+    for source in (
+        EXAMPLES / "multi-worker-tutorial" / "tutorial.py",
+        Path(__file__).parent / "tutorial" / "seeded.py",
+    ):
         shutil.copy(source, folder)
     monkeypatch.syspath_prepend(str(folder))
     return folder / "seeded.py"
@@ -111,12 +114,13 @@ def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, 
 
 
 @pytest.mark.long
-def test_under_two_workers_of_a_parameter_server_the_tutorial_does_its_steps(training, module):
+@pytest.mark.parametrize("name", ["trainer_fn", "tensors_trainer_fn"])
+def test_under_two_workers_of_a_parameter_server_the_tutorial_does_its_steps(training, module, name):
     from tfx_estimator.components.trainer.settings import Settings
 
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     settings = Settings(distribution_section={"train": train, "max_restarts": 0, "evaluator": True})
-    model, model_run = training.run(settings, STEPS, trainer_fn="seeded.trainer_fn")
+    model, model_run = training.run(settings, STEPS, trainer_fn=f"seeded.{name}")
     # Each worker finishes the step that it is in.
     assert STEPS <= model_run.get_float_custom_property("last_step") <= STEPS + 2
     assert (model / "Format-Serving" / "saved_model.pb").is_file()

@@ -119,20 +119,20 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading, wh
         raise NotTriedError("TrainSpec.input_fn makes no batch that two replicas could share")
 
     def compare(many: Rows, one: Rows) -> list[Change]:
-        changes = trial.compare_updates(reading, many, one)
+        try:
+            changes = trial.compare_updates(reading, many, one)
+        except UserCodeError as error:
+            if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
+                raise
+            # An optimizer that is built outside of the model_fn, say, is called once in each worker.
+            raise NotTriedError(
+                f"it is tried in one process, where each worker has its own, and {error.what}"
+            ) from error
         if not changes:
             raise NotTriedError("the first steps of training change no variable")
         return changes
 
-    try:
-        return (
-            _compare_whole(compare, distribution, reading.size) if whole else _compare(compare, distribution, reading)
-        )
-    except UserCodeError as error:
-        if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
-            raise
-        # An optimizer that is built outside of the model_fn, say, is called once in each worker.
-        raise NotTriedError(f"it is tried in one process, where each worker has its own, and {error.what}") from error
+    return _compare_whole(compare, distribution, reading.size) if whole else _compare(compare, distribution, reading)
 
 
 def _compare(compare: _Compare, distribution: Distribution, reading: Reading) -> list[str]:

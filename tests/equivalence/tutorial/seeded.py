@@ -32,6 +32,17 @@ def trainer_fn(fn_args, schema, **options):
     }
 
 
+def tensors_trainer_fn(fn_args, schema):
+    """Its input_fn returns tensors, as those of TensorFlow 1 do."""
+    spec = trainer_fn(fn_args, schema)
+    batches = spec["train_spec"].input_fn
+
+    def input_fn(mode):
+        return tf.compat.v1.data.make_one_shot_iterator(batches(mode)).get_next()
+
+    return {**spec, "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=fn_args.train_steps)}
+
+
 def main(strategy, examples, folder, steps):
     if strategy == "mirrored":
         halves = [tf.config.LogicalDeviceConfiguration()] * 2

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.e2e.conftest import Workdir
+from tests.examples import EXAMPLES
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -333,6 +334,19 @@ def test_a_metric_of_the_class_that_there_is_no_score_of_is_told(declare, capsys
         assert "Recall binarize the class 0, and the model has one score for its two classes, `logistic`" in said.err
     else:
         assert "evaluated is `logistic` (" in said.out
+
+
+def test_tensors_that_several_replicas_cannot_share_are_told_before_anything_is_ingested(declare, capsys):
+    tutorial = (EXAMPLES / "multi-worker-tutorial" / "tutorial.py").read_text()
+    batches = "return examples.batch(BATCH_SIZE)"
+    assert batches in tutorial
+    tensors = "return tf.compat.v1.data.make_one_shot_iterator(examples.batch(BATCH_SIZE)).get_next()"
+    text = DECLARATION.replace('model: "mine:model_fn"', "module_file: tensors.py")
+    file = declare(text=text, tensors=tutorial.replace(batches, tensors))
+    assert main(["validate", "--deep", file, "--set", "trainer.distribution.train=mirrored:2"]) == 4
+    said = capsys.readouterr().err
+    assert "TrainSpec.input_fn returns (Tensor, Tensor)" in said
+    assert "tf.data.Dataset.from_tensor_slices((x, y))" in said
 
 
 @pytest.mark.long

@@ -119,8 +119,12 @@ READERS = {
 }
 
 
-def eval_input_fn(input_context: Any = None) -> tf.data.Dataset:
+def eval_input_fn() -> tf.data.Dataset:
     return input_fn().take(3)
+
+
+def eval_input_fn_of_replica(input_context: Any = None) -> tf.data.Dataset:
+    return eval_input_fn()
 
 
 def metrics(each: tf.Tensor, labels: tf.Tensor) -> dict[str, Any]:
@@ -165,7 +169,7 @@ def make_spec(folder: str, loss: str, optimizer: str, step: str, *specials: str)
     if "canned" in specials:
         reader, evaluated = canned_input_fn, canned_input_fn
     else:
-        evaluated = eval_input_fn
+        evaluated = eval_input_fn_of_replica if "fixed" in specials else eval_input_fn
     return {
         "estimator": estimator,
         "train_spec": tf.estimator.TrainSpec(reader),
@@ -185,16 +189,25 @@ CANNED = {
 
 
 def main(strategy: str, cases: list[str]) -> None:
-    """Tries the cases, for example `mean adam minimize`, under two replicas of a strategy, or `evaluation` alone."""
+    """Tries cases such as `mean adam minimize` under two replicas of a strategy, or `evaluation` alone.
+
+    Args:
+        strategy: That trains.
+        cases: Each may say `per_replica`: `input_batch`.
+    """
     devices = {} if strategy == "multi_worker_mirrored" else {"cpu": 2}
     alone = strategy == "evaluation"
     declared = {"strategy": "mirrored" if alone else strategy, "devices": devices}
-    distribution = Distribution.parse_obj({"eval" if alone else "train": declared})
-    section = replica_check.section(distribution)
+    distributions = {
+        input_batch: Distribution.parse_obj({"eval" if alone else "train": declared, "input_batch": input_batch})
+        for input_batch in ("global", "per_replica")
+    }
+    section = replica_check.section(distributions["global"])
     configure_devices(section)
     made = make_strategy(section)
     for case in cases:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as estimators:
+            distribution = distributions["per_replica" if "per_replica" in case else "global"]
             try:
                 replica_check.run(functools.partial(make_spec, estimators, *case.split()), distribution, made, folder)
                 told = "; ".join(["right", *verdict.read_notes(folder)])

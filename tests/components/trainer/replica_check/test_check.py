@@ -16,6 +16,12 @@ from tests.root import ROOT
 CASES = Path(__file__).with_name("cases.py")
 MODULE = {"module_path": "user_module@user.whl"}
 L2 = "global sgd apply l2"
+# Of an input_fn that takes no `input_context`.
+SHARED = (
+    "; global batch 32: 2 replicas share each batch of TrainSpec.input_fn, which takes no `input_context`; to give "
+    "each a whole one, as plain TensorFlow does, declare trainer.distribution.input_batch: per_replica"
+)
+WHOLE = "global batch 64: TrainSpec.input_fn makes 32 for each of 2 replicas"
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored"}
 
@@ -35,10 +41,30 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
 
 def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
     for case, told in right.items():
-        assert verdicts[case].startswith(told), (case, verdicts[case])
-        assert (verdicts[case] == "right") == (told == "right"), (case, verdicts[case])
+        found = verdicts[case].replace(SHARED, "")
+        assert found.startswith(told), (case, found)
+        assert (found == "right") == (told == "right"), (case, found)
     for case, told in wrong.items():
         assert told in verdicts[case], (case, verdicts[case])
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_these_or_with_all():
+    right = {
+        # As in TensorFlow's tutorial of multi-worker training.
+        "global sgd minimize fixed": f"right; {WHOLE}",
+        "global sgd minimize per_replica": f"right; {WHOLE} (trainer.distribution.input_batch: per_replica)",
+        "global sgd apply fixed": f"right; {WHOLE}; under 2 replicas with 32 examples each the update of `",
+    }
+    wrong = {"mean sgd apply fixed": "is 2.00 times that of one device: the loss is a mean over each replica's own"}
+    verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
+    check(verdicts, right, wrong)
+    for case in ("global sgd minimize fixed", "global sgd minimize per_replica"):
+        assert verdicts[case] == right[case]
+    assert verdicts["global sgd apply fixed"].endswith(
+        "is 2.00 times that of one device with 32: it is that of one with 64"
+    )
 
 
 @pytest.mark.long
@@ -62,7 +88,6 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     inputs = {
         "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
         "mean sgd minimize reordered": "leaves to chance (ParallelInterleaveDatasetV4 with deterministic=False)",
-        "mean sgd minimize fixed": "makes batches of 32 examples for one replica and of 32 for each of 2",
         "mean sgd minimize table": "differ in their first dimension: `features/table` has 100, `features/x` has 32",
     }
     verdicts = try_cases("multi_worker_mirrored", *right, *wrong, *inputs)
@@ -75,7 +100,6 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     assert "a part of the loss is counted once for each replica" in verdicts[L2]
     assert "use `minimize` of a tf.compat.v1.train optimizer" in verdicts["mean sgd apply"]
     assert "return the mean over the replica's own examples" in verdicts["global adam minimize"]
-    assert "input_context.get_per_replica_batch_size(N)" in verdicts["mean sgd minimize fixed"]
 
 
 @pytest.mark.cluster
@@ -111,8 +135,10 @@ def test_an_evaluation_that_would_report_something_else_is_refused():
         "mean sgd minimize positives": "the evaluation's `positives` is 0.50 times that of one device",
     }
     # TensorFlow's own would report half of the `accuracy_baseline`.
-    verdicts = try_cases("evaluation", "mean sgd minimize canned", "mean sgd minimize gpu", *wrong)
-    assert verdicts["mean sgd minimize canned"] == "right"
+    right = ("mean sgd minimize canned", "global sgd apply fixed", "mean sgd minimize positives fixed")
+    verdicts = try_cases("evaluation", *right, "mean sgd minimize gpu", *wrong)
+    # Replicas that each take a batch of their own report what one device does.
+    assert {verdicts[case] for case in right} == {"right"}
     assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
     for case, told in wrong.items():
         assert told in verdicts[case], (case, verdicts[case])
