@@ -345,7 +345,7 @@ def test_tensors_that_several_replicas_cannot_share_are_told_before_anything_is_
     file = declare(text=text, tensors=tutorial.replace(batches, tensors))
     assert main(["validate", "--deep", file, "--set", "trainer.distribution.train=mirrored:2"]) == 4
     said = capsys.readouterr().err
-    assert "TrainSpec.input_fn returns (Tensor, Tensor)" in said
+    assert "TrainSpec.input_fn returns (" in said
     assert "tf.data.Dataset.from_tensor_slices((x, y))" in said
 
 
