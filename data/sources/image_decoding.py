@@ -17,7 +17,8 @@ from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 _FORMATS = ("PNG", "JPEG")
-_GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
+# Of a PNG: where its header says what its samples are, and grey without and with alpha.
+_COLOUR_TYPE, _GREY_TYPES = 25, (b"\0", b"\4")
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _WHITE = (255, 255, 255, 255)
 
@@ -33,10 +34,16 @@ def read_shape(path: Any) -> tuple[int, int, int]:
     """
     with reading(path), path.open("rb") as file, _naming(path), Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
-        # A PNG may say it after its pixels, so that asking would decode them all: there it does not count.
-        if image.format == "JPEG" and image.getexif().get(_ORIENTATION) in _TURNED:
+        # Pillow calls a JPEG of several pictures, as phones write it, MPO. A PNG may say it after its pixels, so that
+        # asking would decode them all: there it does not count.
+        if image.format != "PNG" and image.getexif().get(_ORIENTATION) in _TURNED:
             width, height = height, width
-        return height, width, 1 if image.mode in _GREY_MODES else 3
+        grey = image.mode == "L"
+        if image.format == "PNG":
+            # Pillow opens grey of 16 bits with alpha as colour.
+            file.seek(_COLOUR_TYPE)
+            grey = file.read(1) in _GREY_TYPES
+        return height, width, 1 if grey else 3
 
 
 def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.ndarray:
@@ -69,11 +76,13 @@ def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.
 
 
 def _flatten(image: Image.Image, mode: str) -> Image.Image:
-    if image.format == "JPEG":
+    if image.format != "PNG":
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
-        # Pillow's own conversion cuts at 255.
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        # Pillow's own conversion cuts at 255, and knows no transparent grey of 16 bits.
+        values = np.asarray(image)
+        seen = np.where(values == image.info.get("transparency", -1), 255, values >> 8)
+        image = Image.fromarray(seen.astype(np.uint8))
     elif image.has_transparency_data:
         seen = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", seen.size, _WHITE), seen)
