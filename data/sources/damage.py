@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ def damaged(path: Any, what: str, expected: str, todo: str = _TODO) -> DamagedDa
 
 @contextlib.contextmanager
 def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
-    """Names a file that cannot be read as it should: missing, a link to nowhere, a folder, or not ours to read.
+    """Names a file that cannot be read as it should: missing, a link to nowhere, a folder, a pipe, or not ours to read.
 
     Args:
         path: The file, for messages.
@@ -28,6 +29,9 @@ def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
     Raises:
         DamagedDataError: Reading it failed in the context.
     """
+    if not os.path.isfile(path) and not os.path.isdir(path) and os.path.exists(path):
+        # Whoever opens a pipe waits for somebody who writes.
+        raise damaged(path, "it is a pipe, a socket or a device", "a regular file", todo)
     try:
         yield
     except FileNotFoundError:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import SUFFIXES, TRAIN, counts, folders, is_image, split_folders
+from tfx_estimator.pipeline.config.image_folder import (
+    TRAIN,
+    children,
+    counts,
+    folders,
+    is_file,
+    is_image,
+    is_of_tools,
+    split_folders,
+)
 from tfx_estimator.pipeline.errors import DataError
 from tfx_estimator.pipeline.text import one_line
 
 FORM = "PNG or JPEG files in a folder for each class (cat/1.png, dog/1.png), with splits above them or without"
 # Images, but of forms that are not read: to leave one out without a word would be a loss.
 _OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
+_SHOWN = 8
 _SPLIT_NAME = re.compile(r"[\w-]+\Z")
 
 
@@ -31,9 +42,10 @@ class ImageFolderSource(ImageFilesSource):
 
     def __init__(self, section: DataSection, folder: Any) -> None:
         places = split_folders(folder)
-        for place in dict.fromkeys([folder, *places.values()]):
-            _refuse_strays(place)
-        classes = {split: _classes(place) for split, place in places.items()}
+        named = {split: list(folders(place)) for split, place in places.items()}
+        self._folder = folder
+        self._left_out = _others([folder, *places.values()], {*places.values(), *itertools.chain(*named.values())})
+        classes = {split: {child.name: self._images(child) for child in each} for split, each in named.items()}
         check_split_names(classes, folder)
         names = label_names({split: list(found) for split, found in classes.items()}, folder)
         labels = {name: label for label, name in enumerate(names)}
@@ -47,10 +59,45 @@ class ImageFolderSource(ImageFilesSource):
         }
         super().__init__(section, folder.resolve().name, names, splits)
 
+    def notes(self) -> tuple[str, ...]:
+        """See ImageSource."""
+        if not self._left_out:
+            return ()
+        names = [str(path.relative_to(self._folder)) for path in self._left_out]
+        more = f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""
+        shown = one_line(f"{', '.join(names[:_SHOWN])}{more} of {self._folder}")
+        return (f"left out, as they are no PNG or JPEG files in the folder of a class, or hidden: {shown}",)
+
     @staticmethod
     def recognises(folder: Any) -> bool:
         """Returns whether a folder (`epath.Path`) holds images by class."""
         return bool(split_folders(folder))
+
+    def _images(self, folder: Any) -> list[Any]:
+        """Returns the images of a class."""
+        found = []
+        for path in children(folder):
+            if is_of_tools(path.name):
+                continue
+            if not counts(path.name):
+                self._left_out.append(path)
+            elif is_image(path):
+                found.append(path)
+            elif _is_other_image(path) or not is_file(path):
+                raise DataError(
+                    one_line(f"{path} lies in the folder of a class, and is no PNG or JPEG file"),
+                    expected="the images of a class, as PNG or JPEG, in its folder itself",
+                    todo="convert or move it, or remove it",
+                )
+            else:
+                self._left_out.append(path)
+        if not found:
+            raise DataError(
+                one_line(f"the folder {folder} holds no images"),
+                expected="PNG or JPEG files in the folder of each class",
+                todo="put the images of this class there, or remove the folder",
+            )
+        return found
 
 
 def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
@@ -95,41 +142,23 @@ def check_split_names(names: Mapping[str, Any], where: Any) -> None:
             )
 
 
-def _refuse_strays(folder: Any) -> None:
-    """An image beside the folders is of no class: to leave it out without a word would be a loss."""
-    endings = (*SUFFIXES, *_OTHER_IMAGES)
-    names = sorted(path.name for path in folder.iterdir() if path.name.lower().endswith(endings) and counts(path.name))
-    if names:
-        others = f", and {len(names) - 1:,} more like it" if names[1:] else ""
+def _others(places: Sequence[Any], used: Collection[Any]) -> list[Any]:
+    """Returns what lies beside the folders of splits and classes.
+
+    An image there is of no class: to leave it out would be a loss.
+    """
+    paths = sorted({path for place in places for path in children(place)}.difference(used))
+    paths = [path for path in paths if not is_of_tools(path.name)]
+    strays = [path for path in paths if counts(path.name) and (_is_other_image(path) or is_image(path))]
+    if strays:
+        others = f", and {len(strays) - 1:,} more like it" if strays[1:] else ""
         raise DataError(
-            one_line(f"{folder / names[0]} lies beside the folders and in that of no class{others}"),
+            one_line(f"{strays[0]} lies beside the folders and in that of no class{others}"),
             expected="every image in the folder of its class",
             todo="move it there, or out of the data set",
         )
+    return paths
 
 
-def _classes(folder: Any) -> dict[str, list[Any]]:
-    """Returns the images of each class, by name."""
-    found = {child.name: list(_images(child)) for child in folders(folder)}
-    for name, images in found.items():
-        if not images:
-            raise DataError(
-                one_line(f"the folder {folder / name} holds no images"),
-                expected="PNG or JPEG files in the folder of each class",
-                todo="put the images of this class there, or remove the folder",
-            )
-    return found
-
-
-def _images(folder: Any) -> Iterator[Any]:
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if not counts(path.name):
-            continue
-        if is_image(path.name):
-            yield path
-        elif path.name.lower().endswith(_OTHER_IMAGES) or path.is_dir():
-            raise DataError(
-                one_line(f"{path} lies in the folder of a class, and is no PNG or JPEG file"),
-                expected="the images of a class, as PNG or JPEG, in its folder itself",
-                todo="convert or move it, or remove it",
-            )
+def _is_other_image(path: Any) -> bool:
+    return path.name.lower().endswith(_OTHER_IMAGES)

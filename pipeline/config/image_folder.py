@@ -1,16 +1,20 @@
-"""Recognises a folder of images by class, from names alone. Standard library only: `validate` uses it."""
+"""Recognises a folder of images by class. Standard library only: `validate` uses it."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.paths import is_address
 
+# What is called so is meant to be an image; other files are looked into.
 SUFFIXES = (".png", ".jpg", ".jpeg")
 # The only split of a folder that has none.
 TRAIN = "train"
+_BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+_OF_TOOLS = re.compile(r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__", re.IGNORECASE)
 
 
 def split_folders(folder: Any) -> dict[str, Any]:
@@ -24,15 +28,15 @@ def split_folders(folder: Any) -> dict[str, Any]:
     Returns:
         Nothing where this is another kind of folder.
     """
-    children = list(folders(folder))
-    if any(_holds_image(child) for child in children):
+    within = list(folders(folder))
+    if any(_holds_image(child) for child in within):
         return {TRAIN: folder}
-    return {child.name: child for child in children if any(_holds_image(each) for each in folders(child))}
+    return {child.name: child for child in within if any(_holds_image(each) for each in folders(child))}
 
 
 def folders(folder: Any) -> Iterator[Any]:
-    """Returns the folders in a folder that count, by name: not those that file managers and tools leave."""
-    return (child for child in subfolders(folder) if counts(child.name) and not is_image(child.name))
+    """Returns the folders in a folder that count, by name."""
+    return (child for child in subfolders(folder) if counts(child.name))
 
 
 def subfolders(folder: Any) -> list[Any]:
@@ -43,15 +47,37 @@ def subfolders(folder: Any) -> list[Any]:
         return [folder / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
 
 
+def children(folder: Any) -> list[Any]:
+    """Returns whatever is in a folder; `epath.Path.iterdir` would leave out some without a word."""
+    if is_address(str(folder)):
+        return sorted(folder.iterdir())
+    return [folder / name for name in sorted(os.listdir(folder))]
+
+
+def is_file(path: Any) -> bool:
+    """Tells a file from a folder, and from a pipe, which `epath.Path` does not: whoever opens one waits."""
+    return path.is_file() if is_address(str(path)) else os.path.isfile(path)
+
+
 def counts(name: str) -> bool:
-    """Tells a name from those that hide (.DS_Store, __MACOSX)."""
-    return not name.startswith((".", "__"))
+    """Tells a name from those that hide, and those that file managers and tools leave (__MACOSX)."""
+    return not (name.startswith(".") or is_of_tools(name))
 
 
-def is_image(name: str) -> bool:
-    """Tells images by the ends of their names."""
-    return name.lower().endswith(SUFFIXES)
+def is_of_tools(name: str) -> bool:
+    """Tells what file managers and tools leave, of which nobody need hear."""
+    return bool(_OF_TOOLS.fullmatch(name))
+
+
+def is_image(path: Any) -> bool:
+    """Tells images by their first bytes, and what is called one, which may be damaged."""
+    if path.name.lower().endswith(SUFFIXES):
+        return True
+    if not is_file(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS)
 
 
 def _holds_image(folder: Any) -> bool:
-    return any(is_image(child.name) and counts(child.name) for child in folder.iterdir())
+    return any(counts(child.name) and is_image(child) for child in children(folder))

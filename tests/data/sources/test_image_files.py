@@ -6,6 +6,8 @@ import csv
 import io
 import os
 import shutil
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +89,45 @@ def test_splits_are_folders_above_the_classes(tmp_path):
     with pytest.raises(DataNotFoundError, match="Unknown split 'validation'") as caught:
         source.resolve("validation")
     assert "splits: {train: 'train', eval: 'test'}" in caught.value.todo
+
+
+def _bytes_of(form: str, shade: int = 0) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((4, 6, 3), shade, np.uint8)).save(buffer, form)
+    return buffer.getvalue()
+
+
+def test_what_is_in_a_file_makes_it_an_image_whatever_it_and_its_folder_are_called(tmp_path):
+    folder = _fill(tmp_path / "pets", 2)
+    for name in ("cat/2.jfif", "cat/no_ending", "cat/3.png~", "dog/2.webp", "__other__/1", "__other__/2.jpeg_large"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(_bytes_of("JPEG"))
+    source = _open(folder)
+    assert source.info.label_names == ("__other__", "cat", "dog")
+    assert [label for _, label in sorted(_all(source), key=lambda pair: pair[1])] == [0] * 2 + [1] * 5 + [2] * 3
+    assert source.notes() == ()
+
+
+def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
+    folder = _fill(tmp_path / "pets", 2)
+    _open(folder)
+    for name in (
+        *("._1.png", ".DS_Store", "__MACOSX/cat/1.png", ".ipynb_checkpoints/1.png", "cat/._0.png", "cat/Thumbs.db"),
+        *("README.md", ".cache/1.png", "cat/.0.png", "dog/sources"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(_bytes_of("PNG") if name.endswith(".png") else b"text")
+    source = _open(folder)
+    assert split_sizes(source) == {"train": 4}
+    (note,) = source.notes()
+    assert note.endswith(f": .cache, README.md, cat/.0.png, dog/sources of {folder}")
+
+
+@pytest.mark.parametrize("name", ["x.png", "x"])
+def test_a_pipe_in_the_folder_of_a_class_is_named(tmp_path, name):
+    os.mkfifo(_fill(tmp_path, 2) / "cat" / name)
+    with pytest.raises(DataError, match=f"{tmp_path}/cat/{name}"):
+        _open(tmp_path)
 
 
 def test_a_split_that_a_folder_has_not_is_answered_with_what_to_write(tmp_path):
@@ -253,6 +294,32 @@ def test_transparency_is_laid_over_white(tmp_path):
     assert _one(tmp_path, values).tolist() == [[[10, 20, 30], [255, 255, 255], [127, 127, 127]]]
 
 
+def _png(path: Path, samples: list, colour_type: int, depth: int, transparent: int | None = None) -> None:
+    """Pillow writes no grey of 16 bits with alpha, or with a transparent grey."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", len(samples), 1, depth, colour_type, 0, 0, 0)
+    pixels = zlib.compress(b"\0" + np.array(samples, f">u{depth // 8}").tobytes())
+    chunks = [(b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")]
+    if transparent is not None:
+        chunks.insert(1, (b"tRNS", struct.pack(">H", transparent)))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks))
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_grey_of_sixteen_bits_is_read_as_that_of_eight(tmp_path, depth):
+    one = 0x101 if depth == 16 else 1
+    _png(tmp_path / "a" / "1.png", [[10 * one, 255 * one], [10 * one, 0], [0, 128 * one]], 4, depth)
+    _png(tmp_path / "b" / "1.png", [10 * one, 200 * one, 200 * one + 1], 0, depth, transparent=200 * one)
+    source = _open(tmp_path)
+    assert source.info.image_shape == (1, 3, 1)
+    last = 200 if depth == 16 else 201
+    assert {label: image.ravel().tolist() for image, label in _all(source)} == {0: [10, 255, 127], 1: [10, 255, last]}
+
+
 def test_cmyk_becomes_rgb(tmp_path):
     red = np.broadcast_to(np.array([250, 0, 0], np.uint8), (8, 8, 3))
     (r, g, b) = _one(tmp_path, red, "1.jpg", "CMYK", quality=95)[4, 4]
@@ -260,19 +327,23 @@ def test_cmyk_becomes_rgb(tmp_path):
     assert max(g, b) < 15
 
 
-def test_a_jpeg_is_turned_as_its_orientation_says(tmp_path):
-    values = np.zeros((16, 8, 3), np.uint8)
-    values[:8] = 255  # as it should be seen: white above black
+@pytest.mark.parametrize("form", ["JPEG", "MPO"])
+@pytest.mark.parametrize(
+    ("orientation", "corners"), [(3, [0, 255, 0, 255]), (6, [255, 255, 0, 0]), (8, [0, 0, 255, 255])]
+)
+def test_a_jpeg_is_turned_as_its_orientation_says(tmp_path, form, orientation, corners):
+    values = np.zeros((30, 20, 3), np.uint8)
+    values[:, :10] = 255
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
-    image = _one(tmp_path, values, "upright.png")
-    assert image.shape == (16, 8, 3)
-    (tmp_path / "a" / "upright.png").unlink()
-    _save(tmp_path / "a" / "1.jpg", np.rot90(values), exif=exif, quality=95)
-    (turned,) = (image for image, label in _all(_open(tmp_path)) if label == 0)
-    assert turned.shape == (16, 8, 3)
-    assert turned[:7].min() > 245
-    assert turned[9:].max() < 10
+    exif[0x0112] = orientation
+    # A phone adds a small picture, and Pillow then calls the JPEG by another name.
+    more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8))]} if form == "MPO" else {}
+    shape = (30, 20) if orientation == 3 else (20, 30)
+    _save(tmp_path / "a" / "1.jpg", values, format=form, exif=exif, quality=95, **more)
+    _save(tmp_path / "b" / "1.png", np.zeros((*shape, 3), np.uint8))
+    for size in (None, (20, 20)):
+        (image,) = (image for image, label in _all(_open(tmp_path, image_size=size)) if label == 0)
+        assert image[[0, 0, -1, -1], [0, -1, 0, -1], 0].tolist() == corners
 
 
 def test_a_file_counts_by_what_is_in_it(tmp_path):
