@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.paths import is_address, is_table
+from tfx_estimator.pipeline.config.paths import is_path, is_table
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
@@ -16,9 +17,9 @@ _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 def open_source(section: DataSection) -> ImageSource:
     """Returns the source that `section.dataset` names, without downloading or preparing anything.
 
-    A name that ends in `.csv` or `.parquet` is a table of images. Another path (it begins with `/`, `./`, `../` or `~`,
-    or holds `://`) is a folder, recognised by its contents; `package.module:Class` is a TFDS builder class; anything
-    else is a TFDS name, or else a folder of that name.
+    A name that ends in `.csv` or `.parquet` is a table of images. Another path is a folder, recognised by its contents;
+    so is what may be a TFDS name with its config, `name/config`, where there is such a folder. `package.module:Class`
+    is a TFDS builder class; anything else is a TFDS name, or else a folder of that name.
 
     Args:
         section: the declaration's `data` section.
@@ -49,7 +50,7 @@ def _open(section: DataSection) -> ImageSource:
         from tfx_estimator.data.sources.folder import open_table
 
         return open_table(section)
-    if dataset.startswith(("/", "./", "../", "~")) or dataset in (".", "..") or is_address(dataset):
+    if is_path(dataset) or (os.sep in dataset and os.path.isdir(dataset)):
         from tfx_estimator.data.sources.folder import open_folder
 
         return open_folder(section)

@@ -7,7 +7,7 @@ import difflib
 import importlib
 from typing import Any, Optional
 
-from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
+from tfx_estimator.data.sources.tfds_prepared import default_config, is_prepared, open_prepared
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import subfolders
 from tfx_estimator.pipeline.errors import DataNotFoundError
@@ -23,7 +23,7 @@ class FoundBuilder:
 
 
 def find_by_name(section: DataSection) -> FoundBuilder:
-    """Finds `name`, `name/config` or `name:version` among prepared and registered data sets.
+    """Finds `name/config:version`, the last two of which may be missing, among prepared and registered data sets.
 
     Raises:
         DataNotFoundError: neither prepared nor registered, or not in that version.
@@ -46,9 +46,9 @@ def find_by_name(section: DataSection) -> FoundBuilder:
     if found is None:
         near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False), 3, 0.6)
         raise DataNotFoundError(
-            f"no data set {section.dataset!r}: TFDS does not know it and {_data_dirs(section)} does not hold it"
-            + (f"; did you mean {' or '.join(near)}?" if near else ""),
-            expected="a TFDS name, `digits`, `package.module:Builder`, a folder (with a `/` in it) of a prepared TFDS "
+            f"no data set {section.dataset!r}: TFDS does not know it, {_data_dirs(section)} does not hold it, and "
+            "there is no such folder" + (f"; did you mean {' or '.join(near)}?" if near else ""),
+            expected="a TFDS name, `digits`, `package.module:Builder`, a folder (`./NAME`) of a prepared TFDS "
             "data set, IDX files, CIFAR binary batches or images by class, or a CSV or Parquet file",
             todo="see https://www.tensorflow.org/datasets/catalog/overview, and change data.dataset",
         )
@@ -101,7 +101,7 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     if is_prepared(folder):
         builder = open_prepared(folder)
         if _newest([builder.version], section.version) is None:
-            raise _no_version(section, str(folder), [builder.version])
+            raise _no_version(section.version, str(folder), [builder.version])
         return FoundBuilder(builder)
     level, parents = [folder], []
     for _ in range(3):
@@ -118,7 +118,7 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
     versions = _prepared_versions(parents[0])
     version = _newest(versions, section.version)
     if version is None:
-        raise _no_version(section, str(parents[0]), versions)
+        raise _no_version(section.version, str(parents[0]), versions)
     return FoundBuilder(open_prepared(parents[0] / str(version)))
 
 
@@ -129,12 +129,13 @@ def _find(
     from etils import epath
     from tensorflow_datasets.core.utils import file_utils
 
-    if config is None and cls is not None and cls.BUILDER_CONFIGS:
-        config = cls.default_builder_config.name
+    if config is None and cls is not None:
+        config = cls.default_builder_config.name if cls.BUILDER_CONFIGS else ""
     versions: dict[Any, Any] = {}
     for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
         parent = epath.Path(data_dir).expanduser() / name
-        parent = parent / config if config else parent
+        # Without its class, the folder says which config is the default one.
+        parent /= default_config(parent) if config is None else config
         for version in _prepared_versions(parent):
             versions.setdefault(version, parent / str(version))
     prepared = _newest(list(versions), wanted)
@@ -142,12 +143,19 @@ def _find(
         return FoundBuilder(open_prepared(versions[prepared]), cls)
     if cls is None:
         if versions:
-            raise _no_version(section, name, list(versions))
+            raise _no_version(wanted, name, list(versions))
         return None
+    configs = [each.name for each in cls.BUILDER_CONFIGS]
+    if config and config not in configs:
+        raise DataNotFoundError(
+            f"the data set {name} of TFDS has no config {config!r}, and {_data_dirs(section)} does not hold it",
+            expected=f"one of {', '.join(configs)}" if configs else f"{name}, which has none",
+            todo="change data.dataset",
+        )
     # TFDS prepares the newest version of a class and no other.
-    builder = cls(data_dir=section.data_dir, config=config)
+    builder = cls(data_dir=section.data_dir, config=config or None)
     if _newest([builder.version], wanted) is None:
-        raise _no_version(section, name, [*versions, builder.version])
+        raise _no_version(wanted, name, [*versions, builder.version])
     return FoundBuilder(builder, cls)
 
 
@@ -183,9 +191,9 @@ def _data_dirs(section: DataSection) -> str:
     return " or ".join(map(str, file_utils.list_data_dirs(given_data_dir=section.data_dir)))
 
 
-def _no_version(section: DataSection, where: str, versions: list[Any]) -> DataNotFoundError:
+def _no_version(wanted: Optional[str], where: str, versions: list[Any]) -> DataNotFoundError:
     return DataNotFoundError(
-        f"no version {section.version!r} of {where}",
+        f"no version {wanted!r} of {where}",
         expected=f"one of {', '.join(map(str, sorted(set(versions))))}",
-        todo="change data.version, or leave it out to take the newest",
+        todo="change the version, or leave it out to take the newest",
     )

@@ -50,6 +50,23 @@ def open_prepared(folder: Any) -> Any:
     return _parsed(info_file, functools.partial(tfds.builder_from_directory, folder))
 
 
+def default_config(folder: Any) -> str:
+    """Returns the config that the name of a data set alone means, as its folder says; "" where it has none.
+
+    Args:
+        folder: `epath.Path` of all its configs.
+
+    Raises:
+        DamagedDataError: What the folder says cannot be understood.
+    """
+    from tensorflow_datasets.core import dataset_builder
+
+    try:
+        return dataset_builder.load_default_config_name(folder) or ""
+    except (ValueError, AttributeError) as error:
+        raise prepared_damage(folder / ".config" / "metadata.json", f"it cannot be understood: {error}") from error
+
+
 def prepared_damage(path: Any, what: str) -> DamagedDataError:
     """Returns the error for a file of a prepared data set."""
     return damaged(path, what, "the file that TFDS wrote when it prepared the data set", _TODO)

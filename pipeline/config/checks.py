@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.parallel_checks import check_parallel
 from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
-from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, reject_folder, reject_store
+from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.profile_checks import check_profile
@@ -140,8 +140,7 @@ def _splits_of(dataset: str) -> list[str]:
 
 def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
     data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
-    if ":" in data.dataset and not is_path(data.dataset):
-        # `mnist:3.0.1` is TFDS's way to name a version.
+    if ":" in data.dataset and not is_path(data.dataset) and not is_tfds_name(data.dataset):
         yield from check_target("data.dataset", data.dataset, search_paths, "class")
     both = ("trainer.model", "trainer.module_file")
     if trainer.model is not None and trainer.module_file is not None:

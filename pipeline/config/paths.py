@@ -20,9 +20,12 @@ PATHS: tuple[Path, ...] = (
     ("transform", "module_file"),
     ("pusher", "destination"),
 )
+_DATASET: Path = ("data", "dataset")
 # Made by the kernel alone, whatever their permissions say.
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _TABLES = (".csv", ".parquet")
+# name/config:version, as `tfds.load` takes it.
+_TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
 _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
@@ -110,9 +113,14 @@ def is_table(dataset: str) -> bool:
     return dataset.lower().endswith(_TABLES)
 
 
+def is_tfds_name(dataset: str) -> bool:
+    """Tells what may be a name of TFDS, such as emnist/letters:3.1.0, from other paths and from a builder's class."""
+    return bool(_TFDS_NAME.fullmatch(dataset)) and not is_table(dataset)
+
+
 def is_path(dataset: str) -> bool:
-    """Tells a folder, or a table, from the name of a data set."""
-    return dataset.startswith((".", "~")) or os.sep in dataset or is_table(dataset)
+    """Tells a folder, or a table, from the name of a data set; once paths are resolved, surely."""
+    return dataset.startswith((".", "~")) or is_table(dataset) or (os.sep in dataset and not is_tfds_name(dataset))
 
 
 def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
@@ -130,6 +138,8 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
     for path, section in _sections(values):
         value = section[path[-1]]
         absolute = os.path.normpath(os.path.join(bases.get(path, here), os.path.expanduser(value)))
+        if path == _DATASET and is_tfds_name(value) and not os.path.isdir(absolute):
+            continue
         if absolute != value:
             section[path[-1]] = absolute
             changed.add(path)
@@ -138,14 +148,14 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
 
 def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The paths of this machine that are declared, and the sections that hold them."""
-    for path in (*PATHS, ("data", "dataset")):
+    for path in (*PATHS, _DATASET):
         section: Any = values
         for key in path[:-1]:
             section = section.get(key) if isinstance(section, dict) else None
         value = section.get(path[-1]) if isinstance(section, dict) else None
         if not isinstance(value, str) or not value or is_address(value) or "\0" in value:
             continue
-        if path != ("data", "dataset") or is_path(value):
+        if path != _DATASET or is_path(value) or os.sep in value:
             yield path, section
 
 

@@ -49,9 +49,16 @@ def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
     assert given.exec_properties == typed.exec_properties
     assert TfdsExampleGen(MappingProxyType(section)).exec_properties == typed.exec_properties
     monkeypatch.chdir(tmp_path)
-    found = TfdsExampleGen({"dataset": "./pets", "data_dir": "~/tfds"}, fingerprint="known elsewhere")
-    place = json.loads(found.exec_properties["location"])
-    assert (place["dataset"], place["data_dir"]) == (str(tmp_path / "pets"), str(Path.home() / "tfds"))
+    (tmp_path / "emnist" / "own").mkdir(parents=True)
+    for dataset, place in (
+        ("./pets", str(tmp_path / "pets")),
+        ("pets/by/class", str(tmp_path / "pets/by/class")),
+        ("emnist/letters:3.1.0", "emnist/letters:3.1.0"),
+        ("emnist/own", str(tmp_path / "emnist/own")),
+    ):
+        found = TfdsExampleGen({"dataset": dataset, "data_dir": "~/tfds"}, fingerprint="known elsewhere")
+        location = json.loads(found.exec_properties["location"])
+        assert (location["dataset"], location["data_dir"]) == (place, str(Path.home() / "tfds"))
 
 
 @pytest.mark.parametrize(

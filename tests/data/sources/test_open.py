@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 import tensorflow as tf
 
 from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import open_source, tfds_lookup
+from tfx_estimator.data.sources import ExampleRange, open_source, tfds_lookup
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +34,48 @@ def test_a_config_of_a_registered_name(data_dir):
     source = _open("emnist/letters", data_dir=str(data_dir))
     assert source.info.name == "emnist/letters"
     assert source.info.num_classes == 37
+
+
+def test_a_config_that_tfds_has_not_is_answered_with_those_that_it_has(data_dir):
+    with pytest.raises(DataNotFoundError, match="no config 'lettres'") as caught:
+        _open("emnist/lettres", data_dir=str(data_dir))
+    assert "letters" in caught.value.expected
+
+
+@pytest.mark.parametrize("dataset", ["mnist:3.0.1", "mnist:3.*.*"])
+def test_a_version_after_the_name(real_data_dir, dataset):
+    assert _open(dataset, data_dir=real_data_dir).info.version == "3.0.1"
+    with pytest.raises(DataNotFoundError, match=r"no version '1\.0\.0' of mnist"):
+        _open("mnist:1.0.0", data_dir=real_data_dir)
+
+
+def test_a_set_that_was_prepared_elsewhere_is_found_by_name_config_and_version(make_builder, data_dir):
+    _open(make_builder(), data_dir=str(data_dir)).prepare()
+    (prepared,) = data_dir.glob("tiny*/1.0.0")
+    for config in ("small", "large.v2-x"):
+        folder = data_dir / "own_set" / config / "1.0.0"
+        folder.mkdir(parents=True)
+        for file in prepared.iterdir():
+            (folder / file.name.replace(prepared.parent.name, "own_set")).write_bytes(file.read_bytes())
+        info = json.loads((folder / "dataset_info.json").read_text())
+        (folder / "dataset_info.json").write_text(json.dumps({**info, "name": "own_set", "configName": config}))
+    for dataset in ("own_set/large.v2-x", "own_set/large.v2-x:1.0.0"):
+        source = _open(dataset, data_dir=str(data_dir))
+        assert source.info.name == "own_set/large.v2-x"
+        assert len(list(source.read(ExampleRange("train", 0, 12)))) == 12
+    metadata = data_dir / "own_set" / ".config" / "metadata.json"
+    metadata.parent.mkdir()
+    metadata.write_text('{"default_config_name": "small"}')
+    assert _open("own_set", data_dir=str(data_dir)).info.name == "own_set/small"
+    metadata.write_text("{")
+    with pytest.raises(DamagedDataError, match=str(metadata)):
+        _open("own_set", data_dir=str(data_dir))
+
+
+def test_a_folder_that_is_there_goes_before_a_name_with_a_config(tmp_path, monkeypatch, idx_folder):
+    monkeypatch.chdir(tmp_path)
+    idx_folder.rename((tmp_path / "emnist").mkdir() or tmp_path / "emnist" / "letters")
+    assert split_sizes(_open("emnist/letters"))["train"] == 700
 
 
 @pytest.mark.parametrize("below", ["mnist", "mnist/3.0.1"])
