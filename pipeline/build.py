@@ -77,7 +77,7 @@ def create_pipeline(
         # Else it would fail when the model is trained.
         try_metrics(measured, source.info.num_classes)
 
-    example_gen = TfdsExampleGen(declaration.data)
+    example_gen = TfdsExampleGen(declaration.data.copy(update={"shards": declaration.shards}))
     examples = example_gen.outputs["examples"]
     schema = ImageSchemaGen(examples=examples)
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])

@@ -33,7 +33,8 @@ class TfdsExampleGenSpec(component_spec.ComponentSpec):
 class TfdsExampleGen(base_beam_component.BaseBeamComponent):
     """Writes the examples of a data set as tf.Examples: raw uint8 `image` bytes and an int64 `label`.
 
-    Each split becomes `shards` files of nearly equal size, in stored order. The same data gives the same bytes.
+    Each split becomes `shards` files of nearly equal size, at most one for each example, in stored order. The same data
+    gives the same bytes.
 
         example_gen = TfdsExampleGen({"dataset": "mnist", "splits": {"train": "train[:90%]", "eval": "train[90%:]"}})
         statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])

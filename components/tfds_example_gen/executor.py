@@ -19,7 +19,7 @@ from tfx_estimator.components.tfds_example_gen.parameters import DATA_KEY, FINGE
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.components.tfds_example_gen.shard import Shard, WriteShard
 from tfx_estimator.components.unkeyed import unkeyed_property
-from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
+from tfx_estimator.data.sources import ExampleRange, open_source
 from tfx_estimator.data.sources.splits import cut
 from tfx_estimator.pipeline import errors
 from tfx_estimator.pipeline.config.data import DataSection
@@ -53,9 +53,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         data = to_section(exec_properties[DATA_KEY], unkeyed_property(node, exec_properties, LOCATION_KEY))
         source = open_source(data)
         source.prepare()
-        expressions = data.splits.declared()
         shards = {
-            split: _shards(source, expressions[split], ranges, data.shards, _split_uri(examples, split))
+            split: _shards(ranges, data.shards_for(), _split_uri(examples, split))
             for split, ranges in source.resolve_disjoint().items()
         }
         scratch = os.path.join(examples.uri, ".unfinished")
@@ -95,17 +94,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             raise _first_error(scratch) or error from error
 
 
-def _shards(
-    source: ImageSource, expression: str, ranges: tuple[ExampleRange, ...], count: int, folder: str
-) -> list[Shard]:
-    size = sum(len(part) for part in ranges)
-    if size < count:
-        raise errors.DataError(
-            f"split {expression!r} of data set {source.info.name!r} holds {size:,} examples, "
-            f"fewer than data.shards = {count}",
-            expected="at least one example in every shard",
-            todo=f"set data.shards to {size} or less, or take a larger split",
-        )
+def _shards(ranges: tuple[ExampleRange, ...], most: int, folder: str) -> list[Shard]:
+    """Cuts a split into files, none of which is empty: who reads by file would have nothing to read."""
+    count = min(most, sum(len(part) for part in ranges))
     return [
         Shard(os.path.join(folder, f"data_tfrecord-{index:05d}-of-{count:05d}"), piece)
         for index, piece in enumerate(cut(ranges, count))

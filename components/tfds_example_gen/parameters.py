@@ -34,7 +34,7 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
         # What earlier versions wrote, without it, is still there.
         exclude["splits"] = {"test"}
     return {
-        DATA_KEY: data.json(exclude=exclude, sort_keys=True),
+        DATA_KEY: data.copy(update={"shards": data.shards_for()}).json(exclude=exclude, sort_keys=True),
         LOCATION_KEY: data.json(include=_LOCATION, sort_keys=True),
         FINGERPRINT_KEY: fingerprint,
     }

@@ -8,6 +8,8 @@ from pydantic.v1 import Field, conint
 
 from tfx_estimator.pipeline.config.section import Section
 
+_SHARDS = 8
+
 
 class Splits(Section):
     """Which part of the data set trains, which evaluates meanwhile, and which at the end, as TFDS split expressions.
@@ -45,7 +47,14 @@ class DataSection(Section):
     data_dir: Optional[str] = Field(default=None, description="TFDS data_dir; null is TFDS's own default")
     download: bool = Field(default=True, description="may TFDS fetch and prepare what data_dir does not hold")
     splits: Splits = Splits()
-    shards: conint(ge=1, le=1000) = Field(default=8, description="files per split")  # type: ignore[valid-type]
+    shards: Optional[conint(ge=1, le=1000)] = Field(  # type: ignore[valid-type]
+        default=None,
+        description="files per split, at most one for each example; null is 8, or one for each worker that reads files",
+    )
     image_size: Optional[tuple[conint(ge=1, le=4096), conint(ge=1, le=4096)]] = Field(  # type: ignore[valid-type]
         default=None, description="[height, width] to resize to; required where the images differ in size"
     )
+
+    def shards_for(self, readers: int = 1) -> int:
+        """Returns the number of files per split, where each reader takes files of its own."""
+        return self.shards or max(_SHARDS, readers)

@@ -39,11 +39,19 @@ class Declaration(Section):
     beam: BeamSection = BeamSection()
     deploy: Optional[DeploySection] = None
 
+    @property
+    def shards(self) -> int:
+        """The files per split, enough for those who share them."""
+        distribution = self.trainer.distribution
+        return self.data.shards_for(distribution.train.worker_count if distribution.sharding == "file" else 1)
+
     def derived(self) -> dict[str, str]:
         """Returns what follows from the values that are left open, by dotted path."""
         found = {}
         if self.data.version is None:
             found["data.version"] = "the newest there is"
+        if self.data.shards is None:
+            found["data.shards"] = f"{self.shards}, at most one for each example"
         if self.transform.preprocessing_fn is None and self.transform.module_file is None:
             found["transform.preprocessing_fn"] = "standardize"
         known = self.trainer.train_steps is not None

@@ -254,7 +254,7 @@ def _replicas(section: Strategy) -> tuple[int, int]:
 
 
 def _shards(declaration: Declaration) -> Iterator[Problem]:
-    distribution, shards = declaration.trainer.distribution, declaration.data.shards
+    distribution, shards = declaration.trainer.distribution, declaration.shards
     workers = distribution.train.worker_count
     if distribution.sharding != "file" or shards >= workers or _is_open(distribution.train):
         return

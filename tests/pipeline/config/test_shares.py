@@ -50,6 +50,13 @@ def test_fewer_files_than_workers(problems, refuse, write, good):
     assert load("mine.yaml").declaration.data.shards == 3
 
 
+@pytest.mark.parametrize(("workers", "sharding", "files"), [(12, "file", 12), (4, "file", 8), (12, "element", 8)])
+def test_as_many_files_as_workers_read_unless_declared(write, good, workers, sharding, files):
+    train = f"train: {{strategy: parameter_server, workers: {workers}}}"
+    write(f"{good}  distribution: {{{train}, sharding: {sharding}}}\n")
+    assert load("mine.yaml").declaration.shards == files
+
+
 @pytest.mark.parametrize(
     ("steps", "checkpoints", "said"),
     [
