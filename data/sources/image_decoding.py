@@ -81,8 +81,8 @@ def _flatten(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I"):
         # Pillow's own conversion cuts at 255, and knows no transparent grey of 16 bits.
         values = np.asarray(image)
-        seen = np.where(values == image.info.get("transparency", -1), 255, values >> 8)
-        image = Image.fromarray(seen.astype(np.uint8))
+        upper = np.where(values == image.info.get("transparency", -1), 255, values >> 8)
+        image = Image.fromarray(upper.astype(np.uint8))
     elif image.has_transparency_data:
         seen = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", seen.size, _WHITE), seen)
