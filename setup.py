@@ -32,6 +32,8 @@ REQUIREMENTS = [
     # Images in files of their own, and tables of them.
     "pillow>=10,<13",
     "pyarrow",
+    # Without it a Parquet file runs code, in pyarrow before 14.0.1.
+    "pyarrow-hotfix",
     # The embedded `digits` data set.
     "scikit-learn==1.7.2",
     # The values that `tune` tries.

@@ -68,8 +68,7 @@ class ImageTableSource(ImageFilesSource):
 
 def _read(table: Any) -> list[_Column]:
     """The columns of text or integers, as text; of one name there may be several."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
+    from tfx_estimator.data.sources.arrow import csv, pa, parquet
 
     with reading(table):
         data = pa.BufferReader(table.read_bytes())
@@ -82,7 +81,10 @@ def _read(table: Any) -> list[_Column]:
             # As text: 007 is a name, and so are `true`, `NA` and `null`.
             options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
             read = csv.read_csv(data, convert_options=options)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except RuntimeError:  # of pyarrow_hotfix
+        what = "the type of one of its columns is Python code (arrow.py_extension_type), which is not run"
+        raise damaged(table, what, "columns of text and numbers", "write the table without that column") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
     if not read.num_rows:
         raise damaged(table, "it has no rows", "a row for each image")

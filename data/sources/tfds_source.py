@@ -123,7 +123,12 @@ class TfdsSource(ImageSource):
         import tensorflow as tf
         from tensorflow_datasets.core import file_adapters
 
-        records = file_adapters.ADAPTER_FOR_FORMAT[self._builder.info.file_format].make_tf_data(path)
+        file_format = self._builder.info.file_format
+        if file_format is file_adapters.FileFormat.PARQUET:
+            # TFDS reads it with pyarrow, and would run the code that a file may hold.
+            import tfx_estimator.data.sources.arrow  # noqa: F401
+
+        records = file_adapters.ADAPTER_FOR_FORMAT[file_format].make_tf_data(path)
         batch = max(1, min(_MAX_BATCH, _BATCH_BYTES // self.info.image_bytes))
         # One more, where there should be none.
         tried = take + 1 if skip + take == total else take
