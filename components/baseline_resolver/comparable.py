@@ -82,7 +82,7 @@ def _differences(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
                 yield f"the {title} {its.get(key) or 'unknown'}, the candidate {ours.get(key) or 'an unknown one'}"
     # Both may be long.
     if any(its.get(LABEL_NAMES) != ours.get(LABEL_NAMES) for its, ours in data):
-        yield "other class names"
+        yield "other class names, or the same in another order"
     if any(its.get(TEST) != ours.get(TEST) for its, ours in data) or len(there["data"]) != len(here["data"]):
         yield "other splits"
     if there["outputs"] != here["outputs"]:

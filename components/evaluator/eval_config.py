@@ -9,6 +9,7 @@ from typing import Any, Union
 import tensorflow_model_analysis as tfma
 
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.config.classes import find_label
 from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, ChangeThreshold, EvaluatorSection, Metric, Threshold
 from tfx_estimator.pipeline.config.metric_table import METRICS
 from tfx_estimator.pipeline.config.problems import nearest
@@ -109,15 +110,16 @@ def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.Metr
 
 
 def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
-    """The label of a class that was named, or its number."""
-    if isinstance(each, str) and each in label_names:
-        return list(label_names).index(each)
-    if isinstance(each, int) and (0 <= each < len(label_names) or not label_names):
+    """The label of the class that is meant."""
+    if isinstance(each, int) and not label_names:
         return each
+    if (label := find_label(each, label_names)) is not None:
+        return label
     near = nearest(str(each), label_names)
     raise DeclarationError(
         f"{path}: the data has no class `{each}`",
-        expected=f"a label from 0 to {len(label_names) - 1}, or one of {', '.join(label_names)}",
+        expected=f"one of {', '.join(label_names)}; or, where these are no numbers, a label from 0 to "
+        f"{len(label_names) - 1}",
         todo=f"did you mean `{near}`?" if near else "correct or remove it",
     )
 
@@ -130,9 +132,6 @@ def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
 
 def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
     if name != LABEL or not label_names:
-        return str(value)
-    # As elsewhere a text is a class's name first, and then the number that it says.
-    if value not in label_names and str(value) in map(str, range(len(label_names))):
         return str(value)
     # A slice of no example, else, of which nothing would ever be said.
     return str(_label(value, "evaluator.slices", label_names))

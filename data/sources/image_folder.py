@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
+from tfx_estimator.pipeline.config.classes import in_order
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import (
     TRAIN,
@@ -30,7 +31,7 @@ _SPLIT_NAME = re.compile(r"[\w-]+\Z")
 
 
 class ImageFolderSource(ImageFilesSource):
-    """The classes are the folders' names, in alphabetical order.
+    """The classes are the folders' names, in alphabetical order; in that of the numbers where all are numbers.
 
     Args:
         section: the declaration's `data` section.
@@ -101,7 +102,7 @@ class ImageFolderSource(ImageFilesSource):
 
 
 def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
-    """Returns the classes of a data set, in alphabetical order.
+    """Returns the classes of a data set, in the order of their labels.
 
     Args:
         found: the classes that occur in each split.
@@ -110,12 +111,12 @@ def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
     Raises:
         DataError: another split has a class that `train` has not; or there is one class only.
     """
-    names = sorted({name for each in found.values() for name in each})
+    names = in_order(name for each in found.values() for name in each)
     for split, each in found.items():
         if TRAIN in found and (unknown := sorted(set(each) - set(found[TRAIN]))):
             raise DataError(
                 f"split {split!r} of {one_line(str(where))} has the class {unknown[0]!r}, which {TRAIN!r} has not",
-                expected=f"classes that occur in {TRAIN!r}: {', '.join(sorted(found[TRAIN]))}",
+                expected=f"classes that occur in {TRAIN!r}: {', '.join(in_order(found[TRAIN]))}",
                 todo="correct the class's name, or give it images to train on",
             )
     if len(names) < 2:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
+from tfx_estimator.pipeline.config.classes import in_order
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import folders, split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path
@@ -99,6 +100,6 @@ def _classes(dataset: str, weights: Weights) -> Sequence[str]:
     if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
         return []
     try:
-        return sorted({each.name for place in split_folders(Path(dataset)).values() for each in folders(place)})
+        return in_order(each.name for place in split_folders(Path(dataset)).values() for each in folders(place))
     except OSError:
         return []  # told when it is opened

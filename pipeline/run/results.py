@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.io import fileio
@@ -15,7 +15,7 @@ from tfx.types import Artifact
 from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
 from tfx_estimator.components.baseline_resolver.comparable import DROPPED
-from tfx_estimator.components.tfds_example_gen.properties import label_names
+from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, label_names
 from tfx_estimator.components.trainer.replica_check.verdict import read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
@@ -26,13 +26,18 @@ from tfx_estimator.pipeline.run.reasons import read_reasons
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
+EXAMPLE_GEN = "TfdsExampleGen"
 # TFMA puts this before the name of an aggregated metric.
 _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
     """Adds to a summary what the components came to, as far as they went."""
-    add_outputs_to(results, _outputs(folders, [run for run in results.components if run.execution_id]))
+    with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
+        outputs = _outputs(handle.store, [run for run in results.components if run.execution_id])
+        if any(run.node == EXAMPLE_GEN and run.state == "ran" for run in results.components):
+            results.warnings += _reordered(handle.store, outputs.get(EXAMPLE_GEN, {}).get("examples"))
+    add_outputs_to(results, outputs)
 
 
 def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> None:
@@ -42,7 +47,7 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         results: The summary; how the components went is in it already.
         outputs: The output artifacts, by component and channel.
     """
-    if examples := outputs.get("TfdsExampleGen", {}).get("examples"):
+    if examples := outputs.get(EXAMPLE_GEN, {}).get("examples"):
         _read_examples(results, examples)
     if tuned := outputs.get("Tuner", {}).get("tuner_results"):
         results.tuning = read_tuning(tuned.uri)
@@ -80,18 +85,16 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         results.pushed = pushed.get_string_custom_property("pushed_destination")
 
 
-def _outputs(folders: PipelineFolders, runs: list[NodeRun]) -> dict[str, dict[str, Artifact]]:
+def _outputs(store: Any, runs: list[NodeRun]) -> dict[str, dict[str, Artifact]]:
     """The output artifacts by component and channel."""
-    with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
-        store = handle.store
-        nodes = {run.execution_id: run.node for run in runs}
-        events = [
-            event
-            for event in store.get_events_by_execution_ids(list(nodes))
-            if event.type == metadata_store_pb2.Event.OUTPUT
-        ]
-        artifacts = {artifact.id: artifact for artifact in store.get_artifacts_by_id([e.artifact_id for e in events])}
-        types = {kind.id: kind for kind in store.get_artifact_types()}
+    nodes = {run.execution_id: run.node for run in runs}
+    events = [
+        event
+        for event in store.get_events_by_execution_ids(list(nodes))
+        if event.type == metadata_store_pb2.Event.OUTPUT
+    ]
+    artifacts = {artifact.id: artifact for artifact in store.get_artifacts_by_id([e.artifact_id for e in events])}
+    types = {kind.id: kind for kind in store.get_artifact_types()}
     outputs: dict[str, dict[str, Artifact]] = {}
     for event in events:
         artifact = artifacts[event.artifact_id]
@@ -100,6 +103,25 @@ def _outputs(folders: PipelineFolders, runs: list[NodeRun]) -> dict[str, dict[st
             types[artifact.type_id], artifact
         )
     return outputs
+
+
+def _reordered(store: Any, examples: Optional[Artifact]) -> Iterator[Warned]:
+    """Says that labels mean other classes than in the examples that were made of this data set before."""
+    if examples is None:
+        return
+    made = (each.custom_properties for each in store.get_artifacts_by_type(examples.type_name) if each.id < examples.id)
+    dataset = examples.get_string_custom_property(DATASET)
+    earlier = [each[LABEL_NAMES].string_value for each in made if each[DATASET].string_value == dataset]
+    if not earlier or not earlier[-1]:
+        return
+    before, now = json.loads(earlier[-1]), label_names(examples)
+    if [name for name in before if name in now] != [name for name in now if name in before]:
+        label = next(label for label, (old, new) in enumerate(zip(before, now)) if old != new)
+        yield Warned(
+            EXAMPLE_GEN,
+            f"the classes are in another order than in the examples before: label {label} is {now[label]!r}, and was "
+            f"{before[label]!r}; a model that was trained on those answers in their order",
+        )
 
 
 def _read_examples(results: Summary, examples: Artifact) -> None:

@@ -76,6 +76,7 @@ def test_there_is_no_baseline_before_the_first_blessing(resolve):
         {"data": {2: {"dataset": "fashion_mnist"}}},
         {"data": {2: {"image_shape": "[32,32,1]"}}},
         {"data": {2: {"label_names": '["a","b"]'}}},
+        {"data": {number: {"label_names": names} for number, names in enumerate(["[2,10]", "[10,2]", "[2,10]"], 1)}},
         # It may have been trained on what the candidate is tested on.
         {"data": {2: {"test": "train[90%:]"}}},
         {"outputs": {2: ["scores"]}},

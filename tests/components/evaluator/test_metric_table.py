@@ -83,14 +83,33 @@ def test_a_slice_by_a_class_that_is_not_there_is_refused(value, held):
     assert config(value, ()).slicing_specs[-1].feature_values["label"] == str(value)
 
 
-def test_a_class_whose_name_is_a_number_is_meant_by_the_text():
+@pytest.mark.parametrize(
+    ("names", "said", "label"),
+    [
+        (tuple("123456789"), 3, 2),
+        (tuple("123456789"), "9", 8),
+        (("0", "1", "10", "11", "2", "3"), 3, 5),  # of files that list them so
+        (("001", "002", "003"), 2, 1),
+        # Not all are numbers: what is no name is a label.
+        (("7", "8", "A", "B"), 7, 0),
+        (("7", "8", "A", "B"), 2, 2),
+    ],
+)
+def test_a_number_means_the_class_of_this_name(names, said, label):
     from tfx_estimator.components.evaluator.eval_config import eval_config
 
-    # Of folders from 1 to 9.
-    names = tuple("123456789")
-    for label, number in (("3", "2"), (3, "3"), ("9", "8"), (0, "0")):
-        config = eval_config(EvaluatorSection(slices=[{"label": label}]), names)
-        assert config.slicing_specs[-1].feature_values["label"] == number
+    metric = Metric(name="Recall", binarize=[said])
+    config = eval_config(EvaluatorSection(slices=[{"label": said}], metrics=[metric]), names)
+    assert config.slicing_specs[-1].feature_values["label"] == str(label)
+    assert list(config.metrics_specs[-1].binarize.class_ids.values) == [label]
+
+
+def test_a_number_means_no_label_where_the_names_are_numbers():
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+
+    for said in (0, "0"):
+        with pytest.raises(DeclarationError, match="the data has no class `0`"):
+            eval_config(EvaluatorSection(slices=[{"label": said}]), tuple("123456789"))
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,17 @@ def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path)
         assert {label for _, label in source.read(examples)} == {0, 1}
 
 
+def test_classes_that_are_all_numbers_are_in_their_order(tmp_path):
+    for number in ("10", "9", "0", "002"):
+        _save(tmp_path / "numbers" / number / "1.png", np.full((4, 6, 3), int(number), np.uint8))
+    shutil.copytree(tmp_path / "numbers", tmp_path / "mixed")
+    source = _open(tmp_path / "numbers")
+    assert source.info.label_names == ("0", "002", "9", "10")
+    assert sorted((int(image.max()), label) for image, label in _all(source)) == [(0, 0), (2, 1), (9, 2), (10, 3)]
+    _save(tmp_path / "mixed" / "a" / "1.png", np.zeros((4, 6, 3), np.uint8))
+    assert _open(tmp_path / "mixed").info.label_names == ("0", "002", "10", "9", "a")
+
+
 def test_the_order_is_the_same_elsewhere_and_a_new_file_leaves_it(tmp_path):
     folder = _fill(tmp_path / "pets")
     before = [(image.tobytes(), label) for image, label in _all(_open(folder))]

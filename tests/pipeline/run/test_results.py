@@ -1,0 +1,57 @@
+"""What a run's results are, as ML Metadata holds them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def warned(tmp_path):
+    """Has TfdsExampleGen make examples of some classes, one execution after another; returns what the last is told."""
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+    from tfx.orchestration import metadata
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.pipeline.run.results import collect
+
+    def run(*classes: list[str], state: str = "ran") -> list[str]:
+        folders = PipelineFolders(str(tmp_path / str(len(os.listdir(tmp_path)))), "numbers")
+        folders.make_logs()
+        with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
+            kind = handle.store.put_execution_type(mlmd.ExecutionType(name="TfdsExampleGen"))
+            for names in classes:
+                examples = standard_artifacts.Examples()
+                examples.split_names = "[]"
+                examples.set_string_custom_property("dataset", "numbers")
+                examples.set_string_custom_property("label_names", json.dumps(names))
+                examples.set_string_custom_property("version", "")
+                examples.type_id = handle.store.put_artifact_type(examples.artifact_type)
+                (made,) = handle.store.put_artifacts([examples.mlmd_artifact])
+                (execution,) = handle.store.put_executions([mlmd.Execution(type_id=kind)])
+                event = mlmd.Event(artifact_id=made, execution_id=execution, type=mlmd.Event.OUTPUT)
+                event.path.steps.add(key="examples")
+                handle.store.put_events([event])
+        results = Summary("d.yaml", components=[NodeRun("TfdsExampleGen", state, 1.0, execution)])
+        collect(results, folders)
+        assert results.label_names == tuple(classes[-1])
+        return [str(each) for each in results.warnings]
+
+    return run
+
+
+def test_it_is_told_once_that_the_order_of_the_classes_changed(warned):
+    before, now = ["0", "1", "10", "2"], ["0", "1", "2", "10"]
+    (told,) = warned(before, now)
+    assert "label 2 is '2', and was '10'" in told
+    assert warned(before, now, state="cached") == warned(before, now, now) == warned(now) == []
+    # Classes may come and go.
+    assert warned(["a", "c"], ["a", "b", "c"]) == []
