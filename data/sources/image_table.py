@@ -18,7 +18,10 @@ from tfx_estimator.pipeline.text import one_line
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")
 _SPLITS = ("split",)
-_NUMBER = re.compile(r"(0|-?[1-9]\d*)\Z")
+# A whole number, be it written as a float.
+_NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
+# What is shown of a label.
+_SHOWN = 40
 
 
 # Its name, and a text for each row.
@@ -28,7 +31,7 @@ _Column = tuple[str, list[Optional[str]]]
 class ImageTableSource(ImageFilesSource):
     """One row an image: its path, relative to the table's folder, its label, and its split where there are several.
 
-    Labels are names, or the numbers from 0 on.
+    Labels are names, or the numbers from 0 on; 1.0 is 1.
 
     Args:
         section: the declaration's `data` section.
@@ -50,11 +53,13 @@ class ImageTableSource(ImageFilesSource):
         labels = _column(columns, _LABELS, table)
         splits = _column(columns, _SPLITS, table, TRAIN)
         _refuse_repeated(paths, table)
+        numbers = [_NUMBER.match(label) for label in labels]
+        labels = [number[1] for number in numbers if number] if all(numbers) else labels
         found: dict[str, dict[str, None]] = {}
         for split, label in zip(splits, labels):
             found.setdefault(split, {})[label] = None
         check_split_names(found, table)
-        if all(_NUMBER.match(label) for label in labels):
+        if all(numbers):
             names = _numbered(labels, splits, table)
         else:
             names = label_names({split: list(each) for split, each in found.items()}, table)
@@ -67,7 +72,7 @@ class ImageTableSource(ImageFilesSource):
 
 
 def _read(table: Any) -> list[_Column]:
-    """The columns of text or integers, as text; of one name there may be several."""
+    """The columns of text or whole numbers, as text; of one name there may be several."""
     from tfx_estimator.data.sources.arrow import csv, pa, parquet
 
     with reading(table):
@@ -76,11 +81,12 @@ def _read(table: Any) -> list[_Column]:
         if table.suffix.lower() == ".parquet":
             read = parquet.read_table(data)
         else:
-            names = csv.open_csv(data).schema.names
+            parsing = csv.ParseOptions(newlines_in_values=True)
+            names = csv.open_csv(data, parse_options=parsing).schema.names
             data.seek(0)
             # As text: 007 is a name, and so are `true`, `NA` and `null`.
             options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
-            read = csv.read_csv(data, convert_options=options)
+            read = csv.read_csv(data, parse_options=parsing, convert_options=options)
     except RuntimeError:  # of pyarrow_hotfix
         what = "the type of one of its columns is Python code (arrow.py_extension_type), which is not run"
         raise damaged(table, what, "columns of text and numbers", "write the table without that column") from None
@@ -94,6 +100,11 @@ def _read(table: Any) -> list[_Column]:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
             columns.append((name, [None if value is None else str(value) for value in read.column(number).to_pylist()]))
+        elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            # What is not there is NaN to pandas.
+            values = [None if value != value else value for value in read.column(number).to_pylist()]
+            if all(value is None or value == value // 1 for value in values):
+                columns.append((name, [None if value is None else str(int(value)) for value in values]))
     return columns
 
 
@@ -102,11 +113,9 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
     if not found and default is not None:
         return [default] * len(columns[0][1])
     if len(found) != 1:
-        called = dict.fromkeys(name for name, _ in found)
+        called = " or ".join(dict.fromkeys(name for name, _ in found) or names)
         raise DataError(
-            one_line(
-                f"{table} has {len(found) or 'no'} columns named {' or '.join(called or names)}, of text or integers"
-            ),
+            one_line(f"{table} has {len(found) or 'no'} columns named {called}, of text or whole numbers"),
             expected=f"one; its columns are {', '.join(name for name, _ in columns if name) or 'of other types'}",
             todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
         )
@@ -118,6 +127,12 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
                 one_line(f"{table}: row {row:,} has no {name}"),
                 expected="a value in every row",
                 todo="add it, or remove it",
+            )
+        if "\0" in value:
+            raise DataError(
+                one_line(f"{table}: row {row:,}: its {name} holds a NUL character"),
+                expected="text",
+                todo="correct this row, or remove it",
             )
         values.append(value.strip())
     return values
@@ -137,17 +152,19 @@ def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
 
 def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[str]:
     """The classes of labels that are numbers: from 0 on, without a gap, each of which is trained on."""
-    trained = {int(label) for label, split in zip(labels, splits) if split == TRAIN or TRAIN not in splits}
+    trained = {label for label, split in zip(labels, splits) if split == TRAIN or TRAIN not in splits}
     count = 0
-    while count in trained:
+    while str(count) in trained:
         count += 1
+    names = {str(label): None for label in range(count)}
     for row, label in enumerate(labels, 1):
-        if not 0 <= int(label) < count:
+        if label not in names:
+            shown = label if len(label) <= _SHOWN else f"{label[:_SHOWN]}… of {len(label):,} digits"
             raise DataError(
-                one_line(f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}"),
+                one_line(f"{table}: row {row:,} has the label {shown}, and no image to train on has the label {count}"),
                 expected="labels that are names, or numbers from 0 to the last, each of which is trained on",
                 todo="correct the labels",
             )
     if count < 2:
         raise DataError(one_line(f"{table} has one class only"), expected="two classes or more", todo="add the others")
-    return [str(label) for label in range(count)]
+    return list(names)

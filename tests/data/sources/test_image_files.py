@@ -427,6 +427,34 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     assert _open(_table(tmp_path / f"labels.{suffix}", rows)).fingerprint(["train"]) != first
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
+    rows = [{**row, "label": float(index // 2)} for index, row in enumerate(_rows(tmp_path))]
+    source = _open(_table(tmp_path / f"labels.{suffix}", rows))
+    assert source.info.label_names == ("0", "1", "2")
+    assert sorted((int(image.max()), label) for image, label in _all(source)) == [
+        (60, 0), (61, 0), (62, 1), (180, 1), (181, 2), (182, 2)
+    ]  # fmt: skip
+    # pandas writes numbers as floats where some are missing.
+    rows[3]["label"] = float("nan") if suffix == "parquet" else None
+    with pytest.raises(DataError, match="row 4 has no label"):
+        _open(_table(tmp_path / f"labels.{suffix}", rows))
+
+
+def test_fractions_are_no_labels_but_names_in_text(tmp_path):
+    rows = [{**row, "label": index / 2} for index, row in enumerate(_rows(tmp_path))]
+    with pytest.raises(DataError, match="no columns named label"):
+        _open(_table(tmp_path / "labels.parquet", rows))
+    assert _open(_table(tmp_path / "labels.csv", rows)).info.label_names == ("0.0", "0.5", "1.0", "1.5", "2.0", "2.5")
+
+
+def test_a_table_above_one_block_of_the_reader_may_hold_line_breaks(tmp_path):
+    rows = [{**row, "note": "one\n" * 200_000} for row in _rows(tmp_path)]
+    source = _open(_table(tmp_path / "labels.csv", rows))
+    assert split_sizes(source) == {"train": 6}
+    assert source.info.label_names == ("cat", "dog")
+
+
 @pytest.mark.parametrize("name", ["NA", "null", "nan", "-0"])
 def test_a_class_may_be_called_what_elsewhere_is_no_value(tmp_path, name):
     rows = [{**row, "label": name if row["label"] == "dog" else "cat"} for row in _rows(tmp_path)]
@@ -442,7 +470,7 @@ def test_columns_without_a_name_are_none_of_a_tables(tmp_path):
     table.write_text("".join(f"{line},note,note,,\n" for line in lines))
     assert _open(table).info == wanted
     table.write_text("".join(f"{line},label\n" for line in lines))
-    with pytest.raises(DataError, match="2 columns named label, of text or integers"):
+    with pytest.raises(DataError, match="2 columns named label, of text or whole numbers"):
         _open(table)
 
 
@@ -463,6 +491,10 @@ def test_a_table_with_splits(tmp_path):
         (lambda rows: [{**row, "label": 2 * index} for index, row in enumerate(rows)], "row 2 has the label 2, and no"),
         (lambda rows: [{**row, "label": -1} for row in rows], "row 1 has the label -1"),
         (
+            lambda rows: [{**row, "label": (0, 1, "9" * 5000)[index // 2]} for index, row in enumerate(rows)],
+            "row 5 has the label 9999999999999999999999999999999999999999… of 5,000 digits",
+        ),
+        (
             lambda rows: [*rows, {"image": "files/no\nne.png", "label": "cat"}],
             r"labels.csv: row 7 names files/no\nne.png, which is not there",
         ),
@@ -474,6 +506,16 @@ def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text
         _open(_table(tmp_path / "labels.csv", change(_rows(tmp_path))))
     assert text in caught.value.what
     assert str(tmp_path) in caught.value.what
+
+
+@pytest.mark.parametrize("column", ["image", "label"])
+def test_a_character_that_no_path_can_hold_is_told_with_the_row(tmp_path, column):
+    rows = _rows(tmp_path)
+    rows[2][column] = "here"
+    table = _table(tmp_path / "labels.csv", rows)
+    table.write_bytes(table.read_bytes().replace(b"here", b"he\0re"))
+    with pytest.raises(DataError, match=f"labels.csv: row 3: its {column} holds a NUL character"):
+        _open(table)
 
 
 @pytest.mark.parametrize(("name", "data"), [("l.csv", b""), ("l.csv", b"image,label\n1.png\n"), ("l.parquet", b"PAR1")])
