@@ -15,6 +15,7 @@ import numpy as np
 
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
+from tfx_estimator.data.sources.names_file import read_names
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.config.data import DataSection
 
@@ -68,8 +69,7 @@ class CifarBinarySource(FileSource):
         names_file = folder / self._kind.names_file
         names = [str(label) for label in range(self._kind.num_classes)]
         if names_file.exists():
-            with reading(names_file):
-                names = [line.strip() for line in names_file.read_text().split("\n") if line.strip()]
+            names = read_names(names_file)
             if len(names) != self._kind.num_classes:
                 raise damaged(names_file, f"it names {len(names)} classes", f"{self._kind.num_classes}")
         info = SourceInfo(

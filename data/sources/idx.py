@@ -19,6 +19,7 @@ import numpy as np
 
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
+from tfx_estimator.data.sources.names_file import read_names
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DamagedDataError
@@ -61,11 +62,7 @@ class IdxSource(FileSource):
             raise damaged(folder, f"its images differ in shape: {text}", "one shape")
         height, width, channels = next(iter(shapes.values()))
         names = folder / _NAMES_FILE
-        if names.exists():
-            with reading(names):
-                label_names = [line.strip() for line in names.read_text().split("\n") if line.strip()]
-        else:
-            label_names = [str(label) for label in range(_count_classes(files))]
+        label_names = read_names(names) if names.exists() else list(map(str, range(_count_classes(files))))
         info = SourceInfo(
             name=folder.resolve().name,
             version="",

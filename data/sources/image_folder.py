@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.pipeline.config.classes import in_order
+from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import (
     TRAIN,
@@ -52,7 +52,7 @@ class ImageFolderSource(ImageFilesSource):
         labels = {name: label for label, name in enumerate(names)}
         splits = {
             split: [
-                ImageFile(path, f"{split}/{name}/{path.name}", labels[name])
+                ImageFile(path, f"{split}/{name}/{path.name}", labels[in_form(name)])
                 for name, paths in found.items()
                 for path in paths
             ]
@@ -112,11 +112,12 @@ def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
         DataError: another split has a class that `train` has not; or there is one class only.
     """
     names = in_order(name for each in found.values() for name in each)
+    found = {split: in_order(each) for split, each in found.items()}
     for split, each in found.items():
         if TRAIN in found and (unknown := sorted(set(each) - set(found[TRAIN]))):
             raise DataError(
                 f"split {split!r} of {one_line(str(where))} has the class {unknown[0]!r}, which {TRAIN!r} has not",
-                expected=f"classes that occur in {TRAIN!r}: {', '.join(in_order(found[TRAIN]))}",
+                expected=f"classes that occur in {TRAIN!r}: {', '.join(found[TRAIN])}",
                 todo="correct the class's name, or give it images to train on",
             )
     if len(names) < 2:

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
 from tfx_estimator.data.sources.image_folder import check_split_names, label_names
+from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import TRAIN
 from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
@@ -50,7 +51,7 @@ class ImageTableSource(ImageFilesSource):
             )
         columns = _read(table)
         paths = _column(columns, _PATHS, table)
-        labels = _column(columns, _LABELS, table)
+        labels = list(map(in_form, _column(columns, _LABELS, table)))
         splits = _column(columns, _SPLITS, table, TRAIN)
         _refuse_repeated(paths, table)
         numbers = [_NUMBER.match(label) for label in labels]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.errors import DataError
 
@@ -81,7 +82,7 @@ def describe(builder: Any, section: DataSection) -> SourceInfo:
         name=name,
         version=str(builder.version),
         image_shape=(height, width, channels),
-        label_names=tuple(label.names),
+        label_names=tuple(map(in_form, label.names)),
         licence=licence or "",
         citation=builder.info.citation or "",
         description=builder.info.description or "",

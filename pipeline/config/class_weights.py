@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
-from tfx_estimator.pipeline.config.classes import in_order
+from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import folders, split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path
@@ -38,6 +38,7 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
     Raises:
         DeclarationError: They do not fit the classes.
     """
+    weights = _in_form(weights)
     for problem in _against(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
     if isinstance(weights, Mapping):
@@ -65,7 +66,7 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
     elif numbers and not any(numbers) and not isinstance(weights, Mapping):
         yield _none_counts(weights)
     elif known := _classes(declaration.data.dataset, weights):
-        yield from _against(weights, known)
+        yield from _against(_in_form(weights), known)
 
 
 def _against(weights: Weights, classes: Sequence[str]) -> Iterator[Problem]:
@@ -91,6 +92,10 @@ def _against(weights: Weights, classes: Sequence[str]) -> Iterator[Problem]:
 def _none_counts(weights: Weights, depends: tuple[str, ...] = ()) -> Problem:
     todo = "raise one"
     return Problem(_PATH, "no example would count", "a weight above 0", todo, value=inline(weights), depends=depends)
+
+
+def _in_form(weights: Weights) -> Weights:
+    return {in_form(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:

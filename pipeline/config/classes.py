@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Optional, Union
+
+
+def in_form(name: str) -> str:
+    """Returns the one form of a name that Unicode writes in several: file systems and editors differ in theirs."""
+    return unicodedata.normalize("NFC", name)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Returns the classes in the order of their labels: that of the numbers where all are numbers, else alphabetical.
 
     Args:
-        names: In any order.
+        names: In any order and form.
     """
-    found = sorted(set(names))
+    found = sorted(set(map(in_form, names)))
     return sorted(found, key=lambda name: (len(_digits(name)), _digits(name))) if all(map(_is_number, found)) else found
 
 
@@ -26,7 +32,7 @@ def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
     Returns:
         None where there is no such class.
     """
-    text = str(value)
+    text = in_form(str(value))
     if text in names:
         return list(names).index(text)
     numbers = [_digits(name) for name in names] if all(map(_is_number, names)) else list(map(str, range(len(names))))

@@ -64,6 +64,20 @@ def test_other_names_colour_and_named_classes(tmp_path, write_idx):
     np.testing.assert_array_equal(_read_all(source)[0], images)
 
 
+def test_names_are_in_one_form_and_without_the_mark_of_an_editor(idx_folder):
+    (idx_folder / "label_names.txt").write_bytes(
+        b"\xef\xbb\xbfcat\n\ncafe\xcc\x81\n" + b"\n".join(b"cdefghij"[i : i + 1] for i in range(8))
+    )
+    assert _open(idx_folder).info.label_names == ("cat", "caf\u00e9", *"cdefghij")
+
+
+@pytest.mark.parametrize("names", ["abcabdefgh", ["cafe\u0301", "caf\u00e9", *"abcdefgh"]])
+def test_a_class_that_is_named_twice_is_refused(idx_folder, names):
+    (idx_folder / "label_names.txt").write_text("\n".join(names), encoding="utf-8")
+    with pytest.raises(DamagedDataError, match=r"label_names\.txt: it names '(a|caf\u00e9)' more than once"):
+        _open(idx_folder)
+
+
 def test_image_size_resizes(idx_folder):
     source = _open(idx_folder, image_size=(10, 8))
     assert source.info.image_shape == (10, 8, 1)

@@ -76,6 +76,17 @@ def test_classes_that_are_all_numbers_are_in_their_order(tmp_path):
     assert _open(tmp_path / "mixed").info.label_names == ("0", "002", "10", "9", "a")
 
 
+def test_a_class_is_the_same_in_each_form_that_unicode_has_for_its_name(tmp_path):
+    for path in ("train/caf\u00e9", "train/dog", "test/cafe\u0301", "test/dog"):
+        _save(tmp_path / path / "1.png", np.full((4, 6, 3), 9 if "dog" in path else 5, np.uint8))
+    paths = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.png"))
+    rows = [{"image": str(path), "label": path.parts[1], "split": path.parts[0]} for path in paths]
+    for source in (_open(tmp_path), _open(_table(tmp_path / "labels.csv", rows))):
+        assert source.info.label_names == ("caf\u00e9", "dog")
+        for split in ("train", "test"):
+            assert sorted((int(image.max()), label) for image, label in _all(source, split)) == [(5, 0), (9, 1)]
+
+
 def test_the_order_is_the_same_elsewhere_and_a_new_file_leaves_it(tmp_path):
     folder = _fill(tmp_path / "pets")
     before = [(image.tobytes(), label) for image, label in _all(_open(folder))]
