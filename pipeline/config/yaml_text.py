@@ -15,13 +15,11 @@ Path = tuple[str, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# More would only be an attack by aliases of aliases: the longest preset has under 100.
-_MAX_NODES = 10_000
+# A text has no more values than characters. More, in one that is not short, would be an attack by aliases of aliases.
+_MAX_VALUES = 10_000
 # Far below Python's own limit of recursion.
 MAX_DEPTH = 50
 _MAX_DIGITS = 40
-# PyYAML turns the escape into a character without a check.
-_NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9a-fA-F]{8}")
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
 _FLOAT = re.compile(
@@ -30,10 +28,21 @@ _FLOAT = re.compile(
 )
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
 
-    yaml_implicit_resolvers = {}
+    yaml_implicit_resolvers: dict[str, list] = {}
+    _depth = 0
+
+    def descend_resolver(self, parent: Any, index: Any) -> None:
+        """Called for each node: that in C would crash where it is too deep."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH + 1:
+            raise RecursionError
+
+    def ascend_resolver(self) -> None:
+        """Called where a node ends."""
+        self._depth -= 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -53,6 +62,9 @@ for _kind in ("null", "bool", "merge"):
 for _class in (_Loader, _Dumper):
     _class.add_implicit_resolver(_TAG + "int", _INT, list("-+0123456789"))
     _class.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
+
+
+_REPRESENTER = yaml.representer.SafeRepresenter()
 
 
 @dataclass
@@ -80,22 +92,19 @@ def read_yaml(text: str, source: str) -> Document:
     Returns:
         The document; where it has problems, as much of it as could be read.
     """
-    reader = _Reader(source)
+    reader = _Reader(source, max(len(text), _MAX_VALUES))
+    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        # YAML's line breaks are those of `splitlines`.
+        line = len(f"{text[: found.start()]}|".splitlines())
+        what = f"the character {found[0]!a} is not allowed"
+        reader.refuse((), line, what, "YAML text", "remove the character, or escape it in quotes")
+        return reader.document
     try:
         node = yaml.compose(text, Loader=_Loader)
         reader.document.value = None if node is None else reader.read(node, ())
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *_syntax_hint(error))
-    except yaml.reader.ReaderError as error:
-        # The error gives a position in characters. YAML's line breaks are those of `splitlines`.
-        line = len(f"{text[: error.position]}|".splitlines())
-        reader.refuse((), line, str(error).splitlines()[0], "YAML text", "remove the character, or escape it in quotes")
-    except (ValueError, OverflowError):
-        found = _NO_CHARACTER.search(text)
-        line = text.count("\n", 0, found.start()) + 1 if found else 1
-        what = f"{found[0]} is no character" if found else "it cannot be read"
-        reader.refuse((), line, what, "an escape up to \\U0010FFFF", "correct it, or write the character itself")
     except RecursionError:
         reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
     return reader.document
@@ -107,6 +116,9 @@ def inline(value: Any) -> str:
         return "{" + ", ".join(f"{inline(key)}: {inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(inline, value)) + "]"
+    if type(value) in (int, float):
+        # Of which there may be as many as a file holds.
+        return _REPRESENTER.represent_data(value).value
     # In a flow list the dumper quotes everything that could be taken for structure. What is not printable needs the
     # escapes of double quotes: line breaks, lone surrogates, what a terminal would obey.
     plain = not isinstance(value, str) or value.isprintable()
@@ -118,10 +130,10 @@ def inline(value: Any) -> str:
 
 
 class _Reader:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, most: int) -> None:
         self.source = source
         self.document = Document()
-        self._nodes = 0
+        self._left = most
         self._open: list[int] = []
 
     def refuse(self, path: Path, line: int, what: str, expected: str = "", todo: str = "", value: str = "") -> None:
@@ -133,8 +145,8 @@ class _Reader:
         """Returns the value of a node, and notes its line."""
         line = node.start_mark.line + 1
         self.document.lines.setdefault(path, line)
-        self._nodes += 1
-        if self._nodes > _MAX_NODES or len(self._open) > MAX_DEPTH or id(node) in self._open:
+        self._left -= 1
+        if self._left < 0 or len(self._open) > MAX_DEPTH or id(node) in self._open:
             raise RecursionError
         kind = node.tag.removeprefix(_TAG)
         self._open.append(id(node))
@@ -226,6 +238,8 @@ def _syntax_hint(error: yaml.MarkedYAMLError) -> tuple[str, str]:
         return "one `key: value` a line", "put a text that contains `: ` in quotes, and check the indentation"
     if "single document" in (error.context or ""):
         return "one document in the file", "remove the second `---` and what follows"
+    if "escape code" in problem:
+        return "an escape up to \\U0010FFFF", "correct it, or write the character itself"
     if "alias" in problem:
         return "an alias of an anchor above it", "define the anchor first, or put a text that starts with * in quotes"
     return "YAML", "check indentation, quotes and brackets around this line"
