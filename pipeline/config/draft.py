@@ -18,7 +18,13 @@ from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.hidden_checks import check_hidden
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override
-from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
+from tfx_estimator.pipeline.config.paths import (
+    NOT_REPLACED,
+    current_folder,
+    find_unresolved,
+    find_variables,
+    resolve_paths,
+)
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
@@ -86,7 +92,14 @@ class Draft:
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
+        variables = dict(find_variables(self.values))
+        for path, value in variables.items():
+            key = ".".join(path)
+            todo = f'write the value itself, or let your shell put it in: --set "{key}=$NAME"'
+            self.problems.append(Problem(key, NOT_REPLACED, "no `${`", todo, self.where(path), value))
         for path, value, what in find_unresolved(self.values):
+            if path in variables:
+                continue
             todo = "write the path itself, or `~` for your home folder"
             self.problems.append(Problem(".".join(path), what, "a path, or an address", todo, self.where(path), value))
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}

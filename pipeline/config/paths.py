@@ -32,6 +32,7 @@ OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
 _FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")
 _BUCKET_OR_BELOW = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
+NOT_REPLACED = "variables of the environment are not replaced"
 _VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -84,9 +85,27 @@ def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
     for path, section in _sections(values):
         value = section[path[-1]]
         if _VARIABLE.match(value):
-            yield path, value, "variables of the environment are not replaced"
+            yield path, value, NOT_REPLACED
         elif os.path.expanduser(value).startswith("~"):
             yield path, value, f"there is no user {value[1:].partition(os.sep)[0]!r}"
+
+
+def find_variables(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Finds texts with `${`, which other tools replace, and this one would take for a name.
+
+    Args:
+        values: The declaration's values, or a part of them.
+        path: Of the part.
+
+    Yields:
+        The path in the declaration, and the text.
+    """
+    if isinstance(values, str):
+        if "${" in values:
+            yield path, values
+    elif isinstance(values, (dict, list)):
+        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+            yield from find_variables(value, (*path, str(key)))
 
 
 def reject_address(path: str, option: str) -> None:

@@ -32,15 +32,15 @@ TEXTS = [
     ("name: *nobody\n", ["undefined alias"]),
     ("a: &a [*a]\n", ["contains itself"]),
     ("[" * 3000, ["nested too deeply"]),
-    ("name: \x01\n", ["mine.yaml:1\n", "special characters are not allowed"]),
-    ("name: a\nb:\n  \x01\n", ["mine.yaml:3\n", "special characters are not allowed"]),
+    ("name: \x01\n", ["mine.yaml:1\n", r"the character '\x01' is not allowed"]),
+    ("name: é\nb:\n  \x01\n", ["mine.yaml:3\n", r"the character '\x01' is not allowed"]),
     ("? [a, b]\n: c\n", ["the key 'a list or mapping' is no text"]),
     ("yes: 1\n", ["the key 'yes' is no text", 'put it in quotes: "yes"']),
     ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),
     ("name: !!binary aGk=\n", ["YAML tag '!!binary'"]),
     ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
-    ('name: "\\UFFFFFFFF"\n', ["mine.yaml:1\n", "\\UFFFFFFFF is no character", "write the character itself"]),
-    ('name: mine\ndata: "\\U00110000"\n', ["mine.yaml:2\n", "\\U00110000 is no character"]),
+    ('name: "\\UFFFFFFFF"\n', ["mine.yaml:1\n", "escape code", "up to \\U0010FFFF", "write the character itself"]),
+    ('name: mine\ndata: "\\U00110000"\n', ["mine.yaml:2\n", "escape code"]),
     ("<<: 5\n", ["`<<` merges no mapping"]),
     ("x: &x {a: 1}\ny: &y {a: 2}\n<<: *x\n<<: *y\n", ["mine.yaml:4  <<", "stands in line 3 already", "keep one"]),
     ("!!merge [a]: {b: 1}\n!!merge [c]: {d: 1}\n", ["mine.yaml:2  <<", "stands in line 1 already"]),
@@ -72,6 +72,23 @@ def test_aliases_of_aliases_do_not_eat_the_memory(refuse):
     rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     assert "nested too deeply, or contains itself" in refuse("\n".join(rows))
+
+
+def test_a_file_holds_as_many_values_as_it_has_room_for(refuse, good):
+    assert read_yaml(f"weights: [{', '.join(['1.5'] * 100_000)}]", "mine.yaml").value == {"weights": [1.5] * 100_000}
+    weights = f"  class_weights: [{', '.join(['1.5'] * 10_001)}]\n"
+    assert "10001 weights for 10 classes" in refuse(good + weights)
+    # A wrong one among many is told as fast.
+    assert "-1.0 is no weight" in refuse(good + weights.replace("1.5", "-1", 1))
+
+
+@pytest.mark.parametrize("text", ["${DATASET}", "gs://bucket/${DAY}/images", "a ${X:-b}"])
+def test_a_variable_is_refused_wherever_it_stands(refuse, good, text):
+    told = refuse(good + f"  params: {{place: '{text}'}}\n", [f"data.dataset={text}"])
+    assert f"mine.yaml:8  trainer.params.place: {text}" in told
+    assert f"--set data.dataset={text}  data.dataset" in told
+    assert told.count("variables of the environment are not replaced") == 2
+    assert """let your shell put it in: --set "data.dataset=$NAME\"""" in told
 
 
 def test_missing_files_are_refused_with_the_nearest_name(write, good):
@@ -157,7 +174,7 @@ def test_damage_anywhere_is_a_typed_error_or_none(tmp_path, monkeypatch):
 
 
 def test_an_override_that_is_no_character_is_refused(refuse, good):
-    assert "\\U00110000 is no character" in refuse(good, ['name="\\U00110000"'])
+    assert "escape code" in refuse(good, ['name="\\U00110000"'])
 
 
 @pytest.mark.parametrize("source", ["nope.yaml", "trainer.module_file=nope.py"])
