@@ -18,6 +18,7 @@ from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_b
 from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
 from tfx_estimator.components.evaluator.extras import Extras, extracting
+from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.log import get_logger
 
@@ -35,6 +36,7 @@ _EXTRACTORS = "custom_extractors"
 class Executor(tfx_executor.Executor):
     """Completes the `eval_config` from what the models put out."""
 
+    @reads_whole
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Evaluates.
 

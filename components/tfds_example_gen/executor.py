@@ -15,6 +15,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.inventory import note
 from tfx_estimator.components.tfds_example_gen.parameters import DATA_KEY, FINGERPRINT_KEY, LOCATION_KEY, to_section
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.components.tfds_example_gen.shard import Shard, WriteShard
@@ -78,6 +79,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
         counts = {split: sum(shard.size for shard in each) for split, each in shards.items()}
         write_properties(examples, source.info, exec_properties[FINGERPRINT_KEY], counts, data.splits)
+        note(examples.mlmd_artifact, examples.type_name)
 
     def _write(self, data: DataSection, shards: list[Shard], scratch: str) -> None:
         try:

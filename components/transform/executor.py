@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from tfx.components.transform import executor
 
+from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.transform.renaming import renamed_again
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -17,6 +18,7 @@ from tfx_estimator.pipeline.errors import UserCodeError
 class Executor(executor.Executor):
     """TFX's, with a preprocessing_fn whose result is looked at, and folders that a failing store renames after all."""
 
+    @reads_whole
     def Do(self, *args: Any, **kwargs: Any) -> None:
         """See `executor.Executor.Do`."""
         with renamed_again():

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Optional
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.compiler import constants
@@ -17,8 +17,8 @@ from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable import data_types, launcher, runtime_parameter_utils
-from tfx.proto.orchestration import execution_result_pb2, pipeline_pb2
+from tfx.orchestration.portable import runtime_parameter_utils
+from tfx.proto.orchestration import pipeline_pb2
 
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
@@ -31,6 +31,7 @@ from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEst
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.runners.buckets import check_buckets
+from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 from tfx_estimator.pipeline.user_source.frames import user_lines
@@ -80,7 +81,7 @@ class LocalRunner(LocalDagRunner):
             listener.node_started(name, index, len(pipeline.nodes))
             started = time.monotonic()
             try:
-                execution = _Launcher(
+                execution = Launcher(
                     kept=self._kept,
                     pipeline_node=node.pipeline_node,
                     mlmd_connection=connection,
@@ -105,24 +106,6 @@ class LocalRunner(LocalDagRunner):
             resolver = node.pipeline_node.node_info.type.name.endswith("Resolver")
             state = "resolved" if resolver else _state(connection, execution_id)
             listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id))
-
-
-class _Launcher(launcher.Launcher):
-    """TFX's, which stores the number of an execution before there can be artifacts of it: a kill frees no number.
-
-    Args:
-        kept: The database, where it is kept in an object store.
-        options: TFX's.
-    """
-
-    def __init__(self, kept: Optional[StoredMetadata], **options: Any) -> None:
-        super().__init__(**options)
-        self._kept = kept
-
-    def _run_executor(self, execution_info: data_types.ExecutionInfo) -> execution_result_pb2.ExecutorOutput:
-        if self._kept:
-            self._kept.store()
-        return super()._run_executor(execution_info)
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:

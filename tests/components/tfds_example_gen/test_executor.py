@@ -199,7 +199,8 @@ def test_what_another_execution_has_left_there_is_not_read(tmp_path):
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
     splits = {"train": "train", "eval": "test[:2]", "test": "test[2:]"}
     _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=1, splits=splits))
-    _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
+    examples = _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
+    assert len(json.loads(examples.get_string_custom_property("files"))) == 4
     assert [label for _, label in _examples(tmp_path / "examples" / "Split-train")] == [1, 2, 3]
     assert sorted(path.name for path in (tmp_path / "examples").iterdir()) == ["Split-eval", "Split-train"]
 

@@ -1,0 +1,118 @@
+"""What an artifact held when it was published, noted with it: whoever takes it from a cache, or reads it, compares."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from ml_metadata.proto import metadata_store_pb2
+from tfx import types
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.pusher.object_store import StoredTree
+from tfx_estimator.components.tfds_example_gen.properties import DATASET
+from tfx_estimator.data.sources.damage import damaged
+from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError
+from tfx_estimator.pipeline.user_source.frames import causes
+
+# JSON of the bytes of each file, by its path in the artifact.
+FILES = "files"
+# Logs and checkpoints, which no component reads: whoever needs the room may remove them.
+_UNREAD = "ModelRun"
+_PUSHED, _DESTINATION = "PushedModel", "pushed_destination"
+# What TensorFlow says of bytes that have another checksum, in the text of an error from another process.
+_LOST = "DataLossError"
+
+
+def note(artifact: metadata_store_pb2.Artifact, type_name: str) -> None:
+    """Notes the files of an artifact that was made.
+
+    Args:
+        artifact: Of ML Metadata.
+        type_name: Of its type.
+    """
+    if type_name != _UNREAD:
+        sizes = StoredTree(artifact.uri).sizes()
+        artifact.custom_properties[FILES].string_value = json.dumps(sizes, sort_keys=True)
+
+
+def damage(artifact: types.Artifact) -> tuple[str, str]:
+    """Finds a file that is not what it was when the artifact was published.
+
+    Args:
+        artifact: Of which nothing is said if nothing was noted; of a pushed model its destination is looked at, too.
+
+    Returns:
+        The file and what is wrong with it; both are empty if all are there.
+    """
+    noted = json.loads(artifact.get_string_custom_property(FILES) or "{}")
+    pushed = artifact.get_string_custom_property(_DESTINATION) if artifact.type_name == _PUSHED else ""
+    for folder in filter(None, (artifact.uri, pushed)):
+        sizes = StoredTree(folder).sizes() if noted else {}
+        for name, size in noted.items():
+            if name not in sizes:
+                return os.path.join(folder, name), "it is gone"
+            if sizes[name] != size:
+                return os.path.join(folder, name), f"it has {sizes[name]:,} bytes of {size:,}"
+    return "", ""
+
+
+@contextlib.contextmanager
+def whole(inputs: Artifacts) -> Iterator[None]:
+    """Names the file of the inputs that is damaged: before they are read, and where reading them failed.
+
+    Args:
+        inputs: Of an execution.
+
+    Raises:
+        DamagedDataError: There is one.
+    """
+    artifacts = [artifact for channel in inputs.values() for artifact in channel]
+    for artifact in artifacts:
+        path, what = damage(artifact)
+        if path:
+            raise _error(artifact, path, what)
+    try:
+        yield
+    except Exception as error:
+        ours = [each for each in causes(error) if isinstance(each, TfxEstimatorError)]
+        if not ours or any(_LOST in each.what for each in ours):
+            for artifact in artifacts:
+                if path := _unreadable(artifact):
+                    raise _error(artifact, path, "its bytes do not have the checksum that is in it") from error
+        raise
+
+
+def reads_whole(do: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes an executor's `Do` name the file of its inputs that is damaged."""
+
+    @functools.wraps(do)
+    def call(self: Any, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> Any:
+        with whole(input_dict):
+            return do(self, input_dict, output_dict, exec_properties)
+
+    return call
+
+
+def _unreadable(artifact: types.Artifact) -> str:
+    """The file of examples of ours that cannot be read to its end; every record bears a checksum."""
+    if not artifact.get_string_custom_property(DATASET):
+        return ""
+    for path in sorted(fileio.glob(os.path.join(artifact.uri, "Split-*", "*"))):
+        try:
+            for _ in tf.compat.v1.io.tf_record_iterator(path):
+                pass
+        except tf.errors.DataLossError:
+            return path
+    return ""
+
+
+def _error(artifact: types.Artifact, path: str, what: str) -> DamagedDataError:
+    todo = f"remove {artifact.uri}, and run it again: it is made anew"
+    return damaged(path, what, "the file as it was published", todo)
