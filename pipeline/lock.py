@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Optional
@@ -21,6 +22,8 @@ _POLL_SECONDS = 0.05
 _LOST_SECONDS, _LOST_POLL_SECONDS = 150.0, 1.0
 # Some file systems of user space have no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+# The bytes that SQLite locks, and Linux's `struct flock`: https://www.sqlite.org/fileformat.html#the_lock_byte_page
+_SQLITE_BYTES, _FLOCK = (0x40000000, 512), "hhqqi4x"
 
 logger = get_logger("pipeline")
 
@@ -149,3 +152,24 @@ def take_for_run(attempt: Callable[[], Optional[int]], path: str, folder: str) -
 def if_lost(path: str) -> str:
     """Returns what to do about a lock that nobody holds."""
     return f"the lock of a machine that was lost stays on NFS 3: then remove {path}"
+
+
+def in_use(database: str) -> PipelineError:
+    """Returns the error of a database of SQLite's that another process has locked.
+
+    Args:
+        database: The file; where the process is one of this machine, it is named.
+    """
+    who = "another process"
+    with contextlib.suppress(OSError), open(database, "rb") as file:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *_SQLITE_BYTES, 0)
+        kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK:
+            who += f", {pid}"
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as words:
+                who += f" (`{words.read().rstrip(chr(0)).replace(chr(0), ' ')}`)"
+    return PipelineError(
+        f"{database} is locked: {who} uses it",
+        expected="a database that no other program keeps locked while a pipeline runs",
+        todo="end that program, or wait for it; then run the same again",
+    )

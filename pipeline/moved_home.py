@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.lock import in_use
 from tfx_estimator.pipeline.log import STAYS, get_logger
 from tfx_estimator.pipeline.text import one_line
 
@@ -54,18 +55,22 @@ def name_artifacts_here(database: str, home: str) -> None:
         home: The pipeline's folder, or its address in a store.
 
     Raises:
-        PipelineError: The database cannot be read or written.
+        PipelineError: The database cannot be read or written, or another process has locked it.
     """
     if not os.path.exists(database):
         return
     try:
         with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+            # Where another process reads or writes for long, TFX would fail in the middle.
+            connection.execute("BEGIN IMMEDIATE")
             formers = _find_formers(connection, home)
             for uri, former in formers.items():
                 connection.execute(_RENAME, {"there": uri, "here": rebased(uri, former, home)})
             for former in (homes := set(formers.values())):
                 connection.execute(_RENAME_PROPERTIES, {"former": former, "home": home})
     except sqlite3.Error as error:
+        if "is locked" in str(error):
+            raise in_use(database) from error
         raise PipelineError(
             f"{database} cannot be used: {error}",
             expected="ML Metadata's database, readable and writable",

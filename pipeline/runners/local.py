@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
+from ml_metadata import errors
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
@@ -29,6 +30,7 @@ from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.ending import exit_code, scratch, shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+from tfx_estimator.pipeline.lock import in_use
 from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.runners.buckets import check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
@@ -98,6 +100,8 @@ class LocalRunner(LocalDagRunner):
                 stopped = signals.received() or isinstance(error, (signals.SignalledError, StoppedError))
                 state, seconds = INTERRUPTED if stopped else FAILED, time.monotonic() - started
                 listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds))
+                if isinstance(error, errors.AbortedError):
+                    raise in_use(connection.connection_config.sqlite.filename_uri) from error
                 raise
             if self._kept:
                 self._kept.store()

@@ -6,6 +6,9 @@ import contextlib
 import logging
 import shutil
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -162,6 +165,41 @@ def test_a_damaged_database_is_named(tmp_path):
     (tmp_path / "metadata.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(PipelineError, match="file is not a database"):
         name_artifacts_here(str(tmp_path / "metadata.sqlite"), str(tmp_path))
+
+
+@contextlib.contextmanager
+def locked(database: str, kind: str) -> Iterator[str]:
+    """Another process, which has locked a database; how it is named."""
+    lines = (
+        "import sqlite3, sys",
+        "database = sqlite3.connect(sys.argv[1], isolation_level=None)",
+        f"database.execute('BEGIN {kind}')",
+        "print('locked', flush=True)",
+        "sys.stdin.read()",
+    )
+    command = [sys.executable, "-c", "; ".join(lines), database]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        yield f"{database} is locked: another process, {other.pid} (`{' '.join(command)}`) uses it"
+
+
+@pytest.mark.parametrize("kind", ["EXCLUSIVE", "IMMEDIATE"])
+def test_a_database_that_another_process_has_locked_names_that_process(top, kind):
+    folders = PipelineFolders(str(top / "old"), "mine")
+    with locked(folders.metadata, kind) as said, pytest.raises(PipelineError) as raised:
+        name_artifacts_here(folders.metadata, folders.home)
+    assert raised.value.what == said
+    assert "remove" not in raised.value.todo
+
+
+def test_a_database_that_is_locked_while_a_pipeline_runs_names_that_process(top):
+    from tests.pipeline import making
+
+    folders = PipelineFolders(str(top / "old"), "mine")
+    with locked(folders.metadata, "IMMEDIATE") as said, pytest.raises(PipelineError) as raised:
+        making.run(folders, top / "word")
+    assert raised.value.what == said
 
 
 def test_whoever_reads_only_finds_them_there_and_writes_nothing(top):
