@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,4 +39,6 @@ def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise damaged(path, f"it is no text: {error.reason} at byte {error.start}", "UTF-8", todo) from None
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # of the machine, and not of the file
         raise damaged(path, f"it cannot be read: {error.strerror or error}", "a readable file", todo) from None

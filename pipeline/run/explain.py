@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.run.exhausted import exhausted
 from tfx_estimator.pipeline.text import printable
 from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
 
@@ -24,6 +27,8 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
         if isinstance(cause, TfxEstimatorError):
             return cause
     where = f"component {component}" if component else "building the pipeline"
+    if used_up := exhausted(causes(error), where, os.path.dirname(log)):
+        return used_up
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
     told = (
         f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
