@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -149,6 +150,9 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     todo = "run the same again: what was done before comes from the cache"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         todo = f"see whether the memory was used up (`dmesg`); {todo}"
+    elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        # C++ and the C library abort where there is no more, each in its own way.
+        todo = f"see whether the memory was used up (`ulimit -v` is {limit // 1024}), and raise that; {todo}"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT and (named := _flags()):
         todo = f"unset {named}, or mend it: TensorFlow aborts at a flag that it does not know; then {todo}"
     error = PipelineError(told, expected="a run that ends by itself", todo=todo)

@@ -103,6 +103,15 @@ def test_what_a_library_ends_is_not_the_users_though_a_script_has_started_it(sta
     assert "your code" not in said
 
 
+@pytest.mark.parametrize("status", [127 << 8, signal.SIGABRT, signal.SIGSEGV])
+def test_where_the_memory_is_limited_an_abort_tells_of_that(monkeypatch, status):
+    from tfx_estimator.pipeline.run import watcher
+
+    monkeypatch.setattr(watcher.resource, "getrlimit", lambda kind: (3_000_000 * 1024, -1))
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert "whether the memory was used up (`ulimit -v` is 3000000)" in watcher._explain(status, "no file").todo
+
+
 @pytest.mark.parametrize(("flags", "told"), [("--abc", "unset TF_XLA_FLAGS, or mend it: "), ("", "run the same again")])
 def test_an_abort_names_the_flags_that_tensorflow_may_not_know(start, tmp_path, monkeypatch, flags, told):
     monkeypatch.setenv("TF_XLA_FLAGS", flags)
