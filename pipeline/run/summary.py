@@ -72,7 +72,7 @@ class Summary:
         training_folder: Where one that failed or was stopped has left its checkpoints, events and logs.
         restarts: What went wrong with a task, and what it cost; a line each.
         exported: Which checkpoint is the model, and why, where one is declared to be chosen.
-        stopped_early: Where early stopping ended training, and why; None if it did not.
+        stopped_early: Where training ended before its last step, and why; None if it did not.
         decided: What a trial decided of what was declared as `auto`, and by which numbers.
         learning_rate: The highest, where it is scaled with the number of replicas.
         tuning: The trials, what they were judged by, and which was the best, where there is a Tuner.

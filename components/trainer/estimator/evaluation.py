@@ -28,7 +28,9 @@ class MetricsReporter(tf.estimator.Exporter):
     def __init__(self, progress: ProgressWriter, keeper: Optional[Keeper] = None) -> None:
         self._progress = progress
         self._keeper = keeper
-        self.reported = False
+        # Of the last evaluation: its checkpoint and metrics, and whether TensorFlow took it for the final one.
+        self.last: tuple[str, Mapping[str, Any]] = ("", {})
+        self.was_final = False
 
     @property
     def name(self) -> str:
@@ -55,15 +57,18 @@ class MetricsReporter(tf.estimator.Exporter):
         # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
         values = {name: float(value) for name, value in scalars.items()}
-        self.reported = True
+        self.last, self.was_final = (checkpoint_path, eval_result), is_the_final_export
         step = int(eval_result["global_step"])
         self._progress.write(Event.EVALUATED, step=step, metrics=values)
         if self._keeper:
             self._keeper.evaluated(step, values, checkpoint_path)
 
 
-def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
-    """Evaluates and exports where training had ended in an earlier run or other tasks: TensorFlow then does neither.
+def export_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
+    """Evaluates the last checkpoint and exports it as the final one, as far as TensorFlow did not.
+
+    It does neither where training had ended in an earlier run or other tasks; and takes no evaluation for the final one
+    where training ended before `max_steps`, by a hook or the end of its input.
 
     Args:
         estimator: The trained Estimator.
@@ -72,9 +77,12 @@ def evaluate_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimato
     Raises:
         ExportError: Training left no checkpoint.
     """
-    reporter: MetricsReporter = eval_spec.exporters[-1]
-    if not reporter.reported:
+    *exporters, reporter = eval_spec.exporters
+    checkpoint, metrics = reporter.last
+    if checkpoint != last_checkpoint(estimator):
         evaluate(estimator, eval_spec)
+    elif not reporter.was_final:
+        export_all(estimator, exporters, checkpoint, metrics)
 
 
 def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator.checkpoints import step_of
 from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
 from tfx_estimator.components.trainer.estimator.deciding import (
     Deciding,
@@ -221,8 +222,15 @@ class _Training:
 
         Returns:
             Path of the exported checkpoint.
+
+        Raises:
+            ExportError: Training left no checkpoint.
         """
+        step, total = step_of(evaluation.last_checkpoint(self.estimator)), self.spec["train_spec"].max_steps
+        if total and step < total and not self.ended:
+            text = f"at step {step:,} of {total:,}: a hook ended training, or its input ended"
+            self.context.progress.write(Event.ENDED_EARLY, step=step, text=text)
         if self.decides:
             return self.decides.export(self.estimator, eval_spec)
-        evaluation.evaluate_if_needed(self.estimator, eval_spec)
+        evaluation.export_if_needed(self.estimator, eval_spec)
         return self.estimator.latest_checkpoint()

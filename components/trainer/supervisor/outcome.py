@@ -54,7 +54,7 @@ class Outcome:
         cost: Of a step, as far as it is known: see `Cost.properties`.
         exported_step: Global step of the exported checkpoint, where it was chosen.
         exported: Which checkpoint that was, and why; empty where it is the last as a matter of course.
-        stopped_early: Where early stopping ended training, and why; empty if it did not.
+        stopped_early: Where training ended before its last step, and why; empty if it did not.
         learning_rate: The highest, where it is scaled with the number of replicas; else empty.
         stages: How long those of a pipeline waited for each other; empty if there are none, or it was not measured.
         decided: What a trial decided of what was declared as `auto`, and by which numbers; empty if there was nothing.

@@ -121,6 +121,23 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
     assert "eval_curve" not in model_run.mlmd_artifact.custom_properties
 
 
+def test_a_hook_that_ends_training_early_ends_it_with_a_model(training, module_file):
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.settings import Settings
+
+    # To TensorFlow a FinalExporter exports at max_steps alone.
+    text = TRAINER_FN.replace("EXPORTERS", EXPORTER)
+    text = text.replace("max_steps=", "hooks=[tf.estimator.StopAtStepHook(last_step=25)], max_steps=")
+    model, model_run = training.run(Settings(), steps=60, module_file=module_file(text))
+    number = model_run.get_float_custom_property
+    assert tf.train.load_variable(str(model / "Format-Serving" / "variables" / "variables"), "global_step") == 25
+    assert number("last_step") == 25
+    assert number("eval_average_loss") > 0
+    told = model_run.get_string_custom_property("stopped_early")
+    assert told == "at step 25 of 60: a hook ended training, or its input ended"
+
+
 @pytest.mark.long
 def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_goes_on(
     training, module_file, settings
