@@ -1,17 +1,19 @@
-"""Tries metrics on a few made-up predictions, without Beam: what TFMA cannot measure is told before it matters."""
+"""Tries what TFMA will do, on made-up examples and predictions and without Beam: what it cannot is told before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_specs, metric_types
+from tensorflow_model_analysis.utils import model_util
 
 from tfx_estimator.components.evaluator.extractors import find_averaged
-from tfx_estimator.data.features import LABEL
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.text import one_line
 
 _EACH, _LEAST = 3, 8
@@ -47,6 +49,48 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
                 value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
                 if not isinstance(value, (int, float, np.number)):
                     raise _refusal(metric, "has a threshold, and is no single number")
+
+
+def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequence[bytes]) -> None:
+    """Calls a model's signature as TFMA does: with the features that its inputs are named after, or the tf.Examples.
+
+    Args:
+        saved_model: Its folder.
+        config: With one model spec.
+        serialized: The tf.Examples.
+
+    Raises:
+        UserCodeError: It cannot be called so.
+    """
+    (spec,) = config.model_specs
+    parsed = [tf.train.Example.FromString(each).features.feature for each in serialized]
+    extracts = {
+        tfma.INPUT_KEY: np.array(serialized, object),
+        tfma.FEATURES_KEY: {
+            IMAGE: np.array([each[IMAGE].bytes_list.value for each in parsed], object),
+            LABEL: np.array([each[LABEL].int64_list.value for each in parsed]),
+        },
+    }
+    predict = model_util.ModelSignaturesDoFn(
+        [spec],
+        {"": tfma.default_eval_shared_model(saved_model, eval_config=config)},
+        output_keypath=[tfma.PREDICTIONS_KEY],
+        signature_names={"": [spec.signature_name]},
+        prefer_dict_outputs=False,
+    )
+    predict.setup()
+    try:
+        predict.process(extracts)
+    except Exception as error:  # whatever the model's own code raises
+        inputs = tf.saved_model.load(saved_model).signatures[spec.signature_name].structured_input_signature[1]
+        takes = ", ".join(f"{name}: {each.dtype.name} {each.shape}" for name, each in inputs.items())
+        raise UserCodeError(
+            f"the Evaluator could not call the served signature `{spec.signature_name}`, which takes {takes}: "
+            f"{one_line(str(error.__cause__ or error))[:300]}",
+            expected=f"a signature that takes serialized tf.Examples, string [batch], or their feature `{IMAGE}`, raw bytes",
+            todo="parse them in the receiver of serving_default, tf.io.parse_example, and do there what is done with a "
+            "feature in training; name another signature for other inputs, by receiver_tensors_alternatives",
+        ) from error
 
 
 def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:

@@ -24,6 +24,8 @@ from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of a split, where a batch is larger: the input repeats them.
 _MOST_EXAMPLES = 256
+# Of them, as many as the Evaluator's call is tried with.
+_CALLED_WITH = 8
 
 
 def run(context: TaskContext) -> None:
@@ -86,8 +88,8 @@ def run(context: TaskContext) -> None:
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
         with tried_for(trainer.distribution.train.replicas):
-            paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
-        begin(_choose_output(job, declaration, info))
+            paths.path_of(job).run(dataclasses.replace(context, job=job))
+        begin(_evaluate_as_served(job, declaration, info, inputs))
     context.progress.write(Event.TRIED)
 
 
@@ -153,9 +155,7 @@ def _check_labels(inputs: dict[str, Any]) -> None:
     from tfx_estimator.data.features import LABEL
 
     graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
-    files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
-    records = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
-    given = tf.io.parse_example(records, graph.raw_feature_spec())
+    given = tf.io.parse_example(_records(inputs), graph.raw_feature_spec())
     returned = graph.transform_raw_features(given).get(LABEL)
     if not isinstance(returned, tf.Tensor):
         return
@@ -185,15 +185,27 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
         try_metrics(config, info.num_classes)
 
 
-def _choose_output(job: Job, declaration: Declaration, info: Any) -> str:
-    """Finds the scores as the Evaluator will, and whether its metrics fit them; says where they are."""
+def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: dict[str, Any]) -> str:
+    """Finds the scores as the Evaluator will, whether its metrics fit them, and has it call the model; says where."""
     from tfx.utils import path_utils
 
     from tfx_estimator.components.evaluator.completion import complete
     from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.evaluator.trial import try_signature
     from tfx_estimator.components.served_outputs import choose_scores, read_outputs
 
-    outputs = read_outputs(path_utils.serving_model_dir(job.exports_dir))
+    model = path_utils.serving_model_dir(job.exports_dir)
+    outputs = read_outputs(model)
     scores = choose_scores(outputs, declaration.evaluator.prediction_key, info.num_classes)
-    complete(eval_config(declaration.evaluator, info.label_names), scores, None)
+    config = eval_config(declaration.evaluator, info.label_names)
+    complete(config, scores, None)
+    try_signature(model, config, _records(inputs)[:_CALLED_WITH])
     return f"its served outputs: {', '.join(output.name for output in outputs)}; evaluated is `{scores.key}`"
+
+
+def _records(inputs: dict[str, Any]) -> list[bytes]:
+    """The made-up examples, serialized."""
+    import tensorflow as tf
+
+    files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
+    return list(tf.data.TFRecordDataset(files).as_numpy_iterator())

@@ -304,6 +304,45 @@ def test_an_output_that_is_not_served_is_told(declare, capsys):
     assert "the served outputs are classes, scores: there is no `probabilities`" in capsys.readouterr().err
 
 
+OF_IMAGES = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode):
+    logits = tf.compat.v1.layers.dense(tf.reshape(features["image"], [-1, 784]), 10)
+    served = {"serving_default": tf.estimator.export.PredictOutput({"scores": tf.nn.softmax(logits)})}
+    if mode == "infer":
+        return tf.estimator.EstimatorSpec(mode, predictions={"scores": logits}, export_outputs=served)
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(({"image": tf.zeros([2, 28, 28, 1])}, [0, 1])).repeat(9)
+
+
+def receiver():
+    images = tf.compat.v1.placeholder(tf.float32, [None, 28, 28, 1])
+    return tf.estimator.export.ServingInputReceiver({"image": images}, {"images": images})
+
+
+def trainer_fn(fn_args, schema):
+    return {
+        "estimator": tf.estimator.Estimator(model_fn, fn_args.serving_model_dir),
+        "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(input_fn, exporters=tf.estimator.FinalExporter("own", receiver)),
+    }
+"""
+
+
+def test_a_served_signature_that_the_evaluator_cannot_call_is_told(declare, capsys):
+    text = DECLARATION.replace('model: "mine:model_fn"', "module_file: images.py")
+    assert main(["validate", "--deep", declare(text=text, images=OF_IMAGES)]) == 4
+    said = capsys.readouterr().err
+    assert "could not call the served signature `serving_default`, which takes images: float32 (None, 28," in said
+
+
 BINARY = """
 import tensorflow as tf
 
