@@ -87,7 +87,7 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
         raise UserCodeError(
             f"the Evaluator could not call the served signature `{spec.signature_name}`, which takes {takes}: "
             f"{one_line(str(error.__cause__ or error))[:300]}",
-            expected=f"a signature that takes serialized tf.Examples, string [batch], or their feature `{IMAGE}`, raw bytes",
+            expected=f"a signature that takes serialized tf.Examples, string [batch], or their feature `{IMAGE}`",
             todo="parse them in the receiver of serving_default, tf.io.parse_example, and do there what is done with a "
             "feature in training; name another signature for other inputs, by receiver_tensors_alternatives",
         ) from error

@@ -167,7 +167,12 @@ def _write_error(path: str, error: BaseException) -> None:
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
-    foreign = {"type": name, "what": text, "expected": "", "todo": "mend the code above" if lines else ""}
+    todo = ""
+    if lines:
+        from tfx_estimator.components.trainer.task.old_code import what_to_write
+
+        todo = what_to_write(error, text) or "mend the code above"
+    foreign = {"type": name, "what": text, "expected": "", "todo": todo}
     said = {
         **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),
         # Where it was all the same, if no code of the user's took part.

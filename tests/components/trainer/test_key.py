@@ -71,7 +71,7 @@ OPERATIONAL_ROOMS = tuple(
 )
 OPERATIONAL_TASK = {
     f"{TRAINER}.task.{name}"
-    for name in ("context", "light_imports", "paths", "runtime", "start", "threads", "user_code")
+    for name in ("context", "light_imports", "old_code", "paths", "runtime", "start", "threads", "user_code")
 }
 
 
