@@ -27,7 +27,7 @@ class Verdict:
 
 
 def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluation]:
-    """Sorts evaluations, the best first; of equal ones the earlier.
+    """Sorts evaluations, the best first; of equal ones that of the lower `average_loss`, and then the earlier.
 
     Args:
         evaluations: By rising step.
@@ -38,7 +38,12 @@ def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluat
     """
     sign = _sign(section.better)
     finite = [each for each in evaluations if math.isfinite(each.metrics.get(section.metric, math.nan))]
-    return sorted(finite, key=lambda each: (-sign * each.metrics[section.metric], each.step))
+
+    def key(each: Evaluation) -> tuple[float, float, int]:
+        loss = each.metrics.get("average_loss", math.inf)
+        return -sign * each.metrics[section.metric], math.inf if math.isnan(loss) else loss, each.step
+
+    return sorted(finite, key=key)
 
 
 def judge(evaluations: Iterable[Evaluation], section: EarlyStopping) -> Verdict:
