@@ -57,15 +57,16 @@ def make_model_fn(
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
-        use(params.get("precision", FLOAT32))
+        trains = mode == tf.estimator.ModeKeys.TRAIN
+        use(params.get("precision", FLOAT32), trains)
         serves = mode == tf.estimator.ModeKeys.PREDICT
         labels = labels if serves else flat(labels)
-        division = None if serves or divided is None or is_whole() else divide(divided, features, params)
+        division = None if serves or divided is None or is_whole() else divide(divided, features, params, trains)
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
         tf.keras.utils.set_random_seed(params["seed"])
         with division.used() if division else contextlib.nullcontext():
-            model = build(params)
-        if mode == tf.estimator.ModeKeys.TRAIN:
+            model = build(params, trains)
+        if trains:
             spec = _train(model, features, labels, params, division, divided)
             if given:
                 given.begin(model)
@@ -75,20 +76,22 @@ def make_model_fn(
             return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
         return _evaluate(logits, labels)
 
-    def build(params: dict[str, Any]) -> tf.keras.Model:
+    def build(params: dict[str, Any], trains: bool) -> tf.keras.Model:
         """Calls the user's function."""
         model = network(params["num_classes"])
-        require_declared(params.get("precision", FLOAT32), model)
+        require_declared(params.get("precision", FLOAT32), model, trains)
         return model
 
     found: list[Optional[Division]] = []
 
-    def divide(section: TrainerSection, features: dict[str, tf.Tensor], params: dict[str, Any]) -> Optional[Division]:
+    def divide(
+        section: TrainerSection, features: dict[str, tf.Tensor], params: dict[str, Any], trains: bool
+    ) -> Optional[Division]:
         """Finds out, once, by a network of its own."""
         if not found:
             shapes = {name: tf.TensorSpec([1, *each.shape[1:]], each.dtype) for name, each in features.items()}
             with tf.Graph().as_default():
-                found.append(find_division(section, lambda: build(params), shapes))
+                found.append(find_division(section, lambda: build(params, trains), shapes))
         return found[0]
 
     return model_fn

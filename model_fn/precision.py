@@ -1,4 +1,6 @@
-"""The precision that a network computes in. Its variables, its loss and its softmax are float32 in any.
+"""The precision that a network is trained in. Its variables, its loss and its softmax are float32 in any.
+
+Evaluations and what is served compute in float32 altogether, from these variables.
 
 Source: https://www.tensorflow.org/guide/mixed_precision; Micikevicius et al., Mixed Precision Training, 2018,
 https://arxiv.org/abs/1710.03740.
@@ -47,18 +49,19 @@ class ScaledHere(tf.keras.mixed_precision.Policy):
         return {"name": self._name}
 
 
-def use(precision: str) -> None:
-    """Has the layers that are made from here on compute in a precision; none is touched for float32.
+def use(precision: str, trains: bool = True) -> None:
+    """Has the layers that are made from here on compute in a precision; none is touched where float32 is declared.
 
     Not for the length of a call: under several replicas the calls of a model_fn are interleaved.
 
     Args:
         precision: As declared.
+        trains: Whether they are trained; others compute in float32.
     """
     one_copy = isinstance(tf.distribute.get_strategy(), _ONE_COPY)
     if precision != FLOAT32:
-        policy = ScaledHere(precision) if precision == FLOAT16 and one_copy else precision
-        tf.keras.mixed_precision.set_global_policy(policy)
+        of_training = ScaledHere(precision) if precision == FLOAT16 and one_copy else precision
+        tf.keras.mixed_precision.set_global_policy(of_training if trains else FLOAT32)
 
 
 def computes_in_half() -> bool:
@@ -66,20 +69,28 @@ def computes_in_half() -> bool:
     return tf.keras.mixed_precision.global_policy().compute_dtype in _MIXED
 
 
-def require_declared(precision: str, network: tf.keras.Model) -> None:
+def require_declared(precision: str, network: tf.keras.Model, trains: bool = True) -> None:
     """Refuses a precision that the function of a network has set by itself: to be called after the function.
 
-    The loss of float16 is scaled, and variables and loss are float32, where the declaration says so.
+    The loss of float16 is scaled, and variables and loss are float32, where the declaration says so. One that sets what
+    is declared sets it for evaluations too: there its layers are made to compute in float32.
 
     Args:
         precision: As declared.
         network: What the function returned.
+        trains: As of `use`.
 
     Raises:
         UserCodeError: Keras's global policy is another one, or a layer computes in a float16 that is not declared.
     """
-    _require_policy(precision)
-    if precision == FLOAT16 or not isinstance(network, tf.keras.layers.Layer):
+    is_network = isinstance(network, tf.keras.layers.Layer)
+    if not trains and is_network and _policy_name() == precision != FLOAT32:
+        use(precision, trains)
+        for layer in network._flatten_layers():
+            if layer.compute_dtype in _MIXED and layer.variable_dtype == FLOAT32:
+                layer._set_dtype_policy(FLOAT32)
+    _require_policy(precision if trains else FLOAT32)
+    if precision == FLOAT16 or not is_network:
         return
     # A layer may ask for a policy of its own, and a function may set the global one and set it back. What comes before
     # all that is trained, as a frozen part, has no gradient.
@@ -98,9 +109,12 @@ def require_declared(precision: str, network: tf.keras.Model) -> None:
             )
 
 
+def _policy_name() -> str:
+    return str(tf.keras.mixed_precision.global_policy().get_config()["name"])
+
+
 def _require_policy(precision: str) -> None:
-    policy = tf.keras.mixed_precision.global_policy()
-    found = policy.get_config()["name"]
+    policy, found = tf.keras.mixed_precision.global_policy(), _policy_name()
     # Of float64 nothing is declared.
     if found == precision or (precision == FLOAT32 and not computes_in_half()):
         return

@@ -250,6 +250,56 @@ def test_what_is_before_all_that_is_trained_may_compute_in_float16():
         require_declared("float32", network)
 
 
+@pytest.mark.parametrize("network", [_tiny, _sets("mixed_bfloat16")], ids=["declared", "set_as_declared"])
+def test_an_estimator_evaluates_and_serves_in_float32(tmp_path, network):
+    features, labels = (tf.nest.map_structure(lambda each: each.numpy(), part) for part in _batch())
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors((features, labels))
+
+    def found(precision, network):
+        """The loss, and what is served, of the same checkpoint."""
+        params = {"num_classes": 10, "train_steps": 2, "global_batch_size": 8, "seed": 1, "precision": precision}
+        params["optimizer"] = Optimizer().dict()
+        estimator = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=params)
+        if precision != "float32":
+            estimator.train(input_fn, steps=1)
+        served = next(estimator.predict(input_fn, yield_single_examples=False))["logits"]
+        return estimator.evaluate(input_fn)["average_loss"], served
+
+    (loss, served), (expected, logits) = found("mixed_bfloat16", network), found("float32", _tiny)
+    assert loss == expected
+    np.testing.assert_array_equal(served, logits)
+
+
+@pytest.mark.parametrize("network", [_tiny, _sets("mixed_bfloat16")], ids=["declared", "set_as_declared"])
+def test_a_keras_model_that_is_not_trained_computes_in_float32(monkeypatch, network):
+    import sys
+    import types
+
+    from tfx_estimator.components.trainer.keras.model import ModelMaker
+
+    monkeypatch.setitem(sys.modules, "own_precision", types.SimpleNamespace(network=network, tiny=_tiny))
+    features, labels = _batch()
+
+    def make(precision, name, trains):
+        section = TrainerSection(model=f"own_precision:{name}", train_steps=1, path="keras", precision=precision)
+        return ModelMaker(section, 10, {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32)}, trains).make()
+
+    trained = make("mixed_bfloat16", "network", trains=True)
+    evaluated = make("mixed_bfloat16", "network", trains=False)
+    # Whatever was made in between.
+    again = make("mixed_bfloat16", "network", trains=True)
+    tf.keras.mixed_precision.set_global_policy("float32")
+    plain = make("float32", "tiny", trains=True)
+    for each in (trained, evaluated, again):
+        each.set_weights(plain.get_weights())
+    np.testing.assert_array_equal(evaluated(features), plain(features))
+    assert float(evaluated.test_step((features, labels))["loss"]) == float(plain.test_step((features, labels))["loss"])
+    np.testing.assert_array_equal(trained(features), again(features))
+    assert np.abs(trained(features) - plain(features)).max() > 1e-4
+
+
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_neither_path_trains_such_a_network_in_a_precision_that_is_not_declared(tmp_path, monkeypatch, path, policy):

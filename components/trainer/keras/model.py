@@ -44,11 +44,13 @@ class ModelMaker:
         section: The declared trainer.
         num_classes: Of the data.
         spec: Of the transformed features.
+        trains: Whether the model is trained; another one computes in float32, whatever `trainer.precision`.
     """
 
     section: TrainerSection
     num_classes: int
     spec: Mapping[str, Any]
+    trains: bool = True
 
     def make(self) -> Union[KerasClassifier, CompiledClassifier]:
         """Builds the model, in the strategy's scope if there is one.
@@ -69,7 +71,7 @@ class ModelMaker:
                 expected=f"a function that returns a tf.keras.Model, with trainer.path: {section.path}",
                 todo="set trainer.path: estimator, or name a network function",
             )
-        use(section.precision)
+        use(section.precision, self.trains)
         division: Optional[Union[Division, SplitWeights]] = None
         if section.model_parallel and section.model_parallel.splits:
             division = SplitWeights(section.model_parallel)
@@ -115,7 +117,7 @@ class ModelMaker:
         if isinstance(network, tf.keras.Model):
             refuse_own_methods(network)
             if not is_compiled(network):
-                require_declared(self.section.precision, network)
+                require_declared(self.section.precision, network, self.trains)
             return network
         raise UserCodeError(
             f"trainer.model: {self.section.model!r} returned {type(network).__name__}",

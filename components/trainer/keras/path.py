@@ -174,9 +174,9 @@ class _Task:
         declared.require()
         return declared
 
-    def _maker(self, section: Optional[TrainerSection] = None) -> ModelMaker:
+    def _maker(self, section: TrainerSection, trains: bool) -> ModelMaker:
         classes = len(self._context.settings.label_names)
-        return ModelMaker(section or self._section, classes, self._declared.transformed_spec)
+        return ModelMaker(section, classes, self._declared.transformed_spec, trains)
 
     def _measure(self, checkpoint: str) -> dict[str, float]:
         """Evaluates a checkpoint."""
@@ -188,7 +188,7 @@ class _Task:
             split = self._section.model_parallel is not None and self._section.model_parallel.splits
             self._evaluation = Evaluation(
                 # A checkpoint has whole weights.
-                self._maker(self._section.undivided if split else None),
+                self._maker(self._section.undivided if split else self._section, trains=False),
                 self._declared.reader,
                 self._eval_strategy,
                 self._section.eval_steps,
@@ -228,7 +228,8 @@ class _Task:
         with strategy.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change. What is handed out to a
             # worker is done once more if it dies: a single step.
-            model = self._maker().make_compiled(1 if self._is_served else max(section.steps_per_execution, 2))
+            at_once = 1 if self._is_served else max(section.steps_per_execution, 2)
+            model = self._maker(self._section, trains=True).make_compiled(at_once)
             sync = section.sync_every
             averaging = Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
         return _Training(section, strategy, model, averaging)
@@ -354,7 +355,7 @@ class _Task:
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir
         folder = os.path.join(self._folder, "export")
-        maker = self._maker(self._section.undivided)
+        maker = self._maker(self._section.undivided, trains=False)
         # With a Transform layer of its own: Keras saves a layer with the inputs of its first call, and the layer that
         # training has called was given labels as well.
         export_model(maker, checkpoint, self._declare(), settings.image_shape, settings.label_names, folder)

@@ -31,8 +31,20 @@ def _train(training, settings, path, precision, strategy=None, steps=40, **more)
     served = tf.saved_model.load(str(model_folder / "Format-Serving")).signatures["images"]
     assert served.structured_outputs["logits"].dtype == tf.float32
     assert served.structured_outputs["probabilities"].dtype == tf.float32
+    assert not _in_half(str(model_folder / "Format-Serving"))
     assert run.get_float_custom_property("last_step") >= steps
     return run
+
+
+def _in_half(saved_model):
+    """The operations of a model that compute in 16 bits."""
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
+    graph = parse_saved_model(saved_model).meta_graphs[0].graph_def
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    half = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF)
+    return {node.op for node in nodes if any(value.type in half for value in node.attr.values())}
 
 
 @pytest.mark.timeout(180)
@@ -48,8 +60,11 @@ def test_float16_counts_what_it_skips(training, settings, tmp_path, monkeypatch,
 
 
 @pytest.mark.timeout(180)
-def test_nothing_is_said_of_skipped_steps_in_bfloat16(training, settings):
-    run = _train(training, settings, "keras", "mixed_bfloat16", steps=4)
+@pytest.mark.parametrize(
+    "path", ["keras", *(pytest.param(path, marks=pytest.mark.long) for path in ("estimator", "keras_custom_loop"))]
+)
+def test_nothing_is_said_of_skipped_steps_in_bfloat16(training, settings, path):
+    run = _train(training, settings, path, "mixed_bfloat16", steps=4)
     assert not run.has_custom_property("skipped_steps")
 
 
