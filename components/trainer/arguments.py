@@ -32,6 +32,7 @@ _FILLED: dict[str, tuple[Any, str]] = {
     "label_names": (tuple[str, ...], "the names of the classes, in the order of their labels"),
     "source": (str, "a fingerprint"),
     "declared": (tuple[str, ...], "dotted paths of a declaration"),
+    "training_root": (str, "the path of a folder"),
     "path": (str, f"one of {', '.join(PATHS)}, or an empty str"),
 }
 _FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part of it"

@@ -20,6 +20,7 @@ from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.training_root import with_training_root
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.warm_start import WarmStart
@@ -33,7 +34,8 @@ class Driver(UnkeyedDriver):
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
-        published.look_back(training_folder.root_of(model_run), self._metadata_handle)
+        root = Settings.of(execution_info.exec_properties).training_root or training_folder.root_of(model_run)
+        published.look_back(root, self._metadata_handle)
         return super().run(execution_info)
 
 
@@ -83,6 +85,9 @@ class Trainer(tfx_trainer.Trainer):
         gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
         onednn: As `trainer.onednn`: oneDNN's kernels on CPU.
         profile: The section `trainer.profile`, for a trainer_fn: `{"start_step": 100, "steps": 20}`.
+        training_root: Folder of this pipeline's training folders, such as `gs://bucket/trainings`, where each job of a
+            service has a folder of its own: the next job goes on from the last checkpoint of one that was killed. None
+            is beside the `model_run` artifacts. No part of the cache key.
         settings: Deadlines: `Settings(stall_timeout=3600.0)`; `create_pipeline` fills in the declaration as well. None
             takes the defaults.
         **declared: Other entries of a declaration's section `trainer`, `gradient_accumulation` among them. The function
@@ -90,8 +95,8 @@ class Trainer(tfx_trainer.Trainer):
 
     Raises:
         DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
-            for weights, threads, GPUs, kernels, profile and settings; or the function is named by no dotted path; or
-            the executor is another one.
+            for weights, threads, GPUs, kernels, profile, training root and settings; or the function is named by no
+            dotted path; or the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -121,6 +126,7 @@ class Trainer(tfx_trainer.Trainer):
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
         profile: Optional[Mapping[str, Any]] = None,
+        training_root: Optional[str] = None,
         settings: Optional[Settings] = None,
         **declared: Any,
     ) -> None:
@@ -130,6 +136,7 @@ class Trainer(tfx_trainer.Trainer):
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
         refuse_entries(declared, settings)
         settings = read_arguments(contract, settings, distribution, runtime, warm_start)
+        settings = with_training_root(settings, training_root)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,

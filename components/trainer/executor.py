@@ -69,10 +69,10 @@ class Executor(base_executor.BaseExecutor):
         declared = settings
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_counts(settings, exec_properties, examples)
-        root = os.path.join(home, training_folder.FOLDER) if home else ""
+        root = settings.training_root or (os.path.join(home, training_folder.FOLDER) if home else "")
         folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
-        with only_job(folder.base, bool(home)) as check_claim:
+        with only_job(folder.base, bool(root)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
             scratch.note(scratch.TRAINING_FOLDER, folder.uri)
             write_declaration(job.training_dir, declared)

@@ -35,9 +35,9 @@ class Settings:
     """Deadlines, and what is trained how.
 
     Whoever writes `Trainer(settings=Settings(…))`, or that of a Tuner, sets `start_timeout` and `stall_timeout`. The
-    others are filled: `distribution_section`, `warm_start_section` and `runtime_section` by the component, of its own
-    arguments, and the rest by `create_pipeline`, of a declaration. The component checks them, and not this class, which
-    each task makes anew.
+    others are filled: `distribution_section`, `warm_start_section`, `runtime_section` and `training_root` by the
+    component, of its own arguments, and the rest by `create_pipeline`, of a declaration. The component checks them, and
+    not this class, which each task makes anew.
 
     Args:
         start_timeout: Seconds until a task's first sign of progress.
@@ -47,6 +47,7 @@ class Settings:
         distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
         warm_start_section: As `trainer.warm_start`, likewise.
         runtime_section: As `trainer.threads`, `gpu`, `onednn` and `profile`, likewise.
+        training_root: Where training folders lie; empty is beside the `model_run` artifacts.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
@@ -62,6 +63,7 @@ class Settings:
     distribution_section: Optional[dict[str, Any]] = None
     warm_start_section: Optional[dict[str, Any]] = None
     runtime_section: Optional[dict[str, Any]] = dataclasses.field(default=None, metadata=_OPERATIONAL)
+    training_root: str = dataclasses.field(default="", metadata=_OPERATIONAL)
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""

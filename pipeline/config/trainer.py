@@ -84,8 +84,8 @@ class TrainerSection(Section):
     )
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"] = Field(
         default="float32",
-        description="of what the network computes; its variables, the loss and the served outputs are float32. `auto` "
-        "tries float32 and mixed_bfloat16 before training, and takes the faster",
+        description="of what the network computes in training; its variables, its loss, evaluations and what is "
+        "served are float32. `auto` tries float32 and mixed_bfloat16 before training, and takes the faster",
     )
     xla: Union[bool, Literal["auto"]] = Field(
         default=False,

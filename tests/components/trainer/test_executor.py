@@ -120,6 +120,21 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 
+def test_the_next_job_of_a_service_goes_on_in_the_training_root_that_all_share(tmp_path, digits, settings, own_model):
+    values = own_model('raise ValueError("killed")')
+    jobs = [Training(tmp_path / "root" / f"job-{number}" / "Trainer", digits) for number in (1, 2)]
+    shared = settings(**values, training_root=str(tmp_path / "trainings"))
+    with pytest.raises(errors.TaskFailedError, match="ValueError: killed"):
+        jobs[0].run(shared)
+    model, model_run = jobs[1].run(shared)
+    # Interrupted at step 30; the last checkpoint is that of step 20.
+    assert model_run.get_float_custom_property("first_step") == 20
+    assert model_run.get_float_custom_property("last_step") == 60
+    assert (model / "Format-Serving" / "saved_model.pb").exists()
+    assert not list((tmp_path / "root").rglob("training"))
+    assert not list((tmp_path / "trainings").glob("*.claim*"))
+
+
 @pytest.mark.long  # tests/equivalence has more of it
 def test_two_logical_devices_train_to_the_same_weights_as_one(training, settings):
     import numpy as np

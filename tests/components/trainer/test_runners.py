@@ -120,6 +120,33 @@ def test_kubeflow_v2_hands_them_to_the_container(pipeline, tmp_path):
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize(
+    ("root", "is_compiled", "said"),
+    [(None, True, True), ("gs://bucket/trainings", True, False), (None, False, False)],
+)
+def test_a_trainer_that_is_compiled_for_jobs_says_where_the_next_one_goes_on(
+    pipeline, tmp_path, caplog, root, is_compiled, said
+):
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+
+    def compile_it():
+        made = pipeline("two", training_root=root)
+        kubeflow_v2_dag_runner.KubeflowV2DagRunner(
+            kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image="image"),
+            output_filename=str(tmp_path / "pipeline.json"),
+        ).run(made)
+        return made
+
+    made = compile_it() if is_compiled else pipeline("one", training_root=root)
+    (trainer,) = (each for each in made.components if each.id == "Trainer")
+    settings = Settings.of(trainer.exec_properties)
+    assert settings.training_root == (root or "")
+    assert ("Trainer(training_root=...)" in caplog.text) is said
+    # No part of the key.
+    assert "trainings" not in trainer.exec_properties[SETTINGS_KEY]
+
+
+@pytest.mark.unit
 def test_kubeflow_v1_hands_them_to_the_container(pipeline, tmp_path):
     from google.protobuf import json_format
     from tfx.orchestration import data_types_utils
