@@ -19,7 +19,8 @@ def words(statements: str) -> list[str]:
         statements: What to run.
     """
     first = f"import sys; sys.path[0] = {str(package_parent())!a}; import tfx_estimator; sys.path[:] = {_folders()!a}"
-    return [sys.executable, "-c", f"{first}; {statements}"]
+    own = "from tfx_estimator.pipeline.user_source import loader; loader.install()"
+    return [sys.executable, "-c", f"{first}; {own}; {statements}"]
 
 
 def python_path() -> str:

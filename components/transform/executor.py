@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tfx.components.transform import executor
+from tfx.components.transform import executor, labels
 
 from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.transform.renaming import renamed_again
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.user_source import loader
 
 
 class Executor(executor.Executor):
@@ -24,8 +25,10 @@ class Executor(executor.Executor):
         with renamed_again():
             super().Do(*args, **kwargs)
 
-    def _GetPreprocessingFn(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:  # noqa: N802  TFX's name
-        return checked(super()._GetPreprocessingFn(*args, **kwargs))
+    def _GetPreprocessingFn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[..., Any]:  # noqa: N802  TFX's name
+        if dotted := inputs.get(labels.PREPROCESSING_FN):
+            inputs = {**inputs, labels.PREPROCESSING_FN: loader.import_name(dotted)}
+        return checked(super()._GetPreprocessingFn(inputs, outputs))
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from tfx_estimator.data.sources.tfds_prepared import default_config, is_prepared
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import subfolders
 from tfx_estimator.pipeline.errors import DataNotFoundError
+from tfx_estimator.pipeline.user_source import loader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ def find_by_class(section: DataSection) -> FoundBuilder:
     module_name, _, class_name = section.dataset.partition(":")
     cls: Any
     try:
-        cls = getattr(importlib.import_module(module_name), class_name)
+        cls = getattr(importlib.import_module(loader.import_name(module_name)), class_name)
     except (ImportError, AttributeError) as error:
         raise DataNotFoundError(
             f"data.dataset {section.dataset!r} cannot be imported: {error}",

@@ -26,7 +26,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.transforms import environments
 from google.protobuf import json_format, text_format
 
-from tfx_estimator.pipeline import loopback
+from tfx_estimator.pipeline import fresh_python, loopback
 from tfx_estimator.pipeline.beam import worker_errors
 
 _URN = "tfx_estimator:env:process:v1"
@@ -161,7 +161,7 @@ class _Worker(worker_handlers.GrpcWorkerHandler):
         options = json_format.MessageToJson(self.provision_info.provision_info.pipeline_options)
         control = text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=self.control_address))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}", str(os.getpid())],
+            [*fresh_python.words(_PROGRAM), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             env={
                 **os.environ,

@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.hidden_checks import check_hidden
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.overrides import Override, apply_override
 from tfx_estimator.pipeline.config.paths import (
@@ -136,7 +135,7 @@ class Draft:
                     _repair(values, path)
         if declaration is None:
             return None
-        problems = [*check_hidden(self.search_paths), *check(declaration, self.search_paths, target)]
+        problems = check(declaration, self.search_paths, target)
         problems += check_tune(declaration, self.search_paths)
         for problem in problems:
             if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):

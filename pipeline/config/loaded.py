@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from tfx_estimator.pipeline.config.strategy_checks import check_distribution
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
 from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.text import one_line
+from tfx_estimator.pipeline.user_source import loader
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Loaded:
         return tuple(f"{kind}: {one_line(text)}" for kind, texts in told for text in texts)
 
     def make_importable(self) -> None:
-        """Has Python look for the user's modules where they were found: in the search paths first."""
-        sys.path[:0] = [path for path in self.search_paths if path not in sys.path]
+        """Has Python look for the user's modules where they were found, without hiding others."""
+        loader.install(self.search_paths)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks the declaration once more, when it is known how many tasks there are.

@@ -101,11 +101,15 @@ def is_installed(module: Module) -> bool:
     """Tells third-party and standard modules from the user's own and this project's."""
     if is_project(module):
         return False
-    places = [module.file] if module.file else list(module.folders)
-    if any(part in ("site-packages", "dist-packages") for place in places for part in place.parts):
-        return True
     # By its place: one of the user's may be called `trace` or `sched` as well.
-    return not places or any(place.is_relative_to(folder) for place in places for folder in _STANDARD)
+    places = [module.file] if module.file else list(module.folders)
+    return not places or any(map(is_installed_place, places))
+
+
+def is_installed_place(place: Path) -> bool:
+    """Tells whether a file or folder is among installed packages or Python's own modules."""
+    is_package = any(part in ("site-packages", "dist-packages") for part in place.parts)
+    return is_package or any(place.is_relative_to(folder) for folder in _STANDARD)
 
 
 def is_source(module: Module) -> bool:

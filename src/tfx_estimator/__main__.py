@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
+    # `python -m` puts the current folder first, where a user's module would hide Python's own.
+    sys.path.pop(0)
+
 import argparse
 import contextlib
 import importlib
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 

@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import itertools
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -23,6 +22,7 @@ from tfx_estimator.pipeline.config.parallel import ModelParallel
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DataError, UserCodeError
+from tfx_estimator.pipeline.user_source import loader
 
 # Of made-up images for the user's preprocessing_fn.
 _EXAMPLES = 16
@@ -331,7 +331,7 @@ def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[st
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
 
     if transform.module_file:
-        sys.path.append(os.path.dirname(transform.module_file))
+        loader.install([os.path.dirname(transform.module_file)])
     artifacts = make_inputs(folder, info, transform, _EXAMPLES)
     return tft.TFTransformOutput(artifacts["transform_graph"][0].uri).transformed_feature_spec()
 

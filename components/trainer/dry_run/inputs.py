@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE, imag
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import SourceInfo
 from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.user_source import loader
 
 _SPLITS = ("train", "eval")
 _MOST_BYTES = 64 << 20
@@ -84,9 +86,9 @@ def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable
     """The declared function, called as TFX's Transform does."""
     name = "preprocessing_fn"
     if transform.module_file:
-        function = udf_utils.get_fn({"module_file": transform.module_file}, name)
+        function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
     else:
-        function = udf_utils.get_fn({name: transform.target.replace(":", ".")}, name)
+        function = udf_utils.get_fn({name: loader.import_name(transform.target.replace(":", "."))}, name)
     if "custom_config" in inspect.signature(function).parameters:
         return functools.partial(function, custom_config={"image_shape": list(info.image_shape)})
     return function

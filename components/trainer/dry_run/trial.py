@@ -6,8 +6,8 @@ import dataclasses
 import inspect
 import json
 import os
-import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from tfx_estimator.components.trainer.dry_run.stand_ins import STEPS, with_stand_ins
@@ -21,6 +21,7 @@ from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.user_source import loader
 
 # Of a split, where a batch is larger: the input repeats them.
 _MOST_EXAMPLES = 256
@@ -52,10 +53,8 @@ def run(context: TaskContext) -> None:
     from tfx_estimator.data.sources import open_source
 
     info = open_source(declaration.data).info
-    for file in (trainer.module_file, transform.module_file):
-        if file:
-            # TFX packs what lies beside a module file with it.
-            sys.path.append(os.path.dirname(file))
+    # TFX packs what lies beside a module file with it.
+    loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
@@ -107,6 +106,8 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
         "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
         "custom_config": "null",
         **built_in_function(section),
+        # Packed, it is imported by its name.
+        **({"module_path": Path(section.module_file).stem} if section.module_file else {}),
     }
     return dataclasses.replace(
         job,

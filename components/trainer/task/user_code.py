@@ -19,7 +19,7 @@ from tfx.utils import io_utils
 
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.errors import UserCodeError
-from tfx_estimator.pipeline.user_source import functions
+from tfx_estimator.pipeline.user_source import functions, loader
 
 
 def find_function(target: str) -> Callable:
@@ -36,7 +36,7 @@ def find_function(target: str) -> Callable:
     """
     module_name, _, name = expand("trainer.model", target).partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(loader.import_name(module_name))
     except ImportError as error:
         raise UserCodeError(
             f"trainer.model: {target!r} cannot be imported: {error}",
@@ -93,7 +93,8 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     module, _, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
     if wheel:
         _unpack(wheel)
-        exec_properties = {**exec_properties, MODULE_PATH_KEY: module}
+    named = {MODULE_PATH_KEY: module, name: exec_properties.get(name)}
+    exec_properties = {**exec_properties, **{key: value and loader.import_name(value) for key, value in named.items()}}
     try:
         function = udf_utils.get_fn(exec_properties, name)
     except AttributeError as error:
@@ -130,12 +131,12 @@ def _parse_flags(instead: str) -> None:
 
 
 def _unpack(wheel: str) -> None:
-    """Makes the modules of a wheel importable; last, as TFX has it: they hide no installed one."""
+    """Makes the modules of a wheel importable."""
     folder = tempfile.mkdtemp(prefix="tfx-estimator-module-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(io_utils.ensure_local(wheel)) as file:
         file.extractall(folder)
-    sys.path.append(folder)
+    loader.install([folder])
 
 
 def is_model_fn(function: Callable) -> bool:

@@ -13,8 +13,8 @@ MODULE = """
 import beside
 
 def run_fn(fn_args):
-    import later
-    return beside.NAME + later.NAME
+    import profile
+    return beside.NAME + profile.NAME
 
 def trainer_fn(fn_args, schema):
     from . import beside
@@ -39,7 +39,7 @@ def module_path(tmp_path_factory) -> str:
     from tfx.components.util import udf_utils
 
     folder = tmp_path_factory.mktemp("user")
-    for name, text in {"mine": MODULE, "beside": "NAME = 'be'", "later": "NAME = 'late'"}.items():
+    for name, text in {"mine": MODULE, "beside": "NAME = 'be'", "profile": "NAME = 'late'"}.items():
         (folder / f"{name}.py").write_text(text)
     return udf_utils.package_user_module_file("Trainer", str(folder / "mine.py"), str(folder))[1]
 
@@ -54,7 +54,7 @@ def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path
     tasks = [codes.start(TASK, *given) for _ in range(3)]
     assert [codes.wait(task) for task in tasks] == [0, 0, 0]
     said = [codes.said_by(task).splitlines()[-1].split(maxsplit=2) for task in tasks]
-    assert [(each[0], each[2].strip()) for each in said] == [("belate", "['beside.py', 'later.py', 'mine.py']")] * 3
+    assert [(each[0], each[2].strip()) for each in said] == [("belate", "['beside.py', 'mine.py', 'profile.py']")] * 3
     folders = {each[1] for each in said}
     # Each of its own, and gone with the task.
     assert len(folders) == 3

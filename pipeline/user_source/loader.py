@@ -1,0 +1,115 @@
+"""Imports the user's modules: one with the name of Python's or a library's is seen by the user's other modules alone.
+
+The user's folders come last in `sys.path`, so that they hide nothing. A module that is found there imports by
+`_import`, which finds the user's modules first; those that would hide another are kept in a package of their own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import FileFinder, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
+
+_PACKAGE = "tfx_estimator_own"
+
+
+def install(folders: Sequence[str] = ()) -> None:
+    """Has this process import the user's modules so.
+
+    Args:
+        folders: To look for them in, beside those that come last in `sys.path` already.
+    """
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    if _find_in not in sys.path_hooks:
+        sys.path_hooks.insert(0, _find_in)
+    # What was found in these folders before was found without the hook.
+    sys.path_importer_cache.clear()
+
+
+def import_name(name: str) -> str:
+    """Returns the name that a module is imported by: its own, or of one that would hide another, that in the package.
+
+    Args:
+        name: As the user's modules have it; more may follow after a dot.
+    """
+    top = name.partition(".")[0]
+    folders = _users_folders()
+    if top in sys.builtin_module_names or not _is_file(PathFinder.find_spec(top, folders)):
+        return name
+    try:
+        found = importlib.util.find_spec(top)
+    except ValueError:
+        found = None  # what has no spec is nobody's file
+    if found is not None and found.origin and os.path.dirname(_place(found)) in folders:
+        return name
+    package = sys.modules.setdefault(_PACKAGE, ModuleType(_PACKAGE))
+    package.__path__ = folders
+    return f"{_PACKAGE}.{name}"
+
+
+def _users_folders() -> list[str]:
+    """What comes after Python's own modules and is not installed: what `install` added, and where TFX unpacks."""
+    paths = [path for path in sys.path if isinstance(path, str) and path]
+    first = next((index for index, path in enumerate(paths) if _has_installed(path)), len(paths))
+    return [path for path in paths[first:] if not _has_installed(path) and path != str(package_parent())]
+
+
+@functools.lru_cache(maxsize=256)
+def _has_installed(folder: str) -> bool:
+    return is_installed_place(Path(folder))
+
+
+def _is_file(spec: Optional[importlib.machinery.ModuleSpec]) -> bool:
+    # A folder without __init__.py hides nothing.
+    return spec is not None and spec.origin is not None
+
+
+def _place(spec: importlib.machinery.ModuleSpec) -> str:
+    """Where a module lies: its file, or a package's folder."""
+    origin = spec.origin or ""
+    return origin if spec.submodule_search_locations is None else os.path.dirname(origin)
+
+
+def _find_in(folder: str) -> FileFinder:
+    """A hook of `sys.path_hooks`."""
+    around = [path for path in sys.path if isinstance(path, str) and f"{folder}/".startswith(os.path.join(path, ""))]
+    # The nearest: an environment, or this project, may lie in the user's folder.
+    if not os.path.isdir(folder) or max(around, key=len, default="") not in _users_folders():
+        raise ImportError("not the user's", path=folder)
+    return FileFinder(
+        folder,
+        (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+        (_Loader, importlib.machinery.SOURCE_SUFFIXES),
+        (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+    )
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        """Executes a module, whose `import` statements call what its own builtins have for them."""
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": _import}
+        super().exec_module(module)
+
+
+def _import(
+    name: str,
+    globals: Optional[Mapping[str, Any]] = None,
+    locals: Optional[Mapping[str, Any]] = None,
+    fromlist: Sequence[str] = (),
+    level: int = 0,
+) -> ModuleType:
+    """`__import__` for the user's modules."""
+    own = name if level else import_name(name)
+    module = builtins.__import__(own, globals, locals, fromlist, level)
+    # `import a.b` binds a.
+    return module if own == name or fromlist else getattr(module, name.partition(".")[0])
