@@ -22,6 +22,8 @@ from tfx_estimator.pipeline.files import finite
 from tfx_estimator.pipeline.report.scores import calibrate
 
 _LEVEL = 0.05
+# The test knows the chance of the examples alone.
+_UNKNOWN = "How far apart trainings with other seeds lie was not measured: another seed may turn it round."
 # Facts of a model run that are shown, in this order.
 _FACTS = (
     "first_step",
@@ -150,8 +152,9 @@ class Comparison:
         return 100 * (max(found) - min(found))
 
     def conclusions(self) -> list[str]:
-        """Returns a sentence for each pair."""
-        return [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
+        """Returns a sentence for each pair, and what none of them knows."""
+        said = [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
+        return [*said, _UNKNOWN] if any(pair.p < _LEVEL for pair in self.pairs) else said
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold; what is no finite number, as the interval of one example's loss, is null."""
@@ -252,10 +255,11 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
     if pair.agreement == 1:
         return f"{pair.name} takes every example for the same class as {base.name}; mean loss {loss.value:+.1e}."
     lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not told apart"
-    what = f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'} than {base.name}"
+    rest = f"{test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
     if pair.p >= _LEVEL:
-        what = f"not told apart from {base.name} ({100 * gained.value:+.2f} points)"
-    return f"{pair.name} is {what}: {test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
+        return f"{pair.name} is not told apart from {base.name} ({100 * gained.value:+.2f} points): {rest}"
+    how = f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'}"
+    return f"Of these two models, that of {pair.name} is {how} than that of {base.name}: {rest}"
 
 
 def show_p(p: float) -> str:
