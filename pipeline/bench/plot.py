@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tfx_estimator.pipeline.bench.measure import Measurement
 from tfx_estimator.pipeline.bench.results import Comparison, Result
 
 _BAR, _BEST, _DOT, _MARK = "#9db8d2", "#2f6da8", "#222222", "#b03030"
@@ -29,11 +28,12 @@ def to_png(comparison: Comparison) -> bytes:
     figure = Figure(figsize=(12, 1.8 + 0.5 * len(results)), layout="constrained")
     FigureCanvasAgg(figure)
     rate, cpu, memory = figure.subplots(1, 3, sharey=True)
-    _bars(rate, comparison, [result.examples_per_second for result in results], max, lambda m: m.examples_per_second)
-    _bars(
-        cpu, comparison, [result.cpu_micros_per_example for result in results], min, lambda m: m.cpu_micros_per_example
-    )
-    _bars(memory, comparison, [result.peak_rss / 2**20 for result in results], min, lambda m: m.peak_rss / 2**20)
+    rounds = [comparison.real(result.strategy) for result in results]
+    _bars(rate, [result.examples_per_second for result in results], max, [result.rates for result in results])
+    cpus = [[each.cpu_micros_per_example for each in measured] for measured in rounds]
+    _bars(cpu, [result.cpu_micros_per_example for result in results], min, cpus)
+    memories = [[each.peak_rss / 2**20 for each in measured] for measured in rounds]
+    _bars(memory, [result.peak_rss / 2**20 for result in results], min, memories)
     _perfect_scaling(rate, results)
     rate.set_yticks(range(len(results)), [f"{result.strategy}\n{_cores(result.cores)}" for result in results])
     rate.invert_yaxis()
@@ -48,18 +48,13 @@ def to_png(comparison: Comparison) -> bytes:
 
 
 def _bars(
-    axes: Axes,
-    comparison: Comparison,
-    values: Sequence[float],
-    best: Callable[[Sequence[float]], float],
-    value: Callable[[Measurement], float],
+    axes: Axes, values: Sequence[float], best: Callable[[Sequence[float]], float], rounds: Sequence[Sequence[float]]
 ) -> None:
     """A bar for each strategy, the best one darker, and a dot for each round."""
     axes.barh(range(len(values)), values, color=[_BEST if each == best(values) else _BAR for each in values])
-    for position, result in enumerate(comparison.results()):
-        rounds = [value(each) for each in comparison.real(result.strategy)]
-        axes.plot(rounds, [position] * len(rounds), ".", color=_DOT, markersize=4)
-        right = (max(*rounds, values[position]), position)
+    for position, dots in enumerate(rounds):
+        axes.plot(dots, [position] * len(dots), ".", color=_DOT, markersize=4)
+        right = (max(*dots, values[position]), position)
         axes.annotate(f"{values[position]:,.0f}", right, (6, 0), textcoords="offset points", va="center")
     axes.margins(x=0.25)
 

@@ -22,7 +22,11 @@ _CORRECTED = "without what other processes took of the cores"
 _COLUMNS = (
     ("strategy", "process or processes, and the number of devices or workers"),
     ("cores", "logical CPUs that the tasks ran on"),
-    ("examples/s", "median over the rounds, and how far the rounds lie apart"),
+    (
+        "examples/s",
+        "those of one core, in the median over the rounds, times the speedup; and how far the rounds lie apart. By this"
+        " number, and the line below, one strategy is the fastest",
+    ),
     ("CPU µs/example", "user and system time of all tasks together"),
     (
         "speedup",
@@ -140,8 +144,9 @@ def _sizes(results: Sequence[Result]) -> str:
 
 def _cells(result: Result) -> list[str]:
     """One row of the table."""
-    spread = (result.fastest - result.slowest) / 2 / result.examples_per_second
+    spread = (max(result.rates) - min(result.rates)) / 2 / result.examples_per_second
     rate = f"{result.examples_per_second:,.0f}" + (f" ± {spread:.0%}" if spread else "")
+    rate += f"* ({result.measured_examples_per_second:,.0f} measured)" if result.is_corrected else ""
     share = result.input_share
     return [
         result.strategy,

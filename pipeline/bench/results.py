@@ -25,7 +25,9 @@ class Result:
         strategy: Name and count.
         cores: Logical CPUs that its tasks ran on.
         examples_per_step: Of all tasks together, counted.
-        examples_per_second: Of all tasks together, as measured.
+        examples_per_second: Of all tasks together: the speedup, times the median of the base's, both without what other
+            processes took of the cores.
+        measured_examples_per_second: The same as measured.
         cpu_micros_per_example: CPU microseconds, user and system, of all tasks together.
         speedup: Examples/s, divided by those of the base in the same round; both without what other processes took
             of the cores, which would else hit a cluster harder than one process.
@@ -39,15 +41,15 @@ class Result:
             worker of a cluster), training and input take turns on it, and this is all that the input costs; if it
             has more cores, this is what of that cost is not hidden behind training. None if it was not measured.
             Below 0 is noise.
-        slowest: Least examples/s of the rounds.
-        fastest: Most examples/s of the rounds.
         speedups: Of each round.
+        rates: Examples/s of each round; of another than the base, at the pace that this has in the median.
     """
 
     strategy: str
     cores: int
     examples_per_step: float
     examples_per_second: float
+    measured_examples_per_second: float
     cpu_micros_per_example: float
     speedup: float
     measured_speedup: float
@@ -55,14 +57,14 @@ class Result:
     peak_rss: int
     pss: int
     input_share: Optional[float]
-    slowest: float
-    fastest: float
     speedups: tuple[float, ...]
+    rates: tuple[float, ...]
 
     @property
     def is_corrected(self) -> bool:
         """Did other processes take so much of the cores that the correction can be seen."""
-        return f"{self.speedup:.2f}" != f"{self.measured_speedup:.2f}"
+        rate = self.examples_per_second / self.measured_examples_per_second
+        return f"{self.speedup:.2f}" != f"{self.measured_speedup:.2f}" or f"{rate:.2f}" != "1.00"
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Comparison:
         if busiest.others > _MOST_OTHERS:
             doubts.append(
                 f"Other processes took up to {busiest.others:.0%} of the cores (round {busiest.round},"
-                f" {busiest.strategy}): examples/s are too low by as much; speedup and efficiency allow for it roughly."
+                f" {busiest.strategy}): examples/s, speedup and efficiency allow for it roughly."
             )
         if len({each.round for each in self.measurements}) < 2:
             doubts.append("One round says nothing of the noise: raise --rounds.")
@@ -156,24 +158,27 @@ class Comparison:
         speedups = tuple(
             each.undisturbed_examples_per_second / base[each.round].undisturbed_examples_per_second for each in rounds
         )
-        measured = [each.examples_per_second / base[each.round].examples_per_second for each in rounds]
-        rates = [each.examples_per_second for each in rounds]
+        base_measured = statistics.median(each.examples_per_second for each in base.values())
+        measured = statistics.median(each.examples_per_second / base[each.round].examples_per_second for each in rounds)
+        paces = [each.undisturbed_examples_per_second for each in base.values()]
+        # So the order by examples/s is that by speedup.
+        rates = paces if strategy == self.base else [statistics.median(paces) * speedup for speedup in speedups]
         constant = [each for each in self.measurements if each.strategy == strategy and each.constant_input]
         return Result(
             strategy=strategy,
             cores=rounds[0].cores,
             examples_per_step=statistics.median(each.examples_per_step for each in rounds),
             examples_per_second=statistics.median(rates),
+            measured_examples_per_second=measured * base_measured,
             cpu_micros_per_example=statistics.median(each.cpu_micros_per_example for each in rounds),
             speedup=statistics.median(speedups),
-            measured_speedup=statistics.median(measured),
+            measured_speedup=measured,
             efficiency=statistics.median(speedups) / rounds[0].cores,
             peak_rss=max(each.peak_rss for each in rounds),
             pss=max(each.pss for each in rounds),
             input_share=_input_share(rounds[0], constant[0]) if constant else None,
-            slowest=min(rates),
-            fastest=max(rates),
             speedups=speedups,
+            rates=tuple(rates),
         )
 
 

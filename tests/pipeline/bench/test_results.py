@@ -88,7 +88,9 @@ def test_a_round_is_compared_with_the_base_of_the_same_round():
     assert other.speedup == pytest.approx(1.5)
     assert other.efficiency == pytest.approx(0.75)
     assert other.speedups == pytest.approx((1.5, 1.6, 1.4))
-    assert (other.examples_per_second, other.slowest, other.fastest) == (480.0, 280.0, 900.0)
+    # At the pace of the second round.
+    assert (other.examples_per_second, *other.rates) == pytest.approx((450.0, 450.0, 480.0, 420.0))
+    assert base.rates == (600.0, 300.0, 200.0)
 
 
 def test_what_other_processes_took_does_not_count_against_a_strategy():
@@ -96,10 +98,19 @@ def test_what_other_processes_took_does_not_count_against_a_strategy():
     disturbed = measurement("one_device", 1, 90.0, cores=2, others=0.5)
     found = comparison(alone, disturbed)
     _, result = found.results()
-    assert (result.examples_per_second, result.speedup, result.efficiency) == pytest.approx((90.0, 1.8, 0.9))
+    assert (result.examples_per_second, result.speedup, result.efficiency) == pytest.approx((180.0, 1.8, 0.9))
     assert found.answer().startswith(
-        "Most examples/s: one_device, 90 (1.80x one_core, without what other processes took"
+        "Most examples/s: one_device, 180 (1.80x one_core, without what other processes took"
     )
+
+
+def test_one_number_says_which_is_the_fastest():
+    # Medians of the rates, 480 and 490, are in another order than those of the speedups, 1.5 and 1.45.
+    rates = ((1, 600.0, 900.0, 800.0), (2, 300.0, 480.0, 490.0), (3, 200.0, 280.0, 290.0))
+    names = ("one_core", "one_device", "mirrored:2")
+    found = comparison(*(measurement(name, each[0], rate) for each in rates for name, rate in zip(names, each[1:])))
+    assert "s: one_device, 450 (1.50x one_core, not told apart from mirrored:2)" in found.answer()
+    assert [(each[0], each[2][:3]) for each in map(_cells, found.results())] == list(zip(names, ("300", "450", "435")))
 
 
 def test_waiting_for_input_is_what_a_constant_batch_saves():
@@ -145,7 +156,7 @@ def test_what_is_corrected_for_other_processes_is_marked_where_it_stands():
     # Of the two cores, others took 40 % meanwhile: slower than one, as measured.
     busy = comparison(measurement("one_core", 1, 100.0), measurement("mirrored:2", 1, 90.0, cores=2, others=0.4))
     (_, other) = map(_cells, busy.results())
-    assert other[4:6] == ["1.50* (0.90 measured)", "0.75*"]
+    assert (other[2], *other[4:6]) == ("150* (90 measured)", "1.50* (0.90 measured)", "0.75*")
     assert "1.50x one_core, without what other processes took; 0.90x as measured" in busy.answer()
     console = make_console(file := io.StringIO(), 300)
     show(busy, console)
