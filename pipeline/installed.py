@@ -1,21 +1,54 @@
-"""Which version of a package is installed. Standard library only."""
+"""Which version of a package is installed, and what it requires. Standard library only."""
 
 from __future__ import annotations
 
-from typing import Optional
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
 
 # The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
 BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
+# What others require and a pipeline works without; the image has none of it, nor what these alone require. The way from
+# TFMA's widgets to a whole JupyterLab; and a compiler's library that TensorFlow never loads.
+LEFT_OUT = ("widgetsnbextension", "debugpy", "libclang")
 
 
 def version_of(name: str) -> Optional[str]:
     """Returns the installed version of a distribution package, TensorFlow's by whatever name; None if there is none."""
+    return _first(name, lambda metadata, each: metadata.version(each))
+
+
+def required_by(requirement: str, names: Iterable[str]) -> set[str]:
+    """Follows requirements through the installed packages; markers other than extras are not read.
+
+    Args:
+        requirement: Where to begin.
+        names: What may be on the way, in lower case.
+
+    Returns:
+        Those that are, installed or not.
+    """
+    among, seen, waiting = frozenset(names), set(), [requirement]
+    while waiting:
+        name, extras = re.match(r"([\w.-]+)(?:\s*\[(.*?)])?", waiting.pop()).groups("")  # type: ignore[union-attr]
+        name = re.sub(r"[-_.]+", "-", name)
+        for extra in {"", *re.findall(r"[\w.-]+", extras)}:
+            if name in LEFT_OUT or (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            lines = _first(name, lambda metadata, each: metadata.requires(each)) or []
+            asked = [re.search(r"""extra\s*==\s*["'](.+?)["']""", line) for line in lines]
+            waiting += [line.lower() for line, found in zip(lines, asked) if (found[1] if found else "") == extra]
+    return {name for name, _ in seen} & among
+
+
+def _first(name: str, ask: Callable[[Any, str], Any]) -> Any:
     # Here, since it takes 25 ms to import, and every verb's module is imported for the help.
     from importlib import metadata
 
     for each in (name, *BUILDS.get(name, ())):
         try:
-            return metadata.version(each)
+            return ask(metadata, each)
         except metadata.PackageNotFoundError:
             continue
     return None

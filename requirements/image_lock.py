@@ -15,9 +15,9 @@ from check_lock import LOCK, ROOT, cut_off, declared
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tfx_estimator.pipeline.installed import LEFT_OUT
+
 IMAGE_LOCK = Path(__file__).resolve().parent / "image.lock"
-# The way from TFMA's widgets to a whole JupyterLab; and a compiler's library that TensorFlow never loads.
-LEFT_OUT = ("widgetsnbextension", "debugpy", "libclang")
 # ipywidgets imports it without asking for it.
 ADDED = (Requirement("ipykernel"),)
 REPLACED, REPLACEMENT = "tensorflow", "tensorflow-cpu"

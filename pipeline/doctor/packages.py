@@ -12,7 +12,7 @@ from tfx_estimator.pipeline import environment
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
 from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.installed import version_of
+from tfx_estimator.pipeline.installed import required_by, version_of
 
 # With another version of these, nothing has been tried at all.
 _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
@@ -35,10 +35,14 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
     found = {name: _version(name) for name in wanted}
-    wrong = [name for name in wanted if found[name] != wanted[name]]
+    needed = required_by("tfx-estimator", wanted)
+    # The image has none that only notebooks need.
+    absent = [name for name in wanted if not found[name] and name not in needed]
+    wrong = [name for name in wanted if found[name] != wanted[name] and name not in absent]
     wrong.sort(key=lambda name: (name not in _DECIDING, name))
     if not wrong:
-        return ok("packages", f"all {len(wanted)} have the tested versions")
+        others = f", {len(absent)} that a pipeline can do without are not installed" if absent else ""
+        return ok("packages", f"all {len(wanted) - len(absent)} have the tested versions{others}")
     told = ", ".join(f"{name} {found[name] or 'is missing'} (tested: {wanted[name]})" for name in wrong[:_SHOWN])
     more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     failed = any(name in _DECIDING for name in wrong)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +108,29 @@ def test_another_version_of_what_decides_nothing_is_a_warning(foreign):
     assert finding.state == WARNING
     assert finding.what.startswith("rich 1.0 (tested: ")
     assert "tfx-estimator constraints" in finding.todo
+
+
+def test_in_the_image_all_is_well(monkeypatch):
+    pinned = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements" / "image.lock").read_text(), re.MULTILINE)
+    image = dict(pinned)
+    required = {name: metadata.requires(name.replace("tensorflow-cpu", "tensorflow")) for name in image}
+    required["tfx-estimator"] = metadata.requires("tfx-estimator")
+
+    def look(table: dict[str, Any], name: str) -> Any:
+        if name not in table:
+            raise metadata.PackageNotFoundError(name)
+        return table[name]
+
+    tested = pins()
+    monkeypatch.setattr(metadata, "requires", functools.partial(look, required))
+    monkeypatch.setattr(metadata, "version", functools.partial(look, image))
+    finding = packages.check_versions(tested)
+    assert finding.state == OK
+    assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} that a pip")
+    # Brought by another package.
+    del image["ml-metadata"], required["ml-metadata"]
+    finding = packages.check_versions(tested)
+    assert (finding.state, finding.what.partition(" (")[0]) == (WARNING, "ml-metadata is missing")
 
 
 def test_many_wrong_versions_are_counted():
