@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 
@@ -18,9 +19,11 @@ def words(statements: str) -> list[str]:
     Args:
         statements: What to run.
     """
-    first = f"import sys; sys.path[0] = {str(package_parent())!a}; import tfx_estimator; sys.path[:] = {_folders()!a}"
-    own = "from tfx_estimator.pipeline.user_source import loader; loader.install()"
-    return [sys.executable, "-c", f"{first}; {own}; {statements}"]
+    own = loader.users_folders()
+    others = [folder for folder in _folders() if folder not in own]
+    first = f"import sys; sys.path[0] = {str(package_parent())!a}; import tfx_estimator; sys.path[:] = {others!a}"
+    then = f"from tfx_estimator.pipeline.user_source import loader; loader.install({own!a})"
+    return [sys.executable, "-c", f"{first}; {then}; {statements}"]
 
 
 def python_path() -> str:

@@ -18,20 +18,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
+from tfx_estimator.pipeline.user_source.modules import is_installed_place
 
 _PACKAGE = "tfx_estimator_own"
+# What `sys.path` had before the first of the user's folders.
+_others: set[str] = set()
 
 
 def install(folders: Sequence[str] = ()) -> None:
     """Has this process import the user's modules so.
 
     Args:
-        folders: To look for them in, beside those that come last in `sys.path` already.
+        folders: To look for them in, last; one that is in `sys.path` already stays where it is.
     """
-    sys.path += [folder for folder in folders if folder not in sys.path]
     if _find_in not in sys.path_hooks:
+        _others.update(path for path in sys.path if isinstance(path, str))
         sys.path_hooks.insert(0, _find_in)
+    sys.path += [folder for folder in folders if folder not in sys.path]
     # What was found in these folders before was found without the hook.
     sys.path_importer_cache.clear()
 
@@ -43,7 +46,7 @@ def import_name(name: str) -> str:
         name: As the user's modules have it; more may follow after a dot.
     """
     top = name.partition(".")[0]
-    folders = _users_folders()
+    folders = users_folders()
     if top in sys.builtin_module_names or not _is_file(PathFinder.find_spec(top, folders)):
         return name
     try:
@@ -57,11 +60,12 @@ def import_name(name: str) -> str:
     return f"{_PACKAGE}.{name}"
 
 
-def _users_folders() -> list[str]:
-    """What comes after Python's own modules and is not installed: what `install` added, and where TFX unpacks."""
-    paths = [path for path in sys.path if isinstance(path, str) and path]
-    first = next((index for index, path in enumerate(paths) if _has_installed(path)), len(paths))
-    return [path for path in paths[first:] if not _has_installed(path) and path != str(package_parent())]
+def users_folders() -> list[str]:
+    """Returns what came into `sys.path` since the first `install` and is not installed; TFX's unpacked modules too."""
+    if _find_in not in sys.path_hooks:
+        return []
+    paths = dict.fromkeys(path for path in sys.path if isinstance(path, str))
+    return [path for path in paths if path not in _others and not _has_installed(path)]
 
 
 @functools.lru_cache(maxsize=256)
@@ -84,7 +88,7 @@ def _find_in(folder: str) -> FileFinder:
     """A hook of `sys.path_hooks`."""
     around = [path for path in sys.path if isinstance(path, str) and f"{folder}/".startswith(os.path.join(path, ""))]
     # The nearest: an environment, or this project, may lie in the user's folder.
-    if not os.path.isdir(folder) or max(around, key=len, default="") not in _users_folders():
+    if not os.path.isdir(folder) or max(around, key=len, default="") not in users_folders():
         raise ImportError("not the user's", path=folder)
     return FileFinder(
         folder,

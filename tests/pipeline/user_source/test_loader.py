@@ -40,16 +40,18 @@ def net():
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def asked(tmp_path):
     """Runs code in a fresh process that finds modules beside the declaration."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
 
-    def ask(code: str, *folders: str) -> str:
-        with monkeypatch.context() as patched:
-            patched.setattr(sys, "path", [*sys.path, *(folders or [str(tmp_path)])])
-            command = fresh_python.words(code)
+    def ask(code: str, *installed: str) -> str:
+        # In a process that such a process starts: the folders are handed on.
+        start = f"print(subprocess.run(fresh_python.words({code!a}), stdout=-1, text=True, check=True).stdout)"
+        imports = "import subprocess; from tfx_estimator.pipeline import fresh_python"
+        before = f"sys.path += {list(installed)}; loader.install([{str(tmp_path)!a}]); {imports}; {start}"
+        command = fresh_python.words(before)
         return subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
     return ask
@@ -83,9 +85,12 @@ def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path)
     installed = tmp_path / ".venv" / "site-packages"
     installed.mkdir(parents=True)
     (installed / "a_library.py").write_text("import statistics\nMEAN = statistics.mean([1, 2])\n")
-    (installed / "json.py").write_text("raise ImportError('a stray package of site-packages was imported')\n")
-    code = "import a_library, networks; print(a_library.MEAN, networks.net()[3])"
-    assert asked(code, str(installed), str(tmp_path)) == "1.5 own"
+    (installed / "networks.py").write_text("raise ImportError('a stray package of site-packages was imported')\n")
+    code = (
+        "import a_library, importlib; networks = importlib.import_module(loader.import_name('networks')); "
+        "print(a_library.MEAN, networks.net()[3])"
+    )
+    assert asked(code, str(installed)) == "1.5 own"
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):
