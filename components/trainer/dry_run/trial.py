@@ -87,7 +87,7 @@ def run(context: TaskContext) -> None:
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
         with tried_for(trainer.distribution.train.replicas):
-            paths.path_of(job).run(dataclasses.replace(context, job=job))
+            paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
         begin(_evaluate_as_served(job, declaration, info, inputs))
     context.progress.write(Event.TRIED)
 
