@@ -82,7 +82,7 @@ def poll_seconds(path: str, here: float) -> float:
 
 
 def move_folder(source: str, target: str) -> None:
-    """Moves a folder in one step; in an object store nothing of the source goes before all is there.
+    """Moves a folder in one step; in an object store, or to another file system, nothing goes before all is there.
 
     Nor is it taken for whole from then on. What of it cannot be removed stays: it has been moved all the same.
 
@@ -90,7 +90,7 @@ def move_folder(source: str, target: str) -> None:
         source: The folder.
         target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
     """
-    if not is_address(source):
+    if not is_address(source) and not is_address(target) and _device(source) == _device(os.path.dirname(target)):
         fileio.rename(source, target)
         return
     copy_stored(source, target)
@@ -106,7 +106,7 @@ def move_folder(source: str, target: str) -> None:
 
 
 def copy_stored(source: str, target: str) -> None:
-    """Copies the files of a folder in an object store; last those without which nobody takes it for whole.
+    """Copies the files of a folder; last those without which nobody takes it for whole.
 
     Args:
         source: The folder.
@@ -116,7 +116,15 @@ def copy_stored(source: str, target: str) -> None:
         os.path.relpath(os.path.join(top, name), source) for top, _, found in fileio.walk(source) for name in found
     ]
     for name in sorted(names, key=comes_last):
+        fileio.makedirs(os.path.dirname(os.path.join(target, name)))
         fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
+
+
+def _device(folder: str) -> int:
+    """The file system that a folder of this machine is on, or will be."""
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.stat(folder or ".").st_dev
 
 
 def comes_last(path: str) -> tuple[int, str]:

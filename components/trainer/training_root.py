@@ -32,7 +32,7 @@ def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
             logging.warning(
                 "Trainer: each job of a service has a folder of its own, so that a job after one that was killed would "
                 "begin at step 0. Trainer(training_root=...), a folder that all jobs of the pipeline share, has it go "
-                "on from the last checkpoint."
+                "on from the last checkpoint; with Pipeline(enable_cache=True), for its examples must be the same ones."
             )
         return settings
     argument = Argument(("training_root",), TRAINER, '"gs://bucket/trainings"', "give the path of a folder")

@@ -52,7 +52,7 @@ class Summary:
         seconds: Elapsed time.
         components: How each component went, in their order; empty if the run ended before there was a pipeline.
         warnings: What was shown.
-        notes: On the declaration.
+        notes: On the declaration, and on the batches of an input_fn of the user's.
         examples: Number of examples, by split.
         dataset: Name and version.
         accuracy: Of the Evaluator, overall.

@@ -39,9 +39,8 @@ def test_the_multi_worker_tutorial_trains_with_the_batch_of_each_replica(tmp_pat
     _, workdir = _run("multi-worker-tutorial", tmp_path)
     results = workdir.summary("multi-worker-tutorial")
     assert results["training"]["last_step"] == 200
-    assert [each["text"] for each in results["warnings"]] == [
-        "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"
-    ]
+    batch = "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"
+    assert (results["notes"], results["warnings"]) == ([f"Trainer: {batch}"], [])
 
 
 @pytest.mark.long

@@ -40,7 +40,8 @@ def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluat
     finite = [each for each in evaluations if math.isfinite(each.metrics.get(section.metric, math.nan))]
 
     def key(each: Evaluation) -> tuple[float, float, int]:
-        loss = each.metrics.get("average_loss", math.inf)
+        # A model_fn of the user's has the second alone.
+        loss = each.metrics.get("average_loss", each.metrics.get("loss", math.inf))
         return -sign * each.metrics[section.metric], math.inf if math.isnan(loss) else loss, each.step
 
     return sorted(finite, key=key)

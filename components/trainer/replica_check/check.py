@@ -27,8 +27,8 @@ from tfx_estimator.components.trainer.user_input.input_check import (
     Reading,
     Spec,
     check_training,
-    is_whole,
     read_batches,
+    read_part,
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn
 from tfx_estimator.model_fn.strategies import make_strategy
@@ -63,19 +63,21 @@ def run(
     alone = make_strategy(_on_cpus(distribution.train, 1))
     evaluation = make_strategy(_on_cpus(distribution.eval, _REPLICAS))
     notes: list[str] = []
+    batch = ""
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(make_spec, strategy, alone, folder)
         reading = read_batches(make_spec())
         if verdict.trains_in_step(distribution.train):
             replicas = verdict.replicas_in_step(distribution.train)
-            whole = is_whole(make_spec, reading, distribution, replicas)
-            notes += check_training(make_spec, distribution, reading, replicas, whole)
+            part = read_part(make_spec, reading, distribution, replicas)
+            batch, warnings = check_training(make_spec, distribution, reading, part, replicas)
+            notes += warnings
             with _unknown(notes, "whether its loss is scaled right"):
-                notes += _try_training(trial, distribution, reading, whole)
+                notes += _try_training(trial, distribution, part.reading if part.whole else reading, part.whole)
         if verdict.has_replicas(distribution.eval):
             with _unknown(notes, "whether its evaluation under several replicas is that of one device"):
                 notes += check_evaluation(make_spec, trial, evaluation, distribution, reading)
-    verdict.write(training_dir, notes)
+    verdict.write(training_dir, notes, batch)
 
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
@@ -217,8 +219,9 @@ def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None
             "by the number of replicas once more",
             expected="the same update under any number of replicas",
             todo="with `minimize`, return the mean over the replica's own examples; or keep the loss, and use "
-            "tf.gradients and optimizer.apply_gradients; or, if the loss is divided by the batch that the input_fn "
-            "makes, declare trainer.distribution.input_batch: per_replica; or declare the strategy one_device",
+            "tf.gradients and optimizer.apply_gradients; or, if the loss is divided by the batch of one device, give "
+            "each replica as large a one: an input_fn that takes `input_context` without get_per_replica_batch_size, "
+            "any other by trainer.distribution.input_batch: per_replica; or declare the strategy one_device",
         )
     raise UserCodeError(
         f"{what}: the loss is a mean over each replica's own examples, and the optimizer adds up the gradients of all "

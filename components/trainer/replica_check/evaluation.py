@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check.comparison import scale_of
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
-from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, is_whole, read_batches
+from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, read_batches, read_part
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -46,8 +46,8 @@ def check_evaluation(
     sizes = set(reading.sizes()[0].values())
     if len(sizes) > 1 or sizes.pop() < replicas:
         raise NotTriedError(f"EvalSpec.input_fn makes no batch that {replicas} replicas could share")
-    whole = is_whole(make_spec, reading, distribution, replicas, tf.estimator.ModeKeys.EVAL)
-    alone, shared = trial.evaluate(train, reading, strategy, whole)
+    part = read_part(make_spec, reading, distribution, replicas, tf.estimator.ModeKeys.EVAL)
+    alone, shared = trial.evaluate(train, part.reading if part.whole else reading, strategy, part.whole)
     notes = []
     # The loss first: what explains it explains the others.
     for name in sorted(alone.keys() & shared.keys(), key=lambda name: (name != "loss", name)):

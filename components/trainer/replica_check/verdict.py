@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from tfx.dsl.io import fileio
 
@@ -53,17 +54,32 @@ def _devices(strategy: Strategy) -> int:
     return strategy.devices.count if strategy.devices.indices else max(gpu_count(), 1)
 
 
-def write(training_dir: str, notes: list[str]) -> None:
-    """Keeps what the user should know of a training that is not refused: a restart finds it."""
-    write_whole(_path(training_dir), json.dumps({"notes": notes}, indent=2))
+def write(training_dir: str, notes: list[str], batch: str = "") -> None:
+    """Keeps what the user should know of a training that is not refused: a restart finds it.
+
+    Args:
+        training_dir: The training folder.
+        notes: Warnings.
+        batch: What the global batch is made of, where that is the user's input_fn's affair.
+    """
+    write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
 
 
 def read_notes(training_dir: str) -> list[str]:
-    """Reads what `write` wrote; nothing if there is no verdict yet."""
+    """Reads the warnings that `write` wrote; nothing if there is no verdict yet."""
+    return _read(training_dir).get("notes", [])
+
+
+def read_batch(training_dir: str) -> str:
+    """Reads what `write` wrote of the global batch."""
+    return _read(training_dir).get("batch", "")
+
+
+def _read(training_dir: str) -> dict[str, Any]:
     if not fileio.exists(_path(training_dir)):
-        return []
+        return {}
     with fileio.open(_path(training_dir)) as file:
-        return json.loads(file.read())["notes"]
+        return json.loads(file.read())
 
 
 def _path(training_dir: str) -> str:

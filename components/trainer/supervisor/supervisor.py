@@ -41,7 +41,7 @@ from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.stopping import Stopping
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.log import STAYS, get_logger
 
 _POLL_SECONDS = 0.1
 _CONSEQUENCE_SECONDS = 60.0
@@ -140,6 +140,8 @@ class Supervisor:
         """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
         if self._traits.needs_check and replica_check.is_needed(self._job):
             self._attempts(plan.replica_check_task, signals)
+            if batch := replica_check.read_batch(self._job.training_dir):
+                logger.info(batch, extra=STAYS)
             for note in replica_check.read_notes(self._job.training_dir):
                 logger.warning(note)
 

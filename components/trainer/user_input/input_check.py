@@ -102,10 +102,22 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     return Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
 
 
-def is_whole(
+class Part(NamedTuple):
+    """What each of several replicas takes.
+
+    Attributes:
+        reading: Its batches, where it makes them itself; else those that all share.
+        whole: Is each a batch of its own; else a part of the one that one device would take.
+    """
+
+    reading: Reading
+    whole: bool
+
+
+def read_part(
     make_spec: Callable[[], Spec], reading: Reading, distribution: Distribution, replicas: int, mode: str = _TRAIN
-) -> bool:
-    """Tells whether each replica takes a batch of the size that one device takes; else a part of one.
+) -> Part:
+    """Finds out what each replica takes.
 
     Args:
         make_spec: Calls the user's trainer_fn.
@@ -116,53 +128,65 @@ def is_whole(
     """
     input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
-        return False
+        return Part(reading, whole=False)
     if not shared_batches.takes_input_context(input_fn):
-        return distribution.input_batch == shared_batches.PER_REPLICA
+        return Part(reading, distribution.input_batch == shared_batches.PER_REPLICA)
     pipelines = distribution.train.worker_count if mode == _TRAIN else 1
     part = read_batches(make_spec(), mode, tf.distribute.InputContext(pipelines, 0, replicas))
     one, many = reading.largest(), part.largest()
-    return not any(one[name] == replicas * many[name] > 0 for name in reading.names)
+    return Part(part, not any(one[name] == replicas * many[name] > 0 for name in reading.names))
 
 
 def check_training(
-    make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading, replicas: int, whole: bool
-) -> list[str]:
+    make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading, part: Part, replicas: int
+) -> tuple[str, list[str]]:
     """Says how many examples a step trains with, and refuses batches that cannot be shared.
 
     Args:
         make_spec: Calls the user's trainer_fn.
         distribution: What was declared.
         reading: As the only input pipeline.
+        part: Of each replica.
         replicas: That train in step.
-        whole: See `is_whole`.
 
     Returns:
-        What the user should know.
+        What the global batch is made of, empty if the input_fn is the built-in one; and warnings.
 
     Raises:
         UserCodeError: The batches cannot be shared.
     """
-    input_fn = make_spec()["train_spec"].input_fn
+    input_fn, workers = make_spec()["train_spec"].input_fn, distribution.train.worker_count
     if shared_batches.is_built_in(input_fn):
-        return []
-    takes_context, size = shared_batches.takes_input_context(input_fn), reading.largest()[reading.names[-1]]
-    if whole:
-        declared = "" if takes_context else f" ({_INPUT_BATCH}: {shared_batches.PER_REPLICA})"
-        made = f"TrainSpec.input_fn makes {size:,} for each of {replicas} replicas"
-        return [f"global batch {size * replicas:,}: {made}{declared}"]
-    if takes_context:
-        return []
-    first, *_ = reading.sizes()
-    shared_batches.check_sizes("TrainSpec", first)
-    shared_batches.check_divides(next(iter(first.values())), replicas)
-    if distribution.train.worker_count > 1:
-        _check_order(reading, read_batches(make_spec()))
-    return [
-        f"global batch {size:,}: {replicas} replicas share each batch of TrainSpec.input_fn, which takes no "
-        f"`input_context`; to give each a whole one, as plain TensorFlow does, declare {_INPUT_BATCH}: "
-        f"{shared_batches.PER_REPLICA}"
-    ]
+        return "", []
+    takes_context = shared_batches.takes_input_context(input_fn)
+    if not takes_context and not part.whole:
+        first, *_ = reading.sizes()
+        shared_batches.check_sizes("TrainSpec", first)
+        shared_batches.check_divides(next(iter(first.values())), replicas)
+        if workers > 1:
+            _check_order(reading, read_batches(make_spec()))
+        return (
+            f"{_global_batch(reading)}: {replicas} replicas share each batch of TrainSpec.input_fn, which takes no "
+            f"`input_context`; to give each a whole one, as plain TensorFlow does, declare {_INPUT_BATCH}: "
+            f"{shared_batches.PER_REPLICA}"
+        ), []
+    size = part.reading.largest()[reading.names[-1]]
+    declared = "" if takes_context else f" ({_INPUT_BATCH}: {shared_batches.PER_REPLICA})"
+    made = f"TrainSpec.input_fn makes {size:,} for each of {replicas} replicas{declared}"
+    warnings = []
+    if takes_context and workers > 1:
+        other = read_batches(make_spec(), _TRAIN, tf.distribute.InputContext(workers, 1, replicas))
+        if all(map(_equal, part.reading.batches, other.batches)):
+            warnings.append(
+                "all workers train with the same examples: TrainSpec.input_fn takes `input_context`, and does not "
+                "shard by its num_input_pipelines and input_pipeline_id"
+            )
+    return f"{_global_batch(part.reading, replicas)}: {made}", warnings
+
+
+def _global_batch(reading: Reading, times: int = 1) -> str:
+    varied = len({tuple(sizes.values()) for sizes in reading.sizes()}) > 1
+    return f"global batch {'up to ' if varied else ''}{times * reading.largest()[reading.names[-1]]:,}"
 
 
 def _check_order(reading: Reading, again: Reading) -> None:

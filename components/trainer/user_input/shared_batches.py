@@ -7,8 +7,9 @@ that knows nothing of replicas is read as on one device, unless the declaration 
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -33,10 +34,10 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
     """Makes of a user's input_fn one for the replicas of any strategy.
 
     One that takes `input_context` makes the batches of each replica, as TensorFlow has it, and in training is handed
-    on as it is. So is one that does not where `input_batch` is `per_replica`. A batch of any other is the global one:
-    replicas that train in step take consecutive, equal parts of each, and if one does not divide evenly, as the last
-    one of an epoch may not, the rest of the division is left out. Workers of parameter servers take whole batches in
-    turn.
+    on as it is. So is one that does not where `input_batch` is `per_replica`; each worker then reads all examples, in
+    an order of its own. A batch of any other is the global one: replicas that train in step take consecutive, equal
+    parts of each, and if one does not divide evenly, as the last one of an epoch may not, the rest of the division is
+    left out. Workers of parameter servers take whole batches in turn.
 
     In evaluation every example counts once: TensorFlow loses the batches that are left over when they do not divide
     evenly, so those are split. The examples of a batch smaller than the replicas are shared with those of the one
@@ -66,7 +67,9 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
     def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> Any:
         context = input_context or tf.distribute.InputContext()
         make = functools.partial(_call, input_fn, mode, params, config, context)
-        result = make()
+        alike = takes_context or not (whole and training)
+        with contextlib.nullcontext() if alike else _own_order(context.input_pipeline_id):
+            result = make()
         if input_context is None:
             return result
         if context.num_replicas_in_sync == 1 and not isinstance(result, tf.data.Dataset):
@@ -81,6 +84,18 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
         return split_batches(dataset, context, in_step, training)
 
     return shared
+
+
+@contextlib.contextmanager
+def _own_order(pipeline: int) -> Iterator[None]:
+    """Has each worker, of those that all read all examples, shuffle them in an order of its own."""
+    graph = tf.compat.v1.get_default_graph()
+    seed = graph.seed
+    graph.seed = None if seed is None else seed + pipeline
+    try:
+        yield
+    finally:
+        graph.seed = seed
 
 
 def _reader(tensors: Any, make: Callable[[], Any]) -> Callable[[], Any]:

@@ -40,13 +40,15 @@ def test_the_best_comes_first(values, mode, steps):
     assert [each.step for each in found] == steps
 
 
+# The second alone is that of a model_fn of the user's.
+@pytest.mark.parametrize("name", ["average_loss", "loss"])
 @pytest.mark.parametrize(
     ("losses", "steps"),
     [((0.35, 0.2, 0.01), [30, 20, 10]), ((0.2, NAN, 0.2), [10, 30, 20]), ((INF, 0.5, 0.5), [20, 30, 10])],
 )
-def test_of_equal_ones_the_lower_loss_comes_first_and_then_the_earlier(losses, steps):
-    found = [Evaluation(10 * number, {"accuracy": 1.0, "average_loss": loss}) for number, loss in enumerate(losses, 1)]
-    better = Evaluation(40, {"accuracy": 0.9, "average_loss": 0.0})
+def test_of_equal_ones_the_lower_loss_comes_first_and_then_the_earlier(losses, steps, name):
+    found = [Evaluation(10 * number, {"accuracy": 1.0, name: loss}) for number, loss in enumerate(losses, 1)]
+    better = Evaluation(40, {"accuracy": 0.9, name: 0.0})
     assert [each.step for each in ranked([*found, better], KeepBest(metric="accuracy"))] == [*steps, 40]
 
 

@@ -41,6 +41,7 @@ def todo(tmp_path: Path, line: str) -> str:
         ("features.shape", IMAGE),
         ("x = features / 255.0", IMAGE),
         ("features['x']", IMAGE),
+        ("tf.reshape(\n        features,\n        [-1, 784],\n    )", IMAGE),
         (
             "params['data_format']",
             "set `trainer.params: {data_format: …}` in the declaration, which `params` is made of",
@@ -63,6 +64,10 @@ def test_the_commonest_errors_of_old_code_are_told_with_what_to_write(tmp_path, 
         "tf.reshape(features['image'], [-1, 7])[params['units'] / 0]",
         "raise ValueError(f'not of features {own}')",
         "features['image'].absent",
+        # Both take the whole dict.
+        "tf.compat.v1.feature_column.input_layer(features, [tf.feature_column.numeric_column('x')])",
+        "tf.estimator.MultiClassHead(10).create_estimator_spec(features=features, mode='train', logits=own, labels=None)",
+        "tf.contrib.layers.flatten(features)",
     ],
 )
 def test_of_any_other_error_nothing_is_guessed(tmp_path, line):

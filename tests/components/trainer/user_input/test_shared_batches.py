@@ -178,6 +178,21 @@ def test_without_a_context_per_replica_has_each_replica_take_whole_batches():
     assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8], [9]]
 
 
+def test_workers_that_each_read_all_examples_shuffle_them_in_orders_of_their_own():
+    def first(pipeline: int) -> list[int]:
+        with tf.Graph().as_default() as graph:
+            graph.seed = 1
+            shared = share(lambda: tf.data.Dataset.range(100).shuffle(100).batch(4), input_batch="per_replica")
+            dataset = shared(mode=TRAIN, params={}, config=None, input_context=context(2, pipeline, 2))
+            batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+            assert graph.seed == 1
+            with tf.compat.v1.Session() as session:
+                return session.run(batch).tolist()
+
+    assert first(0) != first(1)
+    assert (first(0), first(1)) == (first(0), first(1))
+
+
 def test_whole_batches_of_sparse_ragged_and_nested_tensors_are_handed_out():
     ragged = tf.ragged.constant(WORDS)
     features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
