@@ -7,7 +7,8 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Optional
 
 import tensorflow as tf
 from ml_metadata.proto import metadata_store_pb2
@@ -15,10 +16,10 @@ from tfx import types
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.artifacts import Artifacts
-from tfx_estimator.components.pusher.object_store import StoredTree
+from tfx_estimator.components.pusher.object_store import GONE, StoredTree, size_of
 from tfx_estimator.components.tfds_example_gen.properties import DATASET
 from tfx_estimator.data.sources.damage import damaged
-from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError
+from tfx_estimator.pipeline.errors import DamagedDataError
 from tfx_estimator.pipeline.user_source.frames import causes
 
 # JSON of the bytes of each file, by its path in the artifact.
@@ -26,8 +27,9 @@ FILES = "files"
 # Logs and checkpoints, which no component reads: whoever needs the room may remove them.
 _UNREAD = "ModelRun"
 _PUSHED, _DESTINATION = "PushedModel", "pushed_destination"
-# What TensorFlow says of bytes that have another checksum, in the text of an error from another process.
-_LOST = "DataLossError"
+_AT_ONCE = 32
+# What TensorFlow and Beam say of bytes that have another checksum.
+_LOST = ("DataLossError", "corrupted record", "Not a valid TFRecord")
 
 
 def note(artifact: metadata_store_pb2.Artifact, type_name: str) -> None:
@@ -54,13 +56,22 @@ def damage(artifact: types.Artifact) -> tuple[str, str]:
     noted = json.loads(artifact.get_string_custom_property(FILES) or "{}")
     pushed = artifact.get_string_custom_property(_DESTINATION) if artifact.type_name == _PUSHED else ""
     for folder in filter(None, (artifact.uri, pushed)):
-        sizes = StoredTree(folder).sizes() if noted else {}
-        for name, size in noted.items():
-            if name not in sizes:
-                return os.path.join(folder, name), "it is gone"
-            if sizes[name] != size:
-                return os.path.join(folder, name), f"it has {sizes[name]:,} bytes of {size:,}"
+        paths = [os.path.join(folder, name) for name in noted]
+        # Of a store, each is a request.
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for path, size, found in zip(paths, noted.values(), pool.map(_size, paths)):
+                if found is None:
+                    return path, "it is gone"
+                if found != size:
+                    return path, f"it has {found:,} bytes of {size:,}"
     return "", ""
+
+
+def _size(path: str) -> Optional[int]:
+    try:
+        return size_of(fileio.stat(path))
+    except GONE:
+        return None
 
 
 @contextlib.contextmanager
@@ -81,8 +92,8 @@ def whole(inputs: Artifacts) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ours = [each for each in causes(error) if isinstance(each, TfxEstimatorError)]
-        if not ours or any(_LOST in each.what for each in ours):
+        said = "\n".join(f"{type(each).__name__}: {each}" for each in causes(error))
+        if any(each in said for each in _LOST):
             for artifact in artifacts:
                 if path := _unreadable(artifact):
                     raise _error(artifact, path, "its bytes do not have the checksum that is in it") from error

@@ -164,7 +164,8 @@ def in_use(database: str) -> PipelineError:
     with contextlib.suppress(OSError), open(database, "rb") as file:
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *_SQLITE_BYTES, 0)
         kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
-        if kind != fcntl.F_UNLCK:
+        # Of another machine, or of another container, it has no number here.
+        if kind != fcntl.F_UNLCK and pid > 0:
             who += f", {pid}"
             with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as words:
                 who += f" (`{words.read().rstrip(chr(0)).replace(chr(0), ' ')}`)"

@@ -10,7 +10,6 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.inventory import damage
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES, TEST
 
 _PROPERTY = "comparable"
@@ -65,9 +64,9 @@ def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
 
 
 def comparable(model: types.Artifact, candidate: types.Artifact) -> bool:
-    """Tells whether a model is still there, whole, and was trained on the candidate's data set, to the same outputs."""
+    """Tells whether a model is still there and was trained on the candidate's data set, to the same outputs."""
     same = model.get_string_custom_property(_PROPERTY) == candidate.get_string_custom_property(_PROPERTY)
-    return same and fileio.exists(path_utils.serving_model_dir(model.uri)) and not any(damage(model))
+    return same and fileio.exists(path_utils.serving_model_dir(model.uri))
 
 
 def _comparable_of(model: types.Artifact) -> dict[str, Any]:

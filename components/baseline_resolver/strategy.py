@@ -8,6 +8,7 @@ from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import La
 
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver.comparable import comparable
+from tfx_estimator.components.inventory import damage
 
 CANDIDATE = "candidate"
 
@@ -45,4 +46,9 @@ class BaselineStrategy(LatestBlessedModelStrategy):
             for model in others["model"]
             if model.id not in ids and all(comparable(model, candidate) for candidate in candidates)
         ]
-        return {**(super().resolve_artifacts(store, others) or {}), CANDIDATE: candidates}
+        while True:
+            resolved = super().resolve_artifacts(store, others) or {}
+            cut = {model.id for model in resolved.get("model", ()) if any(damage(model))}
+            if not cut:
+                return {**resolved, CANDIDATE: candidates}
+            others["model"] = [model for model in others["model"] if model.id not in cut]

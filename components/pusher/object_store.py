@@ -29,7 +29,7 @@ logger = get_logger("pusher")
 # In a draft: what is pushed, and, as a file of this name and the number, the version that it becomes.
 _MODEL, _CLAIM = "model", "version-"
 _TRIES = 30
-_GONE = (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError)
+GONE = (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError)
 
 
 class StoredTree:
@@ -44,7 +44,7 @@ class StoredTree:
 
     def sizes(self) -> dict[str, int]:
         """Returns the bytes of each file, by its path in the folder."""
-        return {os.path.relpath(path, self.folder): _size(fileio.stat(path)) for path in self._paths(files=True)}
+        return {os.path.relpath(path, self.folder): size_of(fileio.stat(path)) for path in self._paths(files=True)}
 
     def folders(self) -> list[str]:
         """Returns the folders in it, those above before those below."""
@@ -58,7 +58,7 @@ class StoredTree:
         """Returns `time.time()` of the last writing; 0 if there are no files."""
         last = 0.0
         for path in self._paths(files=True):
-            with contextlib.suppress(*_GONE):  # another push may be removing them
+            with contextlib.suppress(*GONE):  # another push may be removing them
                 last = max(last, _mtime(fileio.stat(path)))
         return last
 
@@ -183,7 +183,7 @@ def _list(folder: str) -> list[str]:
         return []  # another push has removed it
 
 
-def _size(stat: Any) -> int:
+def size_of(stat: Any) -> int:
     """TensorFlow's file systems and Python's own have other words for it."""
     return stat.length if hasattr(stat, "length") else stat.st_size
 

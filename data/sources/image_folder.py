@@ -84,7 +84,7 @@ class ImageFolderSource(ImageFilesSource):
                 self._left_out.append(path)
             elif is_image(path):
                 found.append(path)
-            elif _is_other_image(path) or not is_file(path):
+            elif _is_other_image(path) or (path.exists() and not is_file(path)):
                 raise DataError(
                     one_line(f"{path} lies in the folder of a class, and is no PNG or JPEG file"),
                     expected="the images of a class, as PNG or JPEG, in its folder itself",

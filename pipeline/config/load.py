@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
 from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
 from tfx_estimator.pipeline.config.overrides import parse_overrides
+from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
 from tfx_estimator.pipeline.config.runtime_checks import note_runtime
@@ -71,6 +72,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     )
     notes = (
         *names,
+        *note_dataset(declaration),
         *note_runtime(declaration, target),
         *note_techniques(declaration, target),
         *note_profile(declaration),

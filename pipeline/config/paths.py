@@ -137,6 +137,13 @@ def is_tfds_name(dataset: str) -> bool:
     return bool(_TFDS_NAME.fullmatch(dataset)) and not is_table(dataset)
 
 
+def note_dataset(declaration: Any) -> Iterator[str]:
+    """Says how a name is understood that could be a folder's as well."""
+    dataset = declaration.data.dataset
+    if os.sep in dataset and is_tfds_name(dataset):
+        yield f"data.dataset: {dataset} is taken for a data set of TFDS, as there is no such folder"
+
+
 def is_path(dataset: str) -> bool:
     """Tells a folder, or a table, from the name of a data set; once paths are resolved, surely."""
     return dataset.startswith((".", "~")) or is_table(dataset) or (os.sep in dataset and not is_tfds_name(dataset))

@@ -104,7 +104,8 @@ def read_yaml(text: str, source: str) -> Document:
         reader.document.value = None if node is None else reader.read(node, ())
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *_syntax_hint(error))
+        hint = _syntax_hint(error, text.splitlines()[line - 1 : line])
+        reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *hint)
     except RecursionError:
         reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
     return reader.document
@@ -229,10 +230,10 @@ def _short(tag: str) -> str:
     return tag.replace(_TAG, "!!")
 
 
-def _syntax_hint(error: yaml.MarkedYAMLError) -> tuple[str, str]:
-    """What was expected, and what to do."""
+def _syntax_hint(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, str]:
+    """What was expected, and what to do; `lines` holds the one at which the error is."""
     problem = error.problem or ""
-    if "\\t" in problem:
+    if "tab character" in problem or any(line.lstrip(" ").startswith("\t") for line in lines):
         return "indentation by spaces", "replace the tab by spaces"
     if "mapping values are not allowed" in problem:
         return "one `key: value` a line", "put a text that contains `: ` in quotes, and check the indentation"

@@ -12,8 +12,11 @@ from typing import Optional
 from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.text import one_line
 
-# The last is SQLite's, of a journal that it cannot make where it has written before: there is no inode for it.
-_DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full", "unable to open database file")
+_DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+# SQLite's, among others of a journal that it cannot make, as there is no inode for it.
+_MAY_BE_DISK = "unable to open database file"
+# A share of a disk, or of its inodes, below which there is no room.
+_NONE = 0.01
 _FILES = ("Too many open files",)
 _MEMORY = ("MemoryError", "Cannot allocate memory", "std::bad_alloc", "can't start new thread")
 # As TensorFlow and as Python name what they could not write.
@@ -32,11 +35,12 @@ def exhausted(errors: Iterable[BaseException], where: str, folder: str) -> Optio
         The error to show; None if it was something else.
     """
     text = "\n".join(f"{type(each).__name__}: {each}" for each in errors)
-    if any(each in text for each in _DISK):
-        found = _PATH.search(text)
-        places = [os.path.dirname(found[1] or found[2])] if found else [folder, tempfile.gettempdir()]
-        place = min((_there(each) for each in places), key=_room)
-        if _room(place)[1]:
+    found = _PATH.search(text)
+    places = [os.path.dirname(found[1] or found[2])] if found else [folder, tempfile.gettempdir()]
+    place = min((_there(each) for each in places), key=_room)
+    room, of_inodes = _room(place)
+    if any(each in text for each in _DISK) or (_MAY_BE_DISK in text and room < _NONE):
+        if of_inodes and room < _NONE:
             what, todo = f"has no inodes left of {os.statvfs(place).f_files:,}", "remove files there"
         else:
             what, todo = "is full", "make room there"

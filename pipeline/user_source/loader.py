@@ -116,4 +116,4 @@ def _import(
     own = name if level else import_name(name)
     module = builtins.__import__(own, globals, locals, fromlist, level)
     # `import a.b` binds a.
-    return module if own == name or fromlist else getattr(module, name.partition(".")[0])
+    return module if own == name or fromlist else sys.modules[f"{_PACKAGE}.{name.partition('.')[0]}"]

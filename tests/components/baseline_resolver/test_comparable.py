@@ -59,17 +59,6 @@ def test_a_model_of_other_data_and_one_that_is_gone_are_none_and_it_is_said_why(
     assert why == f"the files of the latest blessed model are gone from {tmp_path / '3'}"
 
 
-def test_a_model_of_which_a_part_is_gone_is_none(model, tmp_path):
-    from tfx_estimator.components.inventory import note
-
-    cut = model("1", number=1)
-    (tmp_path / "1" / "Format-Serving" / "saved_model.pb").write_text("a model")
-    note(cut.mlmd_artifact, cut.type_name)
-    assert baseline_of(cut, model("2", number=2))[0] == [cut]
-    (tmp_path / "1" / "Format-Serving" / "saved_model.pb").write_text("a")
-    assert baseline_of(cut, model("2", number=2))[0] == []
-
-
 def test_each_difference_is_told(model):
     from tfx_estimator.components.baseline_resolver import write_comparable
 

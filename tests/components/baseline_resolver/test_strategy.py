@@ -15,14 +15,16 @@ def resolve(tmp_path):
     return run
 
 
-def _resolve(tmp_path, models, candidate, data=None, outputs=None, gone=()) -> dict[str, list[int]]:
+def _resolve(tmp_path, models, candidate, data=None, outputs=None, gone=(), cut=()) -> dict[str, list[int]]:
     """Resolves among models, id to blessed; returns the ids by channel.
 
-    `data` and `outputs` give some models another data set, or other outputs; the files of those in `gone` are gone.
+    `data` and `outputs` give some models another data set, or other outputs; the files of those in `gone` are gone, and
+    those in `cut` are not whole.
     """
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.baseline_resolver import BaselineStrategy, write_comparable
+    from tfx_estimator.components.inventory import note
 
     def model(number: int):
         artifact = standard_artifacts.Model()
@@ -30,6 +32,10 @@ def _resolve(tmp_path, models, candidate, data=None, outputs=None, gone=()) -> d
         artifact.uri = str(tmp_path / str(number))
         if number not in gone:
             (tmp_path / str(number) / "Format-Serving").mkdir(parents=True, exist_ok=True)
+            file = tmp_path / str(number) / "Format-Serving" / "saved_model.pb"
+            file.write_text("a model")
+            note(artifact.mlmd_artifact, artifact.type_name)
+            file.write_text("a" if number in cut else "a model")
         examples = standard_artifacts.Examples()
         for name, value in {"dataset": "mnist", "image_shape": "[28,28,1]", **(data or {}).get(number, {})}.items():
             examples.set_string_custom_property(name, value)
@@ -63,6 +69,11 @@ def test_the_latest_blessed_model_is_found(resolve):
 
 def test_the_candidate_is_not_compared_with_itself(resolve):
     assert resolve({1: True, 2: True}, candidate=2)["model"] == [1]
+
+
+def test_a_model_of_which_a_part_is_gone_is_passed_over(resolve):
+    assert resolve({1: True, 2: True, 3: True}, candidate=4, cut=(2, 3))["model"] == [1]
+    assert resolve({1: True}, candidate=4, cut=(1,))["model"] == []
 
 
 def test_there_is_no_baseline_before_the_first_blessing(resolve):

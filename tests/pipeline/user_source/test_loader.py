@@ -81,6 +81,13 @@ def test_a_module_that_would_hide_another_is_found_by_whoever_asks_for_the_users
     assert asked(code) == "16"
 
 
+def test_modules_may_import_each_other_in_a_circle(asked, tmp_path):
+    (tmp_path / "chunk.py").write_text("import circle\nVALUE = 1\n")
+    (tmp_path / "circle.py").write_text("import chunk\n\n\ndef value():\n    return chunk.VALUE\n")
+    code = "import importlib; importlib.import_module(loader.import_name('chunk')); import circle; print(circle.value())"
+    assert asked(code) == "1"
+
+
 def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path):
     installed = tmp_path / ".venv" / "site-packages"
     installed.mkdir(parents=True)

@@ -91,10 +91,9 @@ def own_input_fn(input_context: Any = None) -> tf.data.Dataset:
 
 
 def fixed_input_fn(input_context: Any = None) -> tf.data.Dataset:
+    context = input_context or tf.distribute.InputContext()
     batches = examples(np.random.RandomState(0), BATCH)
-    return (
-        batches.shard(input_context.num_input_pipelines, input_context.input_pipeline_id) if input_context else batches
-    )
+    return batches.shard(context.num_input_pipelines, context.input_pipeline_id)
 
 
 def varied_input_fn(input_context: Any = None) -> tf.data.Dataset:

@@ -55,8 +55,8 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
         "global sgd minimize fixed": ("right", WHOLE),
         "global sgd minimize per_replica": ("right", f"{WHOLE} (trainer.distribution.input_batch: per_replica)"),
         "global sgd apply fixed": (
-            "right; under 2 replicas with 32 examples each the update of `dense/kernel` is 2.00 times that of one device "
-            "with 32: it is that of one with 64",
+            "right; under 2 replicas with 32 examples each the update of `dense/kernel` is 2.00 times that of one "
+            "device with 32: it is that of one with 64",
             WHOLE,
         ),
     }

@@ -66,7 +66,7 @@ def test_the_commonest_errors_of_old_code_are_told_with_what_to_write(tmp_path, 
         "features['image'].absent",
         # Both take the whole dict.
         "tf.compat.v1.feature_column.input_layer(features, [tf.feature_column.numeric_column('x')])",
-        "tf.estimator.MultiClassHead(10).create_estimator_spec(features=features, mode='train', logits=own, labels=None)",
+        "tf.estimator.MultiClassHead(10).create_estimator_spec(features=features, mode='train', logits=own)",
         "tf.contrib.layers.flatten(features)",
     ],
 )
