@@ -84,7 +84,7 @@ def test_a_module_that_would_hide_another_is_found_by_whoever_asks_for_the_users
 def test_modules_may_import_each_other_in_a_circle(asked, tmp_path):
     (tmp_path / "chunk.py").write_text("import circle\nVALUE = 1\n")
     (tmp_path / "circle.py").write_text("import chunk\n\n\ndef value():\n    return chunk.VALUE\n")
-    code = "import importlib; importlib.import_module(loader.import_name('chunk')); import circle; print(circle.value())"
+    code = "import importlib, circle; importlib.import_module(loader.import_name('chunk')); print(circle.value())"
     assert asked(code) == "1"
 
 
