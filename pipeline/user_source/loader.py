@@ -34,7 +34,7 @@ def install(folders: Sequence[str] = ()) -> None:
     if _find_in not in sys.path_hooks:
         _others.update(path for path in sys.path if isinstance(path, str))
         sys.path_hooks.insert(0, _find_in)
-    sys.path += [folder for folder in folders if folder not in sys.path]
+    sys.path.extend(folder for folder in folders if folder not in sys.path)
     # What was found in these folders before was found without the hook.
     sys.path_importer_cache.clear()
 
