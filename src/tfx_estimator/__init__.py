@@ -22,6 +22,10 @@ Components, for a pipeline of anybody's:
     Settings            Deadlines of these two.
     Pusher              In the place of TFX's: a version is at its destination whole, or not at all.
 
+For code that says `tf.estimator`, without any pipeline:
+
+    bring_back_estimator    Sets `tf.estimator` on a TensorFlow that has it no more.
+
 Errors, each with what was wrong, where, what was expected and what to do next:
 
     TfxEstimatorError   The root of all.
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.tuner import Tuner
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.config.data import DataSection
@@ -105,6 +110,7 @@ __all__ = [
     "Tuner",
     "UserCodeError",
     "__version__",
+    "bring_back_estimator",
     "create_pipeline",
     "load_declaration",
 ]
@@ -120,6 +126,7 @@ _PLACES = {
     "TfdsExampleGen": ("components.tfds_example_gen", "TfdsExampleGen"),
     "Trainer": ("components.trainer", "Trainer"),
     "Tuner": ("components.tuner", "Tuner"),
+    "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
     **{name: ("pipeline.errors", name) for name in __all__ if name.endswith("Error")},

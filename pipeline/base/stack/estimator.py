@@ -1,0 +1,133 @@
+"""Brings `tf.estimator` back where TensorFlow has it no more: from 2.16 on.
+
+tensorflow-estimator 2.15.0, its last release, is Python alone, and nearly all that it imports is still in TensorFlow.
+What is not is put in place here, before it is imported: `estimator_training`, which every RunConfig with a strategy
+calls; the decorator that wrote down public names, by which TensorFlow's API was generated; and three modules for TPUs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import Any, TypeVar
+
+from tfx_estimator.pipeline.errors import PipelineError
+
+T = TypeVar("T")
+
+_KERAS_2 = "tf_keras"
+_KERAS = "TF_USE_LEGACY_KERAS"
+# Modules that TPUEstimator alone imports, and TensorFlow has no more.
+_OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
+
+
+def bring_back_estimator() -> ModuleType:
+    """Sets `tf.estimator` and `tf.compat.v1.estimator` where TensorFlow has neither; else changes nothing.
+
+    It may be called before or after `import tensorflow`, and more than once, but before Keras is first used: an Estimator
+    needs Keras 2, which is `tf.keras` where TF_USE_LEGACY_KERAS is set and tf_keras is installed.
+
+        import tfx_estimator
+
+        tfx_estimator.bring_back_estimator()
+
+        import tensorflow as tf
+
+        estimator = tf.estimator.Estimator(model_fn, "model")
+
+    Returns:
+        `tf.estimator`.
+
+    Raises:
+        PipelineError: tensorflow-estimator or tf_keras is not installed, or `tf.keras` is Keras 3 already.
+    """
+    loaded = sys.modules.get("tensorflow")
+    if loaded is None and _KERAS not in os.environ and importlib.util.find_spec(_KERAS_2):
+        os.environ[_KERAS] = "1"
+    import tensorflow as tf
+
+    if hasattr(tf, "estimator"):
+        return tf.estimator
+    os.environ.setdefault(_KERAS, "1")
+    _check_keras(tf)
+    _stand_in(tf)
+    try:
+        v2 = importlib.import_module("tensorflow_estimator._api.v2.estimator")
+        v1 = importlib.import_module("tensorflow_estimator._api.v1.estimator")
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"TensorFlow {tf.__version__} has no tf.estimator, and it cannot be brought back: {error}",
+            expected="tensorflow-estimator 2.15.0, from which it comes",
+            todo="pip install --no-deps tensorflow-estimator==2.15.0",
+        ) from error
+    tf.estimator = tf.compat.v2.estimator = v2
+    tf.compat.v1.estimator = v1
+    return v2
+
+
+def _check_keras(tf: Any) -> None:
+    try:
+        whose = tf.keras.layers.Layer.__module__.partition(".")[0]
+    except ImportError as error:
+        raise PipelineError(
+            f"tf.estimator needs Keras 2: {error}",
+            expected=f"{_KERAS_2} of TensorFlow's own version, {tf.__version__}",
+            todo=f"pip install {_KERAS_2}~={tf.__version__.rpartition('.')[0]}.0",
+        ) from error
+    if whose != _KERAS_2:
+        raise PipelineError(
+            "tf.estimator needs Keras 2, and tf.keras is Keras 3",
+            expected=f"{_KERAS}=1 in the environment before Keras is first used",
+            todo=f"call bring_back_estimator() first of all, and leave {_KERAS} unset or set it to 1",
+        )
+
+
+def _stand_in(tf: Any) -> None:
+    """Puts modules in the place of those that are gone."""
+    from tfx_estimator.pipeline.base.stack import estimator_training
+
+    _place("tensorflow.python.distribute.estimator_training", estimator_training)
+    export = ModuleType("tensorflow_estimator.python.estimator.estimator_export")
+    vars(export)["estimator_export"] = _Export
+    _place(export.__name__, export)
+    for name in _OF_TPUS:
+        _place(f"tensorflow.python.tpu.{name}", _OfTpus(f"tensorflow.python.tpu.{name}"))
+
+
+def _place(name: str, module: ModuleType) -> None:
+    """Has a module imported by a name, unless TensorFlow has it after all."""
+    sys.modules.setdefault(name, module)
+    parent, _, child = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], child, sys.modules[name])
+
+
+class _Export:
+    """The decorator that noted public names; they stand in tensorflow-estimator's own modules as well."""
+
+    def __init__(self, *names: str, v1: Any = None) -> None: ...
+
+    def __call__(self, symbol: T) -> T:
+        return symbol
+
+    def export_constant(self, module: str, name: str) -> None: ...
+
+
+class _OfTpus(ModuleType):
+    """A module whose names can be imported, and tell who uses one that it is gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        where = self.__name__
+
+        def gone(*args: Any, **kwargs: Any) -> Any:
+            raise PipelineError(
+                f"{where}.{name} is no more in TensorFlow, and TPUEstimator needs it for a TPU",
+                expected="TPUEstimator(use_tpu=False), or another way to train on a TPU",
+                todo="train with tf.distribute.TPUStrategy and Keras (trainer.path: keras)",
+            )
+
+        return type(name, (), {"__init__": gone})
