@@ -7,42 +7,41 @@ is `python train.py --its=arguments` with `tf.estimator` brought back first: see
 
 from __future__ import annotations
 
+import argparse
 import os
 import runpy
 import sys
+from collections.abc import Sequence
+from typing import Optional
 
-_USAGE = "usage: python -m tfx_estimator.estimator PROGRAM.py [ARGUMENTS ...]"
 
-
-def main(arguments: list[str]) -> int:
+def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Runs the program.
 
     Args:
-        arguments: Its file, and its arguments.
+        arguments: Its file, and its arguments; None takes them from the command line.
 
-    Returns:
-        The exit code where it could not be run; the program itself ends as it does.
+    Raises:
+        SystemExit: The program, or what it needs, is not there; or it ended so itself.
     """
     from tfx_estimator import TfxEstimatorError, bring_back_estimator
 
-    if not arguments or arguments[0].startswith("-"):
-        print(_USAGE, file=sys.stderr)
-        return 2
-    program = arguments[0]
-    if not os.path.isfile(program):
-        print(f"tfx-estimator: there is no file {program}\n{_USAGE}", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("program", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
+    given = parser.parse_args(arguments)
+    if not os.path.isfile(given.program):
+        parser.error(f"there is no file {given.program}")
     try:
         bring_back_estimator()
     except TfxEstimatorError as error:
-        print(f"tfx-estimator: {error}", file=sys.stderr)
-        return 6
+        parser.exit(error.exit_code, f"tfx-estimator: {error}\n")
     # As Python itself has it.
-    sys.argv[:] = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(program))
-    runpy.run_path(program, run_name="__main__")
-    return 0
+    sys.argv = [given.program, *given.arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(given.program))
+    runpy.run_path(given.program, run_name="__main__")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

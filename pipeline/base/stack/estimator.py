@@ -26,8 +26,8 @@ _OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 def bring_back_estimator() -> ModuleType:
     """Sets `tf.estimator` and `tf.compat.v1.estimator` where TensorFlow has neither; else changes nothing.
 
-    It may be called before or after `import tensorflow`, and more than once, but before Keras is first used: an Estimator
-    needs Keras 2, which is `tf.keras` where TF_USE_LEGACY_KERAS is set and tf_keras is installed.
+    It may be called before or after `import tensorflow`, and more than once, but before Keras is first used: an
+    Estimator needs Keras 2, which is `tf.keras` where TF_USE_LEGACY_KERAS is set and tf_keras is installed.
 
         import tfx_estimator
 

@@ -1,7 +1,8 @@
 """In place of `tensorflow.python.distribute.estimator_training`, which TensorFlow has no more from 2.16 on.
 
-tensorflow-estimator takes five functions from there: how a RunConfig learns of its cluster, and how `train_and_evaluate`,
-`train` and `evaluate` hand a task's part to TensorFlow's distribute coordinator, which is still there.
+tensorflow-estimator takes five functions from there: how a RunConfig learns of its cluster, and how
+`train_and_evaluate`, `train` and `evaluate` hand a task's part to TensorFlow's distribute coordinator, which is still
+there.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     config._distribute_coordinator_mode = None
     if config._train_distribute and remote:
         if cluster:
-            raise ValueError("both TF_CONFIG and experimental_distribute.remote_cluster name a cluster: keep one of them")
+            raise ValueError(
+                "both TF_CONFIG and experimental_distribute.remote_cluster name a cluster: keep one of them"
+            )
         config._distribute_coordinator_mode, config._cluster_spec = _STANDALONE, remote
     elif config._train_distribute and cluster and "master" not in cluster.jobs:
         # The coordinator says the rest, once it runs.
@@ -117,7 +120,12 @@ def _run_alone(
 
 
 def _run(
-    config: Any, mode: str, call: Callable[..., Any], strategy: Any, cluster: Any, evaluation: tuple[Any, Any] = (None, None)
+    config: Any,
+    mode: str,
+    call: Callable[..., Any],
+    strategy: Any,
+    cluster: Any,
+    evaluation: tuple[Any, Any] = (None, None),
 ) -> Any:
     return distribute_coordinator.run_distribute_coordinator(
         call, strategy, *evaluation, mode=mode, cluster_spec=cluster, session_config=config.session_config

@@ -1,0 +1,79 @@
+"""Runs tf.estimator's own unit tests on the installed TensorFlow, and prints what each file came to.
+
+    TFX_ESTIMATOR_CHECKOUT=~/estimator python -m tests.estimator_suite [NAMES ...]
+
+The checkout is one of tensorflow/estimator at the branch r2.15, whose tests are not in its wheel; those of `tpu/` are
+left out. Each file has a process, and ten minutes. Python took away some of what they call, which is given back:
+names of unittest's assertions, and inspect.getargspec.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import runpy
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+CHECKOUT = "TFX_ESTIMATOR_CHECKOUT"
+_SECONDS = 600
+_ALIASES = {
+    "assertEquals": "assertEqual",
+    "assertNotEquals": "assertNotEqual",
+    "assertAlmostEquals": "assertAlmostEqual",
+    "assertRegexpMatches": "assertRegex",
+    "assertNotRegexpMatches": "assertNotRegex",
+    "assertRaisesRegexp": "assertRaisesRegex",
+    "assertItemsEqual": "assertCountEqual",
+    "assert_": "assertTrue",
+}
+
+
+def run_file(file: str) -> None:
+    """Runs a file of tests as the main program, with `tf.estimator` brought back."""
+    import tfx_estimator
+
+    for old, new in _ALIASES.items():
+        if not hasattr(unittest.TestCase, old):
+            setattr(unittest.TestCase, old, getattr(unittest.TestCase, new))
+    if not hasattr(inspect, "getargspec"):
+        vars(inspect)["getargspec"] = lambda function: inspect.getfullargspec(function)[:4]
+    tfx_estimator.bring_back_estimator()
+    sys.argv = [file]
+    runpy.run_path(file, run_name="__main__")
+
+
+def outcome(file: Path) -> str:
+    """Returns one line: what a file's tests came to."""
+    command = [sys.executable, "-m", "tests.estimator_suite", str(file)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no end within {_SECONDS} s"
+    ran, ended = re.search(r"^Ran (\d+) tests?", done.stderr, re.M), re.search(r"^(OK|FAILED).*$", done.stderr, re.M)
+    failed = ", ".join(sorted(set(re.findall(r"^\[  FAILED  \] (\S+)", done.stdout + done.stderr, re.M))))
+    if not (ran and ended):
+        return f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
+    return f"{ran[1]} ran, {ended[0]}{f': {failed}' if failed else ''}"
+
+
+def main(names: list[str]) -> None:
+    """Runs the files that bear one of the names, or all, and prints a line of each."""
+    import tensorflow as tf
+
+    print(f"TensorFlow {tf.__version__}, Python {sys.version.split()[0]}", flush=True)
+    root = Path(os.environ[CHECKOUT]).expanduser() / "tensorflow_estimator" / "python" / "estimator"
+    for file in sorted(root.rglob("*_test.py")):
+        path = file.relative_to(root)
+        if path.parts[0] != "tpu" and (not names or path.name in names):
+            print(f"{path}: {outcome(file)}", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and os.path.isfile(sys.argv[1]):
+        run_file(sys.argv[1])
+    else:
+        main(sys.argv[1:])
