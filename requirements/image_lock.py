@@ -70,7 +70,7 @@ def image_lock(lock: str, replacement: str) -> str:
     Returns:
         The contents.
     """
-    kept = reached([*declared(ROOT / "setup.py", "REQUIREMENTS"), *ADDED], LEFT_OUT)
+    kept = reached([*declared(ROOT / "setup.py", "REQUIREMENTS", "PIPELINE_REQUIREMENTS"), *ADDED], LEFT_OUT)
     found = {name: entry for name, entry in entries(lock).items() if name in kept and name != REPLACED}
     found |= {name: entry for name, entry in entries(replacement).items() if name == REPLACEMENT}
     return "".join(found[name] for name in sorted(found))

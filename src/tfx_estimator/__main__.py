@@ -205,6 +205,7 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
         return 2
     if args.verb not in (*_LONG, *_OPENING) and not getattr(args, "deep", False):
         return args.run(args)
+    _require_tfx(args.verb)
     if args.verb in _LONG and alone:
         from tfx_estimator.pipeline.run.watcher import watched
 
@@ -214,6 +215,19 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
 
     with used():
         return args.run(args)
+
+
+def _require_tfx(verb: str) -> None:
+    from importlib.util import find_spec
+
+    from tfx_estimator.pipeline.errors import PipelineError
+
+    if find_spec("tfx") is None:
+        raise PipelineError(
+            f"{PROG} {verb} needs TFX, which is not installed here",
+            expected="TFX 1.15.1 and what belongs to it, on Python 3.10",
+            todo="make an environment with Python 3.10: docs/install.md",
+        )
 
 
 if __name__ == "__main__":
