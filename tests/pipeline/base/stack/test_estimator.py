@@ -1,0 +1,160 @@
+"""tf.estimator is brought back where TensorFlow has it no more, and is what it was where TensorFlow has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.root import ROOT
+
+# Names a Python that has a TensorFlow from 2.16 on, with tf_keras and tensorflow-estimator.
+TODAY = "TFX_ESTIMATOR_TODAY_PYTHON"
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1", "e:1"], "evaluator": ["f:1"]}
+MASTER = {"master": ["a:1"], "worker": ["b:1"], "ps": ["d:1"]}
+# Trains, evaluates and exports as the tutorials of TensorFlow 1 have it, and prints the steps and the accuracy.
+PROGRAM = """
+import json, sys, tempfile
+import numpy as np
+import tensorflow as tf
+from sys import argv
+
+points = np.random.RandomState(0).rand(256, 4).astype("float32")
+labels = (points.sum(1) > 2).astype("int64")
+
+
+def model_fn(features, labels, mode):
+    hidden = tf.keras.layers.Dense(16, activation="relu", kernel_initializer=tf.keras.initializers.GlorotUniform(1))
+    logits = tf.compat.v1.layers.dense(hidden(features["x"]), 2, kernel_initializer=tf.zeros_initializer())
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    accuracy = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, -1))
+    step = tf.compat.v1.train.get_global_step()
+    train_op = tf.compat.v1.train.AdamOptimizer(0.01).minimize(loss, step)
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops={"accuracy": accuracy})
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensor_slices(({"x": points}, labels)).repeat().batch(64)
+
+
+def receiver():
+    x = tf.compat.v1.placeholder(tf.float32, [None, 4])
+    return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
+
+
+one_cpu = tf.distribute.MirroredStrategy(["/cpu:0"], cross_device_ops=tf.distribute.ReductionToOneDevice())
+config = tf.estimator.RunConfig(tempfile.mkdtemp(), train_distribute=one_cpu)
+estimator = tf.compat.v1.estimator.Estimator(model_fn, config=config)
+specs = tf.estimator.TrainSpec(input_fn, 200), tf.estimator.EvalSpec(input_fn, steps=4)
+metrics, _ = tf.estimator.train_and_evaluate(estimator, *specs)
+served = tf.saved_model.load(estimator.export_saved_model(tempfile.mkdtemp(), receiver))
+found = served.signatures["serving_default"](x=tf.constant(points))["logits"].numpy().argmax(-1)
+print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found == labels).mean())]))
+"""
+
+
+def run_program(python: str, tmp_path: Path, **environment: str) -> Any:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    command = [python, "-m", "tfx_estimator.estimator", "train.py", "--rate", "0.01"]
+    path = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+    done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.unit
+def test_a_tensorflow_that_has_it_is_left_alone():
+    import tensorflow as tf
+    from tensorflow.python.distribute import estimator_training
+    from tensorflow_estimator.python.estimator import run_config
+
+    from tfx_estimator import bring_back_estimator
+
+    before = tf.estimator.Estimator
+    assert bring_back_estimator().Estimator is tf.estimator.Estimator is before
+    assert run_config.distribute_coordinator_training is estimator_training
+    assert estimator_training.__name__.startswith("tensorflow.")
+
+
+@pytest.mark.timeout(220)
+def test_a_program_runs_as_by_python_itself(tmp_path):
+    name, arguments, steps, accuracy = run_program(sys.executable, tmp_path)
+    assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
+    assert accuracy > 0.9
+
+
+@pytest.mark.timeout(220)
+@pytest.mark.skipif(TODAY not in os.environ, reason=f"{TODAY} names no Python with a TensorFlow from 2.16 on")
+def test_it_runs_on_todays_tensorflow(tmp_path):
+    name, arguments, steps, accuracy = run_program(os.environ[TODAY], tmp_path)
+    assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
+    assert accuracy > 0.9
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("file", "said"), [("none.py", "there is no file none.py"), ("", "required: program")])
+def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, file, said):
+    from tfx_estimator.estimator import main
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([file] if file else [])
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("strategy", [True, False], ids=["strategy", "none"])
+@pytest.mark.parametrize(
+    "tf_config",
+    [
+        {},
+        *({"cluster": CLUSTER, "task": {"type": type_, "index": index}} for type_, index in (("chief", 0), ("ps", 1))),
+        {"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}},
+        {"cluster": MASTER, "task": {"type": "worker", "index": 0}},
+    ],
+    ids=lambda each: "-".join(map(str, each.get("task", {"": "alone"}).values())),
+)
+def test_a_run_config_learns_what_tensorflow_told_it(monkeypatch, tf_config, strategy):
+    import tensorflow as tf
+    from tensorflow_estimator.python.estimator import run_config
+
+    from tfx_estimator.pipeline.base.stack import estimator_training
+
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    given = {"train_distribute": tf.distribute.OneDeviceStrategy("/cpu:0")} if strategy else {}
+    theirs = vars(tf.estimator.RunConfig(**given))
+    monkeypatch.setattr(run_config, "distribute_coordinator_training", estimator_training)
+    ours = vars(tf.estimator.RunConfig(**given))
+    assert str(ours.pop("_cluster_spec")) == str(theirs.pop("_cluster_spec"))
+    assert str(ours.pop("_session_config")) == str(theirs.pop("_session_config"))
+    # A folder of its own for each.
+    assert ours.keys() == theirs.keys()
+    assert {**ours, "_model_dir": ""} == {**theirs, "_model_dir": ""}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("type_", "index"), [("chief", 0), ("worker", 1), ("ps", 1), ("evaluator", 0), ("", 0)])
+def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):
+    import tensorflow as tf
+    from tensorflow.python.distribute import distribute_coordinator
+    from tensorflow.python.distribute import estimator_training as original
+
+    from tfx_estimator.pipeline.base.stack import estimator_training
+
+    spec = tf.train.ClusterSpec(CLUSTER) if type_ else None
+    context = distribute_coordinator._WorkerContext(None, spec, type_ or None, index if type_ else None)
+    ours, theirs = tf.estimator.RunConfig(), tf.estimator.RunConfig()
+    estimator_training._take_place(ours, context)
+    original._init_run_config_from_worker_context(theirs, context)
+    for name in ("cluster_spec", "task_type", "task_id", "master", "evaluation_master", "is_chief", "service"):
+        assert str(getattr(ours, f"_{name}")) == str(getattr(theirs, f"_{name}")), name
+    for name in ("num_ps_replicas", "num_worker_replicas", "global_id_in_cluster"):
+        assert getattr(ours, f"_{name}") == getattr(theirs, f"_{name}"), name
