@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import re
@@ -50,8 +51,13 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
     if ">" in words:
         words, (written,) = words[: words.index(">")], words[words.index(">") + 1 :]
         (folder / written).touch()
+    while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        check_variable(words[0].partition("=")[0])
+        words = words[1:]
     program = Path(words[0]).name
-    if program == PROGRAM:
+    if words[1:2] == ["-m"] and words[2].startswith(("tfx_estimator.", "tests.")):
+        assert importlib.util.find_spec(words[2]), f"there is no {words[2]}"
+    elif program == PROGRAM:
         check_ours(words[1:], folder)
     elif program == "make":
         check_make(words[1:])
@@ -149,7 +155,8 @@ def check_make(words: list[str]) -> None:
 
 def check_variable(name: str) -> None:
     """Fails if nothing reads an environment variable."""
-    readers = [*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("components/**/*.py"), ROOT / "tests" / "conftest.py"]
+    readers = [*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("components/**/*.py"), *ROOT.glob("tests/*.py")]
+    readers += ROOT.glob("tests/pipeline/base/**/*.py")
     assert any(f'"{name}"' in path.read_text(encoding="utf-8") for path in readers), f"nothing reads {name}"
 
 
