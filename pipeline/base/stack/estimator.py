@@ -8,6 +8,7 @@ calls; the decorator that wrote down public names, by which TensorFlow's API was
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from types import ModuleType
