@@ -9,6 +9,7 @@ names of unittest's assertions, and inspect.getargspec.
 
 from __future__ import annotations
 
+import collections
 import inspect
 import os
 import re
@@ -20,6 +21,8 @@ from pathlib import Path
 
 CHECKOUT = "TFX_ESTIMATOR_CHECKOUT"
 _SECONDS = 600
+# What inspect.getargspec returned.
+ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
 _ALIASES = {
     "assertEquals": "assertEqual",
     "assertNotEquals": "assertNotEqual",
@@ -40,7 +43,7 @@ def run_file(file: str) -> None:
         if not hasattr(unittest.TestCase, old):
             setattr(unittest.TestCase, old, getattr(unittest.TestCase, new))
     if not hasattr(inspect, "getargspec"):
-        vars(inspect)["getargspec"] = lambda function: inspect.getfullargspec(function)[:4]
+        vars(inspect)["getargspec"] = lambda function: ArgSpec(*inspect.getfullargspec(function)[:4])
     tfx_estimator.bring_back_estimator()
     sys.argv = [file]
     runpy.run_path(file, run_name="__main__")
