@@ -35,6 +35,7 @@ def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
 
 
+@pytest.mark.long  # tests/equivalence compares it with the plain script
 def test_the_multi_worker_tutorial_trains_with_the_batch_of_each_replica(tmp_path):
     _, workdir = _run("multi-worker-tutorial", tmp_path)
     results = workdir.summary("multi-worker-tutorial")
