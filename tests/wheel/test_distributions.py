@@ -31,7 +31,7 @@ def test_a_wheel_holds_every_file_under_one_name(distributions):
         for file in folder.rglob("*")
         if file.is_file() and file.suffix != ".pyc"
     }
-    for name in ("__init__.py", "__main__.py", "py.typed"):
+    for name in ("__init__.py", "__main__.py", "estimator.py", "py.typed"):
         expected[f"tfx_estimator/{name}"] = (ROOT / "src" / "tfx_estimator" / name).read_bytes()
     assert {name: data for name, data in wheel.items() if ".dist-info/" not in name} == expected
 
