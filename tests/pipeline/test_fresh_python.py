@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.pipeline import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 
 pytestmark = pytest.mark.unit
 
@@ -29,6 +30,8 @@ def test_it_finds_the_same_modules_in_the_same_order(tmp_path, monkeypatch):
     # Of a current folder that holds what would hide another, if it came first.
     (tmp_path / "json.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
+    # As in a process that has imported nothing of a user's yet: what comes into `sys.path` after that is a user's.
+    monkeypatch.setattr(sys, "path_hooks", [hook for hook in sys.path_hooks if hook is not loader._find_in])
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path, "", str(folder), Path("no text")])
     environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
     command = [*fresh_python.words(TELL), "argument"]
