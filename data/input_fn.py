@@ -22,6 +22,7 @@ from tfx_estimator.data.sharding import (
     pipeline_count,
     replicas_of_pipeline,
 )
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.errors import DeclarationError
 
@@ -125,7 +126,7 @@ class ExampleReader:
             DeclarationError: The global batch does not divide evenly among the replicas.
             DataError: Sharding is by file, and there are fewer training files than input pipelines.
         """
-        if mode == tf.estimator.ModeKeys.TRAIN:
+        if mode == ModeKeys.TRAIN:
             return self._train(input_context)
         return self._eval(input_context)
 

@@ -25,6 +25,7 @@ from tfx_estimator.model_fn.parallel_parts import in_parallel, refuse_state
 from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.schedules import learning_rate
 from tfx_estimator.model_fn.update import gradients_of, update
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -57,9 +58,9 @@ def make_model_fn(
     def model_fn(
         features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]
     ) -> tf.estimator.EstimatorSpec:
-        trains = mode == tf.estimator.ModeKeys.TRAIN
+        trains = mode == ModeKeys.TRAIN
         use(params.get("precision", FLOAT32), trains)
-        serves = mode == tf.estimator.ModeKeys.PREDICT
+        serves = mode == ModeKeys.PREDICT
         labels = labels if serves else flat(labels)
         division = None if serves or divided is None or is_whole() else divide(divided, features, params, trains)
         # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
@@ -115,7 +116,7 @@ def _logits(
 def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
     outputs = predictions(logits, label_names)
     return tf.estimator.EstimatorSpec(
-        tf.estimator.ModeKeys.PREDICT,
+        ModeKeys.PREDICT,
         predictions=outputs,
         export_outputs={tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(outputs)},
     )
@@ -184,7 +185,7 @@ def _train(
     if scale:
         tf.compat.v1.summary.scalar("loss_scale", scale.value)
         tf.compat.v1.add_to_collection(SKIPPED_STEPS, tf.identity(scale.skipped))
-    return tf.estimator.EstimatorSpec(tf.estimator.ModeKeys.TRAIN, loss=loss, train_op=train_op)
+    return tf.estimator.EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=train_op)
 
 
 def _compiled_of_step(xla: bool, parts: int) -> str:
@@ -293,6 +294,4 @@ def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpe
         # An Estimator's own `loss` is a mean of batch means; this is the mean over examples.
         "average_loss": tf.compat.v1.metrics.mean(per_example),
     }
-    return tf.estimator.EstimatorSpec(
-        tf.estimator.ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics
-    )
+    return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics)

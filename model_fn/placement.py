@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from typing import Any, Optional
 
 import tensorflow as tf
-from keras.src.engine import base_layer, base_layer_v1
 
+from tfx_estimator.pipeline.base.stack import keras2
 from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 # In the graph of an Estimator layers are of the second class.
-_CLASSES = (base_layer.Layer, base_layer_v1.Layer)
+_CLASSES = (keras2.internal("engine.base_layer").Layer, keras2.internal("engine.base_layer_v1").Layer)
 _GPU = "gpu:"
 
 

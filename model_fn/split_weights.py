@@ -17,12 +17,13 @@ from fnmatch import fnmatchcase
 from typing import Any, Optional
 
 import tensorflow as tf
-from keras.src.engine import base_layer
 from tensorflow.experimental import dtensor
 
+from tfx_estimator.pipeline.base.stack import keras2
 from tfx_estimator.pipeline.config.parallel import ModelParallel
 from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
+base_layer = keras2.internal("engine.base_layer")
 _OPTION = "trainer.model_parallel"
 # DTensor of TensorFlow 2.15 puts parts together by CollectiveGatherV2 unless told otherwise. Steps that are right by
 # sums of zeros and a part, which is the other way, had other weights so, in the same digits each time.

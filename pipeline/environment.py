@@ -8,7 +8,9 @@ import sys
 import warnings
 from collections.abc import Mapping
 
-_LEGACY, _WARNINGS, _DETERMINISTIC = "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS", "TF_DETERMINISTIC_OPS"
+from tfx_estimator.pipeline.base.stack.stacks import KERAS, choose_keras
+
+_WARNINGS, _DETERMINISTIC = "PYTHONWARNINGS", "TF_DETERMINISTIC_OPS"
 # As TensorFlow reads them.
 _BOOLS = ("0", "1", "false", "true")
 _TRUE = ("1", "true", "True")
@@ -26,8 +28,11 @@ def hindering(environment: Mapping[str, str]) -> dict[str, str]:
         Of each such variable, why it is left out.
     """
     found = {}
-    if environment.get(_LEGACY) in _TRUE and importlib.util.find_spec("tf_keras") is None:
-        found[_LEGACY] = "Keras 2.15 is the legacy one, and without tf_keras TensorFlow cannot be imported so"
+    has_tf_keras = importlib.util.find_spec("tf_keras") is not None
+    if KERAS in environment and (environment[KERAS] in _TRUE) is not has_tf_keras:
+        found[KERAS] = (
+            "this project is for Keras 2: that is tf_keras where it is installed, else keras of TensorFlow 2.15"
+        )
     if any(_is_error(each) for each in environment.get(_WARNINGS, "").split(",")):
         found[_WARNINGS] = _WHY_NO_ERRORS
     if environment.get(_DETERMINISTIC, "0").lower() not in _BOOLS:
@@ -56,6 +61,7 @@ def clear() -> dict[str, str]:
     found = hindering(os.environ)
     for name in found:
         del os.environ[name]
+    choose_keras()
     # Python has read them already; those of `-W` are there as well.
     if any(_is_error(each) for each in sys.warnoptions):
         if _WARNINGS not in found:

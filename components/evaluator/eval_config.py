@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.classes import find_label
@@ -46,7 +47,7 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
         ),
     )
     # A plain `threshold` would hold for every slice.
-    overall = tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
+    overall = PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
     first = {name: tfma.MetricConfig(class_name=name) for name in BUILT_IN}
     first[BUILT_IN[0]].per_slice_thresholds.append(overall)
     slices = [Slice(), *map(parse_slice, section.slices)]
@@ -137,7 +138,7 @@ def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
     return str(_label(value, "evaluator.slices", label_names))
 
 
-def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[tfma.PerSliceMetricThreshold]:
+def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[PerSliceMetricThreshold]:
     if metric.threshold is None and metric.change_threshold is None:
         return []
     threshold = tfma.MetricThreshold(
@@ -145,7 +146,7 @@ def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[tfma.PerSlic
         change_threshold=_change_threshold(metric.change_threshold, METRICS[metric.name].direction),
     )
     slices = [_slicing(each, label_names) for each in parse_held(metric.slices)]
-    return [tfma.PerSliceMetricThreshold(slicing_specs=slices, threshold=threshold)]
+    return [PerSliceMetricThreshold(slicing_specs=slices, threshold=threshold)]
 
 
 def _value_threshold(section: Threshold | None) -> tfma.GenericValueThreshold | None:

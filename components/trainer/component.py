@@ -24,6 +24,7 @@ from tfx_estimator.components.trainer.training_root import with_training_root
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN
 
 
 class Driver(UnkeyedDriver):
@@ -145,10 +146,12 @@ class Trainer(tfx_trainer.Trainer):
             base_model=base_model,
             hyperparameters=hyperparameters,
             module_file=module_file,
-            run_fn=run_fn,
-            trainer_fn=trainer_fn,
+            # TFX from 1.16 on knows no trainer_fn.
+            run_fn=run_fn or trainer_fn,
             train_args=train_args,
             eval_args=eval_args,
             custom_config=custom_config,
         )
+        if trainer_fn:
+            self.spec.exec_properties[TRAINER_FN] = self.spec.exec_properties.pop(RUN_FN)
         self.spec.exec_properties.update(settings.to_properties())

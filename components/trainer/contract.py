@@ -12,11 +12,14 @@ from tfx.dsl.components.base import executor_spec
 
 from tfx_estimator.components.in_python import TRAINER
 from tfx_estimator.components.trainer.settings import path_of
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN, functions_of
 
 # What TFX's executors call.
-_CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN, tfx_executor.Executor: TRAINER_FN}
+_CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN}
+if stacks.current().has_trainer_fn_executor:
+    _CALLED[tfx_executor.Executor] = TRAINER_FN
 
 
 _DOTTED = "a dotted path, `package.module.function`"

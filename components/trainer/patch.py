@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.errors import TrainingError
 
 _TARGET = "_tfx_estimator_patch"
@@ -23,34 +24,37 @@ class Patch:
         target: The function, `package.module:name` or `package.module:Class.name`.
         replacement: What is called instead: with the original function, then its arguments.
         reason: What goes wrong without it.
-        version: TensorFlow's, which it is made for: another patch release will do.
         until: When it may go.
+        needed_on: Names of the stacks on which it is needed; on another one it is left out.
     """
 
     target: str
     replacement: Callable[..., Any]
     reason: str
-    version: str
     until: str
+    needed_on: tuple[str, ...] = tuple(stack.name for stack in stacks.STACKS)
 
     def apply(self) -> None:
-        """Replaces the function; a second call changes nothing.
+        """Replaces the function where that is needed; a second call changes nothing.
 
         Raises:
             TrainingError: This TensorFlow is another one.
         """
+        stack = stacks.current()
+        if stack.name not in self.needed_on:
+            return
         module, _, path = self.target.partition(":")
         *parents, name = path.split(".")
         try:
-            if tf.__version__.split(".")[:2] != self.version.split(".")[:2]:
+            if tf.__version__.split(".")[:2] != stack.tensorflow.split(".")[:2]:
                 raise AttributeError
             owner = functools.reduce(getattr, parents, importlib.import_module(module))
             original = getattr(owner, name)
         except (ImportError, AttributeError):
             raise TrainingError(
                 f"TensorFlow {tf.__version__} is not the one that {self.target} is patched in",
-                expected=f"TensorFlow {self.version}; without the patch: {self.reason}",
-                todo=f"install tensorflow=={self.version}",
+                expected=f"TensorFlow {stack.tensorflow}; without the patch: {self.reason}",
+                todo=f"install tensorflow=={stack.tensorflow}",
             ) from None
         if getattr(original, _TARGET, None) == self.target:
             return

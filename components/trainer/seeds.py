@@ -14,6 +14,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # More than a layer draws in a step. A generator can skip 2 ** 56 places, which are those of 2 ** 26 steps.
@@ -107,21 +108,18 @@ def make_patches(seed: Optional[int], worker: int = 0) -> tuple[Patch, ...]:
             "tensorflow_estimator.python.estimator.estimator:maybe_overwrite_model_dir_and_session_config",
             functools.partial(_with_seed, seed),
             reason="with a RunConfig that has no seed each run draws other weights, whatever trainer.seed is",
-            version="2.15.1",
             until="there is no tf.estimator",
         ),
         Patch(
             "tensorflow_estimator.python.estimator.estimator:Estimator._call_model_fn",
             functools.partial(_draw_by_seed, worker),
             reason="the seed of a RunConfig does not reach the initial weights and the masks of Keras layers",
-            version="2.15.1",
             until="there is no tf.estimator",
         ),
         Patch(
             "tensorflow.python.framework.random_seed:get_seed",
             _get_seed,
             reason="an Estimator that goes on draws as in its first steps, and each of its workers as the chief does",
-            version="2.15.1",
             until="there is no tf.estimator",
         ),
     )
@@ -144,7 +142,7 @@ def _draw_by_seed(
     if config.tf_random_seed is not None:
         # In the thread of the replica; the seed of the graph is this one already.
         tf.keras.utils.set_random_seed(config.tf_random_seed)
-    trains = mode == tf.estimator.ModeKeys.TRAIN
+    trains = mode == ModeKeys.TRAIN
     # Initial weights are drawn by the chief alone, whatever the others would draw.
     token = _PLACE.set((_step_of(self.latest_checkpoint()), worker) if trains else (0, 0))
     try:

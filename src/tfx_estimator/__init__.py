@@ -52,6 +52,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfx_estimator.pipeline.base.stack.stacks import choose_keras
+
 if TYPE_CHECKING:
     from tfx_estimator.components.pusher import Pusher
     from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
@@ -131,6 +133,9 @@ _PLACES = {
     "load_declaration": ("pipeline.config", "load"),
     **{name: ("pipeline.errors", name) for name in __all__ if name.endswith("Error")},
 }
+
+
+choose_keras()
 
 
 def __getattr__(name: str) -> Any:

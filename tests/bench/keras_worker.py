@@ -161,7 +161,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
     from tfx_estimator.components.trainer.task import runtime
 
-    class Hook(tf.estimator.SessionRunHook):
+    class Hook(tf.compat.v1.train.SessionRunHook):
         """Measures between two steps."""
 
         def begin(self) -> None:

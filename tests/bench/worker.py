@@ -170,7 +170,7 @@ def train(
         os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
     import tensorflow as tf
 
-    class Hook(tf.estimator.SessionRunHook):
+    class Hook(tf.compat.v1.train.SessionRunHook):
         """Measures between two steps."""
 
         def begin(self) -> None:
@@ -184,7 +184,7 @@ def train(
             if not going:
                 run_context.request_stop()
 
-    hooks: list[tf.estimator.SessionRunHook] = [Hook()]
+    hooks: list[tf.compat.v1.train.SessionRunHook] = [Hook()]
     model_dir = tempfile.mkdtemp()
     if side == "tutorial":
         from tests.bench.peers import tutorial

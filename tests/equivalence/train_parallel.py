@@ -63,15 +63,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-class _Traces(tf.estimator.SessionRunHook):
+class _Traces(tf.compat.v1.train.SessionRunHook):
     """Traces one step, and keeps what ran where."""
 
     def __init__(self) -> None:
         self.ran: dict[str, list[str]] = {}
 
-    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
+    def before_run(self, run_context: Any) -> tf.compat.v1.train.SessionRunArgs:
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
-        return tf.estimator.SessionRunArgs(None, options=options)
+        return tf.compat.v1.train.SessionRunArgs(None, options=options)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         for device in run_values.run_metadata.step_stats.dev_stats:

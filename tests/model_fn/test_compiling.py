@@ -71,12 +71,12 @@ def _estimator(xla, parts, folder, make=_network):
     estimator = tf.estimator.Estimator(make_model_fn(make), str(folder), params=params)
     losses, compiles = [], []
 
-    class Losses(tf.estimator.SessionRunHook):
+    class Losses(tf.compat.v1.train.SessionRunHook):
         def before_run(self, run_context):
             graph = run_context.session.graph
             compiles.append(COMPILES in str(graph.as_graph_def()))
             # Of the step, before its update.
-            return tf.estimator.SessionRunArgs(_loss(graph))
+            return tf.compat.v1.train.SessionRunArgs(_loss(graph))
 
         def after_run(self, run_context, run_values):
             losses.append(run_values.results)

@@ -16,6 +16,7 @@ from tfx_estimator.components.trainer.protocol.usage import kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.parallel import ModelParallel
@@ -289,7 +290,7 @@ def _model_fn_step(function: Any, settings: Settings, section: Any, features: An
         fed = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in features.items()}
         arguments: dict[str, Any] = {
             "labels": tf.compat.v1.placeholder(labels.dtype, labels.shape),
-            "mode": tf.estimator.ModeKeys.TRAIN,
+            "mode": ModeKeys.TRAIN,
             "params": params_of(section, settings),
             "config": tf.estimator.RunConfig(),
         }

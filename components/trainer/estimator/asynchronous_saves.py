@@ -41,7 +41,6 @@ def make_patch(trainers: int, saved: StepCell) -> Patch:
         "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook._save",
         functools.partial(_save_and_look, trainers, saved),
         reason="asynchronous workers go on while the chief saves: checkpoints lie further apart than declared",
-        version="2.15.1",
         until="there is no tf.estimator",
     )
 
@@ -103,7 +102,7 @@ def wait_hook(
     return WaitForSaveHook(saved_step(stop_file), interval, trainers, stop_file, max_steps)
 
 
-class WaitForSaveHook(tf.estimator.SessionRunHook):
+class WaitForSaveHook(tf.compat.v1.train.SessionRunHook):
     """Has a worker wait for the chief's next checkpoint, if it would be more than an interval behind.
 
     Only a chief that is stopped, or very slow, makes it wait: saves begin early.
@@ -129,9 +128,9 @@ class WaitForSaveHook(tf.estimator.SessionRunHook):
         """Finds the global step."""
         self._tensor = training_util._get_or_create_global_step_read()
 
-    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
+    def before_run(self, run_context: Any) -> tf.compat.v1.train.SessionRunArgs:
         """Asks for the global step."""
-        return tf.estimator.SessionRunArgs(self._tensor)
+        return tf.compat.v1.train.SessionRunArgs(self._tensor)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Waits."""

@@ -34,6 +34,7 @@ from tfx_estimator.model_fn.keras_model import (
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.probabilities import gives_probabilities, refuse_probabilities
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.log import get_logger
 
@@ -257,7 +258,7 @@ class _Head:
         """Adds the metrics of an evaluation, and the outputs of a served model."""
         assert isinstance(spec.predictions, dict)
         outputs = list(spec.predictions.values())
-        if spec.mode == tf.estimator.ModeKeys.EVAL:
+        if spec.mode == ModeKeys.EVAL:
             size = tf.cast(tf.shape(labels)[0], spec.loss.dtype)
             # Keras divides a mean by the replicas, to add it up; an Estimator averages it. A sum becomes a mean.
             replicas = tf.distribute.get_strategy().num_replicas_in_sync
@@ -268,7 +269,7 @@ class _Head:
             if scores is not None:
                 metrics.setdefault(_ACCURACY, tf.compat.v1.metrics.accuracy(labels, tf.argmax(scores, axis=-1)))
             return spec._replace(loss=loss, eval_metric_ops=metrics)
-        if spec.mode == tf.estimator.ModeKeys.PREDICT:
+        if spec.mode == ModeKeys.PREDICT:
             answers = served(self._named(outputs), self.probabilities, self.num_classes, self.label_names)
             export = {
                 tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.estimator.export.PredictOutput(answers),

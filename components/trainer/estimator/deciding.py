@@ -111,7 +111,7 @@ def deciding(context: TaskContext, eval_spec: tf.estimator.EvalSpec) -> Optional
     return Deciding(keeper, eval_spec.exporters)
 
 
-class EarlyStopHook(tf.estimator.SessionRunHook):
+class EarlyStopHook(tf.compat.v1.train.SessionRunHook):
     """Ends training at the checkpoint whose evaluation says so: savers come before the hooks of a TrainSpec.
 
     Args:

@@ -15,7 +15,7 @@ _EVERY_SECONDS = 0.5
 _LOSSES = ("loss", "loss_1")
 
 
-class TrainingProgressHook(tf.estimator.SessionRunHook):
+class TrainingProgressHook(tf.compat.v1.train.SessionRunHook):
     """Reports step and loss, at most twice a second, and at the end.
 
     Other steps fetch nothing, so that the hook costs next to nothing.
@@ -41,11 +41,11 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
         total = {} if self._total is None else {"total": int(self._total)}
         self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])), **total)
 
-    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+    def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
         """Asks for the tensors when a report is due."""
         if time.monotonic() - self._last < _EVERY_SECONDS:
             return None
-        return tf.estimator.SessionRunArgs(self._fetches)
+        return tf.compat.v1.train.SessionRunArgs(self._fetches)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Reports what came."""
@@ -63,7 +63,7 @@ class TrainingProgressHook(tf.estimator.SessionRunHook):
         self._progress.write(Event.STEP, **{key: int(value) for key, value in values.items()})
 
 
-class EvaluationProgressHook(tf.estimator.SessionRunHook):
+class EvaluationProgressHook(tf.compat.v1.train.SessionRunHook):
     """Reports that an evaluation is alive."""
 
     def __init__(self, progress: ProgressWriter) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack import keras2
 from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of the thread: each replica calls the function in its own.
@@ -47,10 +48,9 @@ def _set_outside_of_a_graph(original: Any, tuples: Any) -> None:
 
 
 _PATCH = Patch(
-    "keras.src.backend:batch_set_value",
+    f"{keras2.NAME}.src.backend:batch_set_value",
     _set_outside_of_a_graph,
     reason="in an Estimator's graph Keras writes weights in a session of its own, in which nobody trains; beside "
     "parameter servers it cannot open one, and under central_storage it cannot write",
-    version="2.15.1",
     until="there is no tf.estimator",
 )

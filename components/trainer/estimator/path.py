@@ -31,6 +31,7 @@ from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.division import whole_network
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -177,7 +178,7 @@ def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
     estimator: tf.estimator.Estimator = spec["estimator"]
     saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
     export.check(saved_model)
-    if spec.get("eval_input_receiver_fn"):
+    if spec.get("eval_input_receiver_fn") and stacks.current().has_eval_saved_model:
         # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
         from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 

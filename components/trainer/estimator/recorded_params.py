@@ -102,7 +102,7 @@ class RecordedParams(dict):
         return self._plain()
 
 
-class UnreadHook(tf.estimator.SessionRunHook):
+class UnreadHook(tf.compat.v1.train.SessionRunHook):
     """Reports at the end of training what was declared, and nothing took.
 
     Args:

@@ -20,7 +20,7 @@ _UNMOVED_RUNS = 1_000
 _UNMOVED_SECONDS = 300.0
 
 
-class FailFastHook(tf.estimator.SessionRunHook):
+class FailFastHook(tf.compat.v1.train.SessionRunHook):
     """Ends a task of a synchronous cluster as soon as it has lost a peer.
 
     An Estimator would make a new session and wait for the peer, for ever: a task that is restarted alone cannot rejoin.
@@ -36,7 +36,7 @@ class FailFastHook(tf.estimator.SessionRunHook):
             raise PeerLostError("the session to the other tasks was lost")
 
 
-class StopHook(tf.estimator.SessionRunHook):
+class StopHook(tf.compat.v1.train.SessionRunHook):
     """Shows the supervisor each step, and ends training at the one that it asks for, the same in each task.
 
     Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
@@ -66,9 +66,9 @@ class StopHook(tf.estimator.SessionRunHook):
         self._step = int(session.run(self._tensor))
         self._progress.at(self._step)
 
-    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+    def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
         """Asks for the global step where others add to it."""
-        return None if self._alone else tf.estimator.SessionRunArgs(self._tensor)
+        return None if self._alone else tf.compat.v1.train.SessionRunArgs(self._tensor)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Counts the step, and looks for the request ten times a second."""
@@ -83,7 +83,7 @@ class StopHook(tf.estimator.SessionRunHook):
             run_context.request_stop()
 
 
-class UnmovedStepHook(tf.estimator.SessionRunHook):
+class UnmovedStepHook(tf.compat.v1.train.SessionRunHook):
     """Ends a training whose train_op never raises global_step: TensorFlow would wait for `max_steps` for ever.
 
     Args:
@@ -111,9 +111,9 @@ class UnmovedStepHook(tf.estimator.SessionRunHook):
     def _moved(self, step: int) -> None:
         self._step, self._runs, self._since = step, 0, time.monotonic()
 
-    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+    def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
         """Asks for the global step once it should long have moved: other runs fetch nothing."""
-        return tf.estimator.SessionRunArgs(self._tensor) if self._runs >= self._most else None
+        return tf.compat.v1.train.SessionRunArgs(self._tensor) if self._runs >= self._most else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Counts the run, and compares the step that was read."""
@@ -132,7 +132,7 @@ class UnmovedStepHook(tf.estimator.SessionRunHook):
             )
 
 
-class StepListener(tf.estimator.CheckpointSaverListener):
+class StepListener(tf.compat.v1.train.CheckpointSaverListener):
     """Shows the step of a checkpoint before it is written: a saver comes before the hooks of a TrainSpec.
 
     Args:
@@ -147,7 +147,7 @@ class StepListener(tf.estimator.CheckpointSaverListener):
         self._progress.at(int(global_step_value))
 
 
-class ProfileHook(tf.estimator.SessionRunHook):
+class ProfileHook(tf.compat.v1.train.SessionRunHook):
     """Profiles the declared steps; of asynchronous workers, each counts its own from where it began.
 
     Args:
@@ -177,7 +177,7 @@ class ProfileHook(tf.estimator.SessionRunHook):
         self._profiler.at(self._step, is_last=True)
 
 
-class ProfileListener(tf.estimator.CheckpointSaverListener):
+class ProfileListener(tf.compat.v1.train.CheckpointSaverListener):
     """Ends a profile before a checkpoint is written, and evaluated.
 
     Args:
@@ -192,7 +192,7 @@ class ProfileListener(tf.estimator.CheckpointSaverListener):
         self._profiler.at(int(global_step_value), begins=False)
 
 
-class NoEvaluationHook(tf.estimator.SessionRunHook):
+class NoEvaluationHook(tf.compat.v1.train.SessionRunHook):
     """Keeps an Estimator from evaluating and exporting after training was stopped.
 
     Args:

@@ -141,10 +141,10 @@ class _Training:
         hooks, listeners = (*given.hooks, *self._hooks()), (*given.saving_listeners, *self._listeners())
         return given._replace(hooks=hooks, saving_listeners=listeners)
 
-    def _hooks(self) -> list[tf.estimator.SessionRunHook]:
+    def _hooks(self) -> list[tf.compat.v1.train.SessionRunHook]:
         context, task, train = self.context, self.context.task, self.context.distribution.train
         total = self.spec["train_spec"].max_steps
-        hooks: list[tf.estimator.SessionRunHook] = [TrainingProgressHook(context.progress, total), self.stop]
+        hooks: list[tf.compat.v1.train.SessionRunHook] = [TrainingProgressHook(context.progress, total), self.stop]
         # Without an end, the input's or a hook of the user's is the end.
         if total is not None:
             hooks.append(UnmovedStepHook(total, alone=not train.asynchronous))
@@ -162,7 +162,7 @@ class _Training:
             hooks.append(EarlyStopHook(self.decides))
         return hooks
 
-    def _listeners(self) -> list[tf.estimator.CheckpointSaverListener]:
+    def _listeners(self) -> list[tf.compat.v1.train.CheckpointSaverListener]:
         if self.context.task.in_cluster:
             # A checkpoint's step may be that of another task; and TensorFlow may call no listener.
             return []

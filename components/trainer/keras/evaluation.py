@@ -17,6 +17,7 @@ from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.compiled_classifier import RETURNED
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.errors import DataError
 
 _EVERY_SECONDS = 0.5
@@ -114,7 +115,7 @@ class Evaluation:
         return metrics
 
     def _batches(self) -> Any:
-        mode = tf.estimator.ModeKeys.EVAL
+        mode = ModeKeys.EVAL
         return self._strategy.distribute_datasets_from_function(lambda context: self._reader.input_fn(mode, context))
 
     def _one_step(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:

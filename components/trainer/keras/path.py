@@ -41,6 +41,7 @@ from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.warm_start import warm_keras
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import ExportError, PipelineError
@@ -308,7 +309,7 @@ class _Task:
             else:
                 served.loop(model, make_dataset, watch, strategy)
             return
-        mode = tf.estimator.ModeKeys.TRAIN
+        mode = ModeKeys.TRAIN
         batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
         if by_fit:
             drivers.fit(model, batches, watch, strategy, training.averaging)

@@ -18,6 +18,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.runtime import allow_ops
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _FAIL_FAST = "GRPC_FAIL_FAST"
@@ -84,7 +85,7 @@ def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Datas
     def make(_: Any) -> tf.data.Dataset:
         number = tf.distribute.coordinator.experimental_get_current_worker_index()
         context = tf.distribute.InputContext(workers, tf.cast(number, tf.int64), num_replicas_in_sync=1)
-        return input_fn(tf.estimator.ModeKeys.TRAIN, context)
+        return input_fn(ModeKeys.TRAIN, context)
 
     return make
 

@@ -32,6 +32,7 @@ from tfx_estimator.components.trainer.user_input.input_check import (
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn
 from tfx_estimator.model_fn.strategies import make_strategy
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -92,8 +93,8 @@ def check_inputs(spec: Spec, distribution: Distribution) -> None:
     """
     train, evaluate, estimator = spec["train_spec"], spec["eval_spec"], spec["estimator"]
     for mode, each, needed in (
-        (tf.estimator.ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
-        (tf.estimator.ModeKeys.EVAL, evaluate, verdict.has_replicas(distribution.eval)),
+        (ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
+        (ModeKeys.EVAL, evaluate, verdict.has_replicas(distribution.eval)),
     ):
         if needed:
             with tf.Graph().as_default():

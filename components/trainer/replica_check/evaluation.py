@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.replica_check.comparison import scale_of
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, read_batches, read_part
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -42,11 +43,11 @@ def check_evaluation(
         NotTriedError: The evaluation does not work on one CPU.
     """
     replicas = strategy.num_replicas_in_sync
-    reading = read_batches(make_spec(), tf.estimator.ModeKeys.EVAL)
+    reading = read_batches(make_spec(), ModeKeys.EVAL)
     sizes = set(reading.sizes()[0].values())
     if len(sizes) > 1 or sizes.pop() < replicas:
         raise NotTriedError(f"EvalSpec.input_fn makes no batch that {replicas} replicas could share")
-    part = read_part(make_spec, reading, distribution, replicas, tf.estimator.ModeKeys.EVAL)
+    part = read_part(make_spec, reading, distribution, replicas, ModeKeys.EVAL)
     alone, shared = trial.evaluate(train, part.reading if part.whole else reading, strategy, part.whole)
     notes = []
     # The loss first: what explains it explains the others.

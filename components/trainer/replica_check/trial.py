@@ -162,7 +162,7 @@ class Trial:
         return input_fn
 
 
-class _ValuesHook(tf.estimator.SessionRunHook):
+class _ValuesHook(tf.compat.v1.train.SessionRunHook):
     """Sets variables before the first step, and takes note of all of them, before and after."""
 
     def __init__(self, start: dict[str, Any]) -> None:

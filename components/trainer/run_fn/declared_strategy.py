@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
 
-_VERSION, _UNTIL = "2.15.1", "tf.distribute takes its strategy from outside of the code that trains"
+_UNTIL = "tf.distribute takes its strategy from outside of the code that trains"
 
 
 @contextlib.contextmanager
@@ -68,18 +68,17 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
     reason = "code that makes its own strategy cannot be given one: it trains by another one than was declared"
     distribute = "tensorflow.python.distribute"
     for name in ("mirrored_strategy:MirroredStrategy", "collective_all_reduce_strategy:CollectiveAllReduceStrategy"):
-        yield Patch(f"{distribute}.{name}.__new__", make, reason, _VERSION, _UNTIL)
-        yield Patch(f"{distribute}.{name}.__init__", set_up, reason, _VERSION, _UNTIL)
+        yield Patch(f"{distribute}.{name}.__new__", make, reason, _UNTIL)
+        yield Patch(f"{distribute}.{name}.__init__", set_up, reason, _UNTIL)
     yield Patch(
         f"{distribute}.input_ops:auto_shard_dataset",
         _by_examples,
         reason="TensorFlow gives each worker files of its own, and fails if there are fewer than workers, as of TFX's "
         "Transform; with enough files a step's examples are others than on one device",
-        version=_VERSION,
         until=_UNTIL,
     )
     reason = "TensorFlow refuses to enter the scope of a strategy inside of that of another one"
-    yield Patch(f"{distribute}.distribute_lib:StrategyBase.__init__", note, reason, _VERSION, _UNTIL)
+    yield Patch(f"{distribute}.distribute_lib:StrategyBase.__init__", note, reason, _UNTIL)
 
 
 def _by_examples(original: Any, dataset: Any, num_shards: int, index: int, *args: Any, **kwargs: Any) -> Any:

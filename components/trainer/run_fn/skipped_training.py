@@ -22,6 +22,5 @@ PATCH = Patch(
     _run_local,
     reason="a train_and_evaluate that finds nothing left to train exports nothing. In TFX a retry starts in an empty "
     "folder; here a run_fn that was killed in its last evaluation finds its checkpoints, and would export no model",
-    version="2.15.1",
     until="the training folder is an empty one for a run_fn",
 )

@@ -115,7 +115,7 @@ class _OfEstimator:
             raise self._error
 
 
-class _Turns(tf.estimator.SessionRunHook):
+class _Turns(tf.compat.v1.train.SessionRunHook):
     """Holds a session between two steps until it is granted further ones."""
 
     def __init__(self) -> None:

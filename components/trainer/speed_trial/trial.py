@@ -22,6 +22,7 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.data.sharding import ELEMENT
 from tfx_estimator.model_fn.compiling import tried_for
 from tfx_estimator.model_fn.strategies import configure_devices
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.section import MAX_STEPS
@@ -62,7 +63,7 @@ def run(context: TaskContext) -> None:
     reads.require()
     reader = dataclasses.replace(reads.reader, sharding=ELEMENT, augment=())
     # Arrays: an Estimator takes them into a graph of its own.
-    batch = next(reader.input_fn(tf.estimator.ModeKeys.TRAIN).as_numpy_iterator())
+    batch = next(reader.input_fn(ModeKeys.TRAIN).as_numpy_iterator())
     began = time.monotonic()
     # One process of a cluster may have one replica, where training has several.
     with tempfile.TemporaryDirectory() as folder, tried_for(declared.distribution.train.replicas):

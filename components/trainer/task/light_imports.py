@@ -32,6 +32,8 @@ def apply() -> None:
         with contextlib.suppress(ImportError):
             _defer(name, _TfxioUtils if name == _TFXIO else _Deferred)
     with contextlib.suppress(ImportError):
+        # Of protobuf 6, TFMA's own messages want it there before them.
+        importlib.import_module("google.protobuf.wrappers_pb2")
         importlib.import_module(_PART)
 
 

@@ -137,7 +137,10 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     light_imports.apply()
     from tfx_estimator.components.trainer.task import paths, runtime
     from tfx_estimator.components.trainer.task.context import TaskContext
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
+    # Before the user's code, on each path: it may say `tf.estimator` in a run_fn as well.
+    bring_back_estimator()
     context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
     runtime.apply(context.settings.runtime, context.settings.spinning)
     if task.type == DRY_RUN:

@@ -11,6 +11,7 @@ from tensorflow.python.util import nest
 
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.rows import size_of
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -19,7 +20,7 @@ Spec = dict[str, Any]
 # What `session.run` returns for an element of a data set, flat; its structure and types are the data set's.
 Batch = list[Any]
 
-_TRAIN = tf.estimator.ModeKeys.TRAIN
+_TRAIN = ModeKeys.TRAIN
 _INPUT_BATCH = "trainer.distribution.input_batch"
 # Of a training: the first may be as all others by chance.
 _BATCHES = 3

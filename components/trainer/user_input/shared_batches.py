@@ -18,6 +18,7 @@ from tensorflow.python.util import function_utils, nest
 from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.problems import nearest_multiples
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -163,7 +164,7 @@ def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
 
 
 def _owner(mode: str) -> str:
-    return "TrainSpec" if mode == tf.estimator.ModeKeys.TRAIN else "EvalSpec"
+    return "TrainSpec" if mode == ModeKeys.TRAIN else "EvalSpec"
 
 
 def _call(

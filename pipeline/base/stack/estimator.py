@@ -8,18 +8,16 @@ calls; the decorator that wrote down public names, by which TensorFlow's API was
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import os
 import sys
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tfx_estimator.pipeline.base.stack.stacks import KERAS, choose_keras
 from tfx_estimator.pipeline.errors import PipelineError
 
 T = TypeVar("T")
 
 _KERAS_2 = "tf_keras"
-_KERAS = "TF_USE_LEGACY_KERAS"
 # Modules that TPUEstimator alone imports, and TensorFlow has no more.
 _OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 
@@ -44,14 +42,11 @@ def bring_back_estimator() -> ModuleType:
     Raises:
         PipelineError: tensorflow-estimator or tf_keras is not installed, or `tf.keras` is Keras 3 already.
     """
-    loaded = sys.modules.get("tensorflow")
-    if loaded is None and _KERAS not in os.environ and importlib.util.find_spec(_KERAS_2):
-        os.environ[_KERAS] = "1"
+    choose_keras()
     import tensorflow as tf
 
     if hasattr(tf, "estimator"):
         return tf.estimator
-    os.environ.setdefault(_KERAS, "1")
     _check_keras(tf)
     _stand_in(tf)
     try:
@@ -80,8 +75,8 @@ def _check_keras(tf: Any) -> None:
     if whose != _KERAS_2:
         raise PipelineError(
             "tf.estimator needs Keras 2, and tf.keras is Keras 3",
-            expected=f"{_KERAS}=1 in the environment before Keras is first used",
-            todo=f"call bring_back_estimator() first of all, and leave {_KERAS} unset or set it to 1",
+            expected=f"{KERAS}=1 in the environment before Keras is first used",
+            todo=f"call bring_back_estimator() first of all, and leave {KERAS} unset or set it to 1",
         )
 
 

@@ -208,18 +208,18 @@ LATE = """
 import os, time
 import tensorflow as tf
 
-class InTime(tf.estimator.SessionRunHook):
+class InTime(tf.compat.v1.train.SessionRunHook):
     def __init__(self, folder):
         self.record = os.path.join(folder, "evaluations.json")
 
     def before_run(self, context):
-        return tf.estimator.SessionRunArgs(tf.compat.v1.train.get_global_step())
+        return tf.compat.v1.train.SessionRunArgs(tf.compat.v1.train.get_global_step())
 
     def after_run(self, context, values):
         while 25 < values.results < 35 and not os.path.exists(self.record):
             time.sleep(0.1)
 
-class Late(tf.estimator.SessionRunHook):
+class Late(tf.compat.v1.train.SessionRunHook):
     def end(self, session):
         if session.run(tf.compat.v1.train.get_global_step()) == 40:
             time.sleep(10)
@@ -265,10 +265,10 @@ def test_an_evaluator_that_ends_training_when_all_steps_are_done_is_not_waited_f
 
 SLOW = (
     LATE.replace(
-        "class Late(tf.estimator.SessionRunHook):",
-        """class Late(tf.estimator.SessionRunHook):
+        "class Late(tf.compat.v1.train.SessionRunHook):",
+        """class Late(tf.compat.v1.train.SessionRunHook):
     def before_run(self, context):
-        return tf.estimator.SessionRunArgs(tf.compat.v1.train.get_global_step())
+        return tf.compat.v1.train.SessionRunArgs(tf.compat.v1.train.get_global_step())
 
     def after_run(self, context, values):
         if values.results == 40:

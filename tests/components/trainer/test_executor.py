@@ -25,7 +25,7 @@ MODEL_FN = """
 import os, time
 import tensorflow as tf
 
-class Trouble(tf.estimator.SessionRunHook):
+class Trouble(tf.compat.v1.train.SessionRunHook):
     def __init__(self, params):
         self.params, self.steps = params, 0
 

@@ -68,7 +68,7 @@ def trainer_fn(fn_args, schema):
 """
 # Notes which step the task shows, and which it is, when a checkpoint is written.
 LISTENER = """
-class Noting(tf.estimator.CheckpointSaverListener):
+class Noting(tf.compat.v1.train.CheckpointSaverListener):
     def __init__(self, folder):
         self._folder = folder
 

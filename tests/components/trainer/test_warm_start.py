@@ -309,7 +309,7 @@ def _first_values(values: dict[str, np.ndarray]):
     """A hook that keeps the model's variables as training finds them; those of one part by the whole one's name."""
     import tensorflow as tf
 
-    class Keep(tf.estimator.SessionRunHook):
+    class Keep(tf.compat.v1.train.SessionRunHook):
         def after_create_session(self, session, coord) -> None:
             variables = tf.compat.v1.trainable_variables()
             found = session.run({each.name.partition(":")[0].removesuffix("/part_0"): each for each in variables})

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.user_input.rows import count_rows
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 
 class BatchCounter:
@@ -72,7 +73,7 @@ class BatchCounter:
 
     @tf.autograph.experimental.do_not_convert
     def _note(self, features: Any, mode: str, labels: Any = None, **_: Any) -> None:
-        if mode != tf.estimator.ModeKeys.TRAIN:
+        if mode != ModeKeys.TRAIN:
             return
         leaves = [leaf for leaf in tf.nest.flatten((features, labels)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
         sizes = [leaf.shape.rank and leaf.shape[0] for leaf in leaves]

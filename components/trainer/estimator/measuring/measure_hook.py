@@ -54,7 +54,7 @@ def measured(spec: dict[str, Any], task_spec: TaskSpec) -> dict[str, Any]:
     return {**spec, "estimator": estimator, "train_spec": train_spec}
 
 
-class MeasureHook(tf.estimator.SessionRunHook):
+class MeasureHook(tf.compat.v1.train.SessionRunHook):
     """Reads the clocks at the two ends of the window.
 
     Args:
@@ -80,13 +80,13 @@ class MeasureHook(tf.estimator.SessionRunHook):
         self._tensor = tf.compat.v1.train.get_or_create_global_step()
         self._batches.find()
 
-    def before_run(self, run_context: Any) -> Optional[tf.estimator.SessionRunArgs]:
+    def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
         """Asks for the step, which the Estimator itself asks for anyway, and for sizes that only the step knows."""
         if self._ended:
             return None
         # All sizes once, before the warm-up: each other set of tensors is made ready when it is first asked for.
         sizes = self._batches.changing if self._began else self._batches.all
-        return tf.estimator.SessionRunArgs((self._tensor, sizes))
+        return tf.compat.v1.train.SessionRunArgs((self._tensor, sizes))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Measures where the step is the first or the last of the window."""

@@ -7,10 +7,10 @@ import types
 from typing import Any, Optional
 
 import tensorflow as tf
-from keras.src.utils import metrics_utils
 from tensorflow.python.distribute import ps_values
 
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack import keras2
 
 
 def apply() -> None:
@@ -52,7 +52,7 @@ def _measure_baseline_of_all(original: Any, self: Any, eval_metrics: dict[str, A
         return tf.maximum(mean, 1 - mean)
 
     # As Keras does with a metric's own: what all replicas have counted.
-    baseline.result = types.MethodType(metrics_utils.result_wrapper(result), baseline)
+    baseline.result = types.MethodType(keras2.internal("utils.metrics_utils").result_wrapper(result), baseline)
 
 
 def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,6 @@ PATCHES = (
         _copy_optimizer,
         reason="canned Estimators call their model_fn once for each replica, and a Keras optimizer that was handed to "
         "them as an object serves one call: the second one fails",
-        version="2.15.1",
         until="there is no tf.estimator",
     ),
     Patch(
@@ -82,7 +81,6 @@ PATCHES = (
         _measure_baseline_of_all,
         reason="binary canned Estimators divide the labels that one replica has counted by the number of examples of "
         "all: `accuracy_baseline` comes out divided by the replicas",
-        version="2.15.1",
         until="there is no tf.estimator",
     ),
     Patch(
@@ -90,7 +88,6 @@ PATCHES = (
         _list_wrapped_alone,
         reason="under central_storage a graph lists what Keras optimizers keep of a variable, a momentum, twice, "
         "wrapped and not, and cannot be saved: `At least two variables have the same name`",
-        version="2.15.1",
         until="there is no tf.estimator",
     ),
     Patch(
@@ -98,7 +95,6 @@ PATCHES = (
         _reduce_whole_tables,
         reason="a collective op of a graph remembers the shape of its first step, and the rows that each worker has a "
         "gradient of an embedding of are another number in each step: `Shape mismatch in the collective instance`",
-        version="2.15.1",
         until="nothing trains in graphs of TensorFlow 1 under multi_worker_mirrored",
     ),
 )

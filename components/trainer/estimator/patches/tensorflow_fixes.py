@@ -43,7 +43,6 @@ PATCHES = (
         _save_without_asking_every_step,
         reason="checkpoint hooks take a run for up to a million steps, a TPU's, unless told: they read the global step "
         "by a session.run of their own after each step, 7 % of the examples per second of a small network",
-        version="2.15.1",
         until="tf.estimator tells its checkpoint hooks the steps of a run on other devices too",
     ),
     Patch(
@@ -51,7 +50,6 @@ PATCHES = (
         _look_often_for_the_chief,
         reason="a worker of parameter servers looks every 30 s only whether the chief has initialised the variables, "
         "and misses a short training altogether",
-        version="2.15.1",
         until="tf.estimator hands recovery_wait_secs on",
     ),
     Patch(
@@ -59,7 +57,6 @@ PATCHES = (
         _come_after_those_there,
         reason="an export is named by the clock, and the newest has the largest number: after a clock was set "
         "back an earlier export, of fewer steps too, is taken for it, and the newest is collected as garbage",
-        version="2.15.1",
         until="tf.estimator names an export by a number above all that are there",
     ),
 )

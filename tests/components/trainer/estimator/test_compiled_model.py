@@ -75,14 +75,14 @@ def _estimator(tf: Any, model: Any, folder: str = "", **config: Any) -> Any:
 
 
 def _trained_by_an_estimator(tf: Any, make: Callable[[], Any], folder: str) -> list[float]:
-    class Losses(tf.estimator.SessionRunHook):
+    class Losses(tf.compat.v1.train.SessionRunHook):
         """Keeps each step's."""
 
         def __init__(self):
             self.seen = []
 
         def before_run(self, run_context):
-            return tf.estimator.SessionRunArgs(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[0])
+            return tf.compat.v1.train.SessionRunArgs(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[0])
 
         def after_run(self, run_context, run_values):
             self.seen.append(float(run_values.results))

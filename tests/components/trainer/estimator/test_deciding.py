@@ -17,7 +17,7 @@ MODEL_FN = """
 import os, signal
 import tensorflow as tf
 
-class Kill(tf.estimator.SessionRunHook):
+class Kill(tf.compat.v1.train.SessionRunHook):
     def __init__(self, params):
         self.params = params
 

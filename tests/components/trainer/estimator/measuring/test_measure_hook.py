@@ -86,7 +86,7 @@ def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch)
     assert (folder / "end").exists()
 
 
-class Late(tf.estimator.SessionRunHook):
+class Late(tf.compat.v1.train.SessionRunHook):
     """Has another worker do its first step beside this one's 20th, and notes the step after which the window begins."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,0 +1,79 @@
+"""The sets of versions that a pipeline runs on, and what one of them has not. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import os
+import sys
+
+from tfx_estimator.pipeline.installed import version_of
+
+# With 1, `tf.keras` is tf_keras.
+KERAS = "TF_USE_LEGACY_KERAS"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Versions that were tested together, each by a lock file of its own.
+
+    Args:
+        name: As in the names of its extra and of its lock files: `tfx1.15`.
+        tfx: Its version.
+        tensorflow: Its version.
+        pythons: The first and the last minor version of Python that it is for.
+        glibc: The oldest that its wheels are for.
+        has_argo: Whether TFX compiles for Kubeflow Pipelines 1, an Argo Workflow.
+        has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
+        has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
+    """
+
+    name: str
+    tfx: str
+    tensorflow: str
+    pythons: tuple[tuple[int, int], tuple[int, int]]
+    glibc: tuple[int, int]
+    has_argo: bool
+    has_eval_saved_model: bool
+    has_trainer_fn_executor: bool
+
+    @property
+    def python_words(self) -> str:
+        """Its Pythons, for people: `3.11 to 3.13`."""
+        return " to ".join(dict.fromkeys(".".join(map(str, version)) for version in self.pythons))
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"{self.name}: TFX {self.tfx}, TensorFlow {self.tensorflow}"
+
+    def has_python(self, version: tuple[int, ...]) -> bool:
+        """Tells whether a version of Python is one of its own."""
+        return self.pythons[0] <= version[:2] <= self.pythons[1]
+
+
+LEGACY = Stack("tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True)
+# The glibc is that of ml-metadata's and TFDV's wheels.
+TODAY = Stack("tfx1.21", "1.21.0", "2.21.0", ((3, 11), (3, 13)), (2, 39), False, False, False)
+STACKS = (TODAY, LEGACY)
+
+
+@functools.lru_cache(maxsize=1)
+def current() -> Stack:
+    """Returns the stack whose TFX is installed; without TFX, that which is for this Python."""
+    tfx = version_of("tfx")
+    for stack in STACKS:
+        if tfx is not None and tfx.startswith(stack.name.removeprefix("tfx")):
+            return stack
+    return next((stack for stack in STACKS if stack.has_python(sys.version_info[:2])), TODAY)
+
+
+def choose_keras() -> None:
+    """Has `tf.keras` be Keras 2 where Keras 3 is installed as well, as TFX does when it is imported: at times too late.
+
+    Of this process and those that it starts; without tf_keras, as on TensorFlow 2.15, nothing changes.
+    """
+    # Before what takes longer.
+    if KERAS not in os.environ and importlib.util.find_spec("tf_keras") and (version_of("keras") or "") >= "3":
+        os.environ[KERAS] = "1"
