@@ -6,13 +6,23 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
-.PHONY: help install run test test-faults test-all bytecode check lock bench bench-accuracy clean
+.PHONY: help stack install run test test-faults test-all bytecode check lock bench bench-accuracy clean
 
+# The newest stack that this machine can have, unless it is named: the wheels of tfx1.21 want glibc 2.39.
+GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),none)
+STACK ?= $(if $(filter 2.39,$(shell printf '2.39\n$(GLIBC)\n' | sort -V | head -1)),tfx1.21,tfx1.15)
+PYTHONS_tfx1.15 := 3.10
+PYTHONS_tfx1.21 := >=3.11,<3.14
+PYTHONS := $(or $(PYTHONS_$(STACK)),$(error STACK=$(STACK) is none: it is tfx1.15 or tfx1.21))
+ifeq ($(STACK),tfx1.15)
 VENV := .venv
+else
+VENV := .venv-$(STACK)
+endif
 PYTHON := $(VENV)/bin/python
 # What a pipeline needs to run, and the same pins with what tests and checks need as well.
-LOCK := requirements/legacy.lock
-DEV_LOCK := requirements/dev.lock
+LOCK := requirements/$(STACK).lock
+DEV_LOCK := requirements/$(STACK)-dev.lock
 STAMP := $(VENV)/.installed
 # Stands as long as an installation is under way: where one was interrupted, the environment is built anew.
 UNFINISHED := $(VENV)/.installing
@@ -29,12 +39,12 @@ BENCH_ARGS ?=
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-install: $(STAMP)  ## build .venv from the developers' lock file: exact versions, checked by hash
+install: stack $(STAMP)  ## build .venv from the developers' lock file: exact versions, checked by hash
 
-run: $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
+run: stack $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
 	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
 
-test: $(STAMP) bytecode  ## run the tests; PYTEST_ARGS="-m unit" chooses
+test: stack $(STAMP) bytecode  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-faults: $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
@@ -42,6 +52,9 @@ test-faults: $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, 
 
 test-all: $(STAMP) bytecode  ## run the tests that take many minutes as well
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+stack:
+	@echo "stack $(STACK), Python $(PYTHONS), for glibc $(GLIBC) here (STACK=tfx1.15 or STACK=tfx1.21 chooses)"
 
 # Tests start hundreds of processes, each of which would compile what it imports where PYTHONDONTWRITEBYTECODE is set.
 bytecode: $(STAMP)
@@ -54,10 +67,12 @@ check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(VENV)/bin/lint-imports
 	$(PYTHON) requirements/check_lock.py
 
-LOCKED = --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header
-COMPILE = $(UV) pip compile setup.py $(LOCKED) --constraint requirements/quick.txt $(if $(UPGRADE),--upgrade) --quiet
+LOCKED_tfx1.15 = --python-version 3.10 --constraint requirements/quick.txt
+LOCKED_tfx1.21 = --python-version 3.11 --universal
+LOCKED = $(LOCKED_$(STACK)) --generate-hashes --no-emit-index-url --no-annotate --no-header
+COMPILE = $(UV) pip compile setup.py --extra $(STACK) $(LOCKED) $(if $(UPGRADE),--upgrade) --quiet
 
-lock: | $(UV)  ## write the lock files from setup.py (UPGRADE=1: newest versions)
+lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest versions)
 	$(COMPILE) --output-file $(LOCK)
 	$(COMPILE) --extra dev --constraint $(LOCK) --output-file $(DEV_LOCK)
 	sed -n 's/^tensorflow==\([^ ]*\).*/tensorflow-cpu==\1/p' $(LOCK) | $(UV) pip compile - --no-deps $(LOCKED) | \
@@ -70,17 +85,18 @@ bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they
 	@$(PYTHON) -m tests.bench.accuracy $(BENCH_ARGS)
 
 clean:  ## remove the environment, runs and caches
-	rm -rf $(VENV) .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-tfx1.21 .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	  .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --compile-bytecode writes .pyc files whatever PYTHONDONTWRITEBYTECODE says: without them TFX starts 2.4 times slower.
 $(STAMP): $(LOCK) $(DEV_LOCK) setup.py | $(UV)
-	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then \
+	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c '' 2>/dev/null; then \
 	  rm -rf $(VENV); \
-	  $(UV) venv --quiet --python "$$(cat .python-version)" $(VENV) || { \
-	    echo 'No Python 3.10 was found, and none could be downloaded.' \
-	      'Install one (pyenv install 3.10, or: uv python install 3.10), then run make again.' >&2; exit 1; }; \
+	  $(UV) venv --quiet --python '$(PYTHONS)' $(VENV) || { \
+	    echo 'No Python $(PYTHONS) was found, and none could be downloaded.' \
+	      'Install one (uv python install 3.10, or 3.13), or name the other stack with STACK=, then run make again.' >&2; \
+	    exit 1; }; \
 	fi
 	@touch $(UNFINISHED)
 	$(UV) pip sync $(if $(CI),--quiet) --python $(PYTHON) --compile-bytecode --require-hashes $(DEV_LOCK)

@@ -9,27 +9,22 @@ from setuptools.command.build_py import build_py
 
 VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__.py").read_text(), re.MULTILINE)[0]
 
-# Every version, for those who have a wheel: `pip install WHEEL[locked]`, `tfx-estimator constraints`.
-LOCKED = re.findall(r"^[\w.-]+==[^\s;\\]+", Path("requirements/legacy.lock").read_text(), re.MULTILINE)
-
 # What the declaration is read with.
 REQUIREMENTS = [
+    # Markers in the metadata of what is installed.
+    "packaging",
     # `pydantic.v1` exists from 1.10.17 on: the declaration is typed through it.
     "pydantic>=1.10.17,<3",
     "pyyaml",
     "rich>=13,<16",
 ]
 
-# The last set in which TFX still runs tf.estimator; its Python is 3.10.
+# What a pipeline needs on any stack.
 PIPELINE_REQUIREMENTS = [
-    "tfx[kfp]==1.15.1",
-    "tensorflow==2.15.1",
     "tensorflow-estimator==2.15.0",
     "tensorflow-datasets==4.9.10",
-    "apache-beam[gcp]==2.74.0",
     # tfx_bsl and tensorflow_transform import dill; Beam stopped bringing it.
     "dill==0.4.1",
-    "pydantic<2",
     # Plots of `tfx-estimator bench` and of the report of a run.
     "matplotlib>=3.10,<3.11",
     # The page of that report.
@@ -40,15 +35,27 @@ PIPELINE_REQUIREMENTS = [
     # Without it a Parquet file runs code, in pyarrow before 14.0.1.
     "pyarrow-hotfix",
     # The embedded `digits` data set.
-    "scikit-learn==1.7.2",
+    "scikit-learn",
     # The values that `tune` tries.
     "keras-tuner>=1.4.7,<1.5",
     # The tests and intervals of `tfx-estimator compare`.
     "scipy>=1.12,<2",
-    # Kubernetes' API, for TFJobs; TFX, which brings it, wants no later one.
-    "kubernetes>=12,<13",
-    # TFX installs a user's module_file by calling pip, and imports pkg_resources.
+    # Kubernetes' API, for TFJobs.
+    "kubernetes>=12",
+    # TFX installs a user's module_file by calling pip.
     "pip",
+]
+
+# The last set in which TFX still runs tf.estimator itself; its Python is 3.10.
+TFX_1_15_REQUIREMENTS = [
+    "tfx[kfp]==1.15.1",
+    "tensorflow==2.15.1",
+    "apache-beam[gcp]==2.74.0",
+    "pydantic<2",
+    "scikit-learn==1.7.2",
+    # TFX wants no later one.
+    "kubernetes<13",
+    # TFX imports pkg_resources.
     "setuptools<80",
     # What the packages above imply, said where pip sees it first: pip 23.0, of Python 3.10, otherwise takes the newest,
     # finds out hours later and in the wrong place. kfp 1.8 wants protobuf 3, and pydantic 1; later releases of the
@@ -60,6 +67,21 @@ PIPELINE_REQUIREMENTS = [
     "grpcio-status<1.49",
     "proto-plus<1.28",
     "etils<1.14",
+]
+
+# Today's, in which this project brings tf.estimator back; for Python 3.11 to 3.13.
+TFX_1_21_REQUIREMENTS = [
+    "tfx==1.21.0",
+    "tensorflow==2.21.0",
+    # `tf.keras` of TFX is Keras 2.
+    "tf_keras==2.21.0",
+    "apache-beam[gcp]==2.77.0",
+    # TFX asks for it on Python before 3.12 alone.
+    "kfp>=2.6,<2.17",
+    # TensorFlow Datasets imports it, and asks for it on no Python from 3.9 on.
+    "importlib_resources",
+    # TFX imports pkg_resources.
+    "setuptools<81",
 ]
 
 # For `tfx_estimator.bring_back_estimator`: tf_keras is of TensorFlow's own version.
@@ -78,6 +100,12 @@ DEV_REQUIREMENTS = [
     "ruff",
     "types-PyYAML",
 ]
+
+
+def locked(stack: str) -> "list[str]":
+    """Returns every version of a stack's lock file: for those who have a wheel, and for `tfx-estimator constraints`."""
+    text = Path(f"requirements/{stack}.lock").read_text()
+    return [" ".join(found) for found in re.findall(r"^([\w.-]+==[^\s;\\]+) ?(;[^\\\n]+)?", text, re.MULTILINE)]
 
 
 class CleanBuild(build_py):
@@ -102,8 +130,15 @@ setup(
         "tfx_estimator.pipeline.presets": ["*.yaml"],
         "tfx_estimator.pipeline.report": ["*.j2"],
     },
-    install_requires=[*REQUIREMENTS, *(f'{each}; python_version < "3.11"' for each in PIPELINE_REQUIREMENTS)],
-    extras_require={"dev": DEV_REQUIREMENTS, "locked": LOCKED, "estimator": ESTIMATOR_REQUIREMENTS},
+    install_requires=REQUIREMENTS,
+    extras_require={
+        "tfx1.15": [*PIPELINE_REQUIREMENTS, *TFX_1_15_REQUIREMENTS],
+        "tfx1.21": [*PIPELINE_REQUIREMENTS, *TFX_1_21_REQUIREMENTS],
+        "tfx1.15-locked": locked("tfx1.15"),
+        "tfx1.21-locked": locked("tfx1.21"),
+        "estimator": ESTIMATOR_REQUIREMENTS,
+        "dev": DEV_REQUIREMENTS,
+    },
     cmdclass={"build_py": CleanBuild},
     entry_points={"console_scripts": ["tfx-estimator=tfx_estimator.__main__:main"]},
 )

@@ -16,9 +16,18 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tfx_estimator.pipeline.base.stack import stacks
+
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "requirements" / "legacy.lock"
-DEV_LOCK = ROOT / "requirements" / "dev.lock"
+# That of the environment which runs this.
+STACK = stacks.current().name
+LOCK = ROOT / "requirements" / f"{STACK}.lock"
+DEV_LOCK = ROOT / "requirements" / f"{STACK}-dev.lock"
+REQUIREMENTS = (
+    "REQUIREMENTS",
+    "PIPELINE_REQUIREMENTS",
+    f"{STACK.replace('.', '_').replace('tfx', 'TFX_').upper()}_REQUIREMENTS",
+)
 ADDRESS = re.compile(r"\w+://|^\s*--?(?:i|index-url|extra-index-url|find-links|f)\b", re.MULTILINE)
 
 
@@ -47,10 +56,13 @@ def pinned(text: str) -> dict[str, str]:
         text: the contents of the lock file, one `name==version` with its hashes per entry.
 
     Returns:
-        The version for every canonical package name.
+        The version for every canonical package name that this Python's environment is to have.
     """
+    found = map(Requirement, re.findall(r"^[\w.-]+==[^\\\n]+", text, re.MULTILINE))
     return {
-        canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE)
+        canonicalize_name(each.name): next(iter(each.specifier)).version
+        for each in found
+        if each.marker is None or each.marker.evaluate()
     }
 
 
@@ -123,8 +135,7 @@ def main() -> int:
         0 if all lock files are up to date, else 1.
     """
     wrong = False
-    run = ["REQUIREMENTS", "PIPELINE_REQUIREMENTS"]
-    for lock, names in {LOCK: run, DEV_LOCK: [*run, "DEV_REQUIREMENTS"]}.items():
+    for lock, names in {LOCK: REQUIREMENTS, DEV_LOCK: (*REQUIREMENTS, "DEV_REQUIREMENTS")}.items():
         text = lock.read_text()
         found = problems(declared(ROOT / "setup.py", *names), text)
         for line in found:

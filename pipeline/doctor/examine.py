@@ -25,6 +25,7 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
         What was found, in turn.
     """
     checks: list[tuple[str, _Check]] = [
+        ("stack", machine.check_stack),
         ("Python", machine.check_python),
         ("platform", machine.check_platform),
         ("packages", packages.check_versions),

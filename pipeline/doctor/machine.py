@@ -9,6 +9,7 @@ import sys
 import tempfile
 from typing import Optional
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.cpus import cpu_quota
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 
@@ -20,8 +21,6 @@ _TASK_BYTES = 600 * _MIB
 _RUN_BYTES = 200 * _MIB
 # Docker's default, of which NCCL between two GPUs needs more.
 _SHM_BYTES = 64 * _MIB
-# Of the wheels of h5py and others: requirements/legacy.lock.
-_GLIBC = (2, 28)
 # Of cgroups v2 and v1: files of the limit, of what is used, of its parts; and the name of what can be had back at once.
 _V2, _V1 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"
 _CONTAINERS = (
@@ -30,12 +29,18 @@ _CONTAINERS = (
 )
 
 
+def check_stack() -> Finding:
+    """Which of the sets of versions that were tested together this is, or is to be."""
+    return ok("stack", stacks.current().words)
+
+
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Only Python 3.10 has wheels of all that TFX 1.15 needs, TensorFlow 2.15's among them."""
-    text = ".".join(map(str, version))
-    if version[:2] == (3, 10):
+    """Each stack is for some versions, which all its packages have wheels for."""
+    text, stack = ".".join(map(str, version)), stacks.current()
+    if stack.has_python(version):
         return ok("Python", f"{text}, {sys.executable}")
-    return Finding("Python", FAILED, f"{text}, expected 3.10", "make an environment with Python 3.10: docs/install.md")
+    expected = f"{text}, expected {stack.python_words}"
+    return Finding("Python", FAILED, expected, "make an environment with such a Python: docs/install.md")
 
 
 def check_platform() -> Finding:
@@ -43,9 +48,9 @@ def check_platform() -> Finding:
     system, machine, (name, version) = platform.system(), platform.machine(), platform.libc_ver()
     text = f"{system} {machine}, {name or 'no glibc'} {version}".rstrip()
     numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
-    if system == "Linux" and machine == "x86_64" and name == "glibc" and numbers >= _GLIBC:
+    if system == "Linux" and machine == "x86_64" and name == "glibc" and numbers >= stacks.current().glibc:
         return ok("platform", text)
-    todo, wanted = "use such a machine, or a container of one", ".".join(map(str, _GLIBC))
+    todo, wanted = "use such a machine, or a container of one", ".".join(map(str, stacks.current().glibc))
     return Finding("platform", FAILED, f"{text}, expected Linux on x86_64 with glibc {wanted} or newer", todo)
 
 

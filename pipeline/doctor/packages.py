@@ -5,10 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import subprocess
-import sys
 from typing import Optional
 
-from tfx_estimator.pipeline import environment
+from tfx_estimator.pipeline import environment, fresh_python
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
 from tfx_estimator.pipeline.errors import TfxEstimatorError
@@ -19,7 +19,8 @@ _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform"
 _SHOWN = 4
 _IMPORT_SECONDS = 180.0
 _IMPORT = """\
-import json, tensorflow, tensorflow_estimator
+import json, tensorflow, tfx_estimator
+tfx_estimator.bring_back_estimator()
 print(json.dumps([tensorflow.__version__, len(tensorflow.config.list_physical_devices("GPU"))]))
 """
 
@@ -35,7 +36,7 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
     found = {name: _version(name) for name in wanted}
-    needed = required_by("tfx-estimator", wanted)
+    needed = required_by(f"tfx-estimator[{stacks.current().name}]", wanted)
     # The image has none that only notebooks need.
     absent = [name for name in wanted if not found[name] and name not in needed]
     wrong = [name for name in wanted if found[name] != wanted[name] and name not in absent]
@@ -67,7 +68,7 @@ def check_tensorflow() -> list[Finding]:
     """Imports TensorFlow, in a process of its own: it may end it."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _IMPORT], capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
+            fresh_python.words(_IMPORT), capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
         )
         told = last_line(done.stderr) or f"the process ended with {done.returncode}"
     except subprocess.TimeoutExpired:
@@ -77,7 +78,8 @@ def check_tensorflow() -> list[Finding]:
     version, gpus = json.loads(done.stdout.splitlines()[-1])
     devices = glob.glob("/dev/nvidia[0-9]*")
     if len(devices) > gpus:
-        todo = "see CUDA_VISIBLE_DEVICES, or pip install tensorflow[and-cuda]==2.15.1; without, trainings are on CPUs"
+        todo = "see CUDA_VISIBLE_DEVICES, or pip install "
+        todo += f"tensorflow[and-cuda]=={stacks.current().tensorflow}; without, trainings are on CPUs"
         return [
             ok("TensorFlow", version),
             Finding("devices", WARNING, f"{len(devices)} GPUs, of which TensorFlow sees {gpus}", todo),

@@ -1,22 +1,21 @@
-"""The versions that were tested together. Standard library only."""
+"""The versions that were tested together."""
 
 from __future__ import annotations
 
-import re
-
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.errors import TfxEstimatorError
-
-_LOCKED = re.compile(r"""([\w.-]+==[^\s;]+)\s*;\s*extra\s*==\s*["']locked["']""")
 
 
 def pins() -> list[str]:
-    """Returns `name==version` of every package below this one, as the extra `locked` asks for them.
+    """Returns `name==version` of every package below this one, as the extra of this stack asks for them.
 
     Raises:
         TfxEstimatorError: The package was not installed, only put on the path: there is no metadata.
     """
     # Here, since every verb's module is imported for the help, and this one takes 25 ms to import.
     from importlib import metadata
+
+    from packaging.requirements import Requirement
 
     try:
         required = metadata.requires("tfx-estimator") or []
@@ -26,4 +25,6 @@ def pins() -> list[str]:
             expected="an installed wheel, or `make install` in a checkout",
             todo="install it: pip install --no-deps WHEEL",
         ) from error
-    return [match[1] for line in required if (match := _LOCKED.fullmatch(line.strip()))]
+    extra = {"extra": f"{stacks.current().name}-locked"}
+    asked = map(Requirement, required)
+    return [f"{each.name}{each.specifier}" for each in asked if each.marker and each.marker.evaluate(extra)]

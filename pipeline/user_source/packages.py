@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.installed import BUILDS
 
 _DISTRIBUTION = "tfx-estimator"
-# Of this project's extras, the one that names all that its lock file does.
-_LOCKED = re.compile(r"""extra\s*==\s*["']locked["']""")
 
 
 def distributions_of(module: str) -> tuple[str, ...]:
@@ -79,13 +78,17 @@ def _tops(record: str) -> set[str]:
 def _of_image() -> frozenset[str]:
     from importlib import metadata
 
+    from packaging.requirements import Requirement
+
     try:
         declared = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         # A checkout that was not installed.
         declared = []
-    mine = [line for line in declared if "extra" not in line or _LOCKED.search(line)]
-    names = {_canonical(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in mine}
+    # The extra that names all that this stack's lock file does.
+    extra = {"extra": f"{stacks.current().name}-locked"}
+    mine = [each for each in map(Requirement, declared) if each.marker is None or each.marker.evaluate(extra)]
+    names = {_canonical(each.name) for each in mine}
     return frozenset({*names, *(build for name in names for build in BUILDS.get(name, ())), _DISTRIBUTION})
 
 

@@ -220,13 +220,15 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
 def _require_tfx(verb: str) -> None:
     from importlib.util import find_spec
 
+    from tfx_estimator.pipeline.base.stack import stacks
     from tfx_estimator.pipeline.errors import PipelineError
 
     if find_spec("tfx") is None:
+        stack = stacks.current()
         raise PipelineError(
             f"{PROG} {verb} needs TFX, which is not installed here",
-            expected="TFX 1.15.1 and what belongs to it, on Python 3.10",
-            todo="make an environment with Python 3.10: docs/install.md",
+            expected=f"{stack.words} and what belongs to them, on Python {stack.python_words}",
+            todo=f'pip install "tfx-estimator[{stack.name}]": docs/install.md',
         )
 
 
