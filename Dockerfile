@@ -1,20 +1,21 @@
 # The image in which every task runs, see docs/container.md:
-#   docker build --platform linux/amd64 --build-arg BASE=python:3.10-slim-bookworm@sha256:… --tag tfx-estimator .
-# BASE is a Debian whose `python3.10` is on the path, pinned by its digest.
+#   docker build --platform linux/amd64 --build-arg BASE=python:3.13-slim-trixie@sha256:… --tag tfx-estimator .
+# BASE is a Debian whose `python3` is one of STACK's, pinned by its digest: for tfx1.15 python:3.10-slim-bookworm.
 ARG BASE
 
 FROM ${BASE} AS packages
-# image.lock holds TensorFlow for CPUs; legacy.lock, with kernels for GPUs and all that notebooks need, is 700 MB more.
-ARG LOCK=image.lock
+ARG STACK=tfx1.21
+# STACK-image.lock has TensorFlow for CPUs; STACK.lock, with kernels for GPUs and all that notebooks need, is 700 MB more.
+ARG LOCK=$STACK-image.lock
 # pyfarmhash, of TFX's, has no wheel.
 RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends g++ > /dev/null
 COPY requirements/uv.txt /requirements/
-RUN python3.10 -m venv /uv && /uv/bin/pip install --quiet --no-cache-dir --require-hashes -r /requirements/uv.txt
+RUN python3 -m venv /uv && /uv/bin/pip install --quiet --no-cache-dir --require-hashes -r /requirements/uv.txt
 COPY requirements/$LOCK /requirements/
-RUN python3.10 -m venv --without-pip /opt/tfx-estimator \
+RUN python3 -m venv --without-pip /opt/tfx-estimator \
  && VIRTUAL_ENV=/opt/tfx-estimator /uv/bin/uv pip install --quiet --no-cache --no-deps --require-hashes \
       --compile-bytecode -r /requirements/$LOCK \
- && cd /opt/tfx-estimator/lib/python3.10/site-packages \
+ && cd /opt/tfx-estimator/lib/python3.*/site-packages \
  # For operations in C++ of one's own, and for debuggers of these.
  && rm -rf tensorflow/include \
  && strip --strip-unneeded tensorflow/libtensorflow_*.so.2 tfx_bsl/cc/*.so tensorflow_data_validation/pywrap/*.so

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.root import ROOT
+from tfx_estimator.pipeline.base.stack.stacks import LEGACY, STACKS
 
 _TOOLS = ("buildah", "podman", "runc", "debootstrap")
 # What CPython's standard library is linked with.
 _LIBRARIES = "ca-certificates,libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,zlib1g,libreadline8,libexpat1"
+# Debian 13 has Python 3.13 of its own; its headers are for pyfarmhash.
+_PYTHON = "ca-certificates,python3,python3-venv,python3-dev"
 _BASE, _IMAGE = "localhost/tfx-estimator-tests-base", "localhost/tfx-estimator-tests"
 # How this machine reaches packages; nothing of it stays in the image.
 _MOUNTED = ("/etc/ssl/certs", "/etc/pip.conf")
@@ -91,24 +94,27 @@ class Image:
         return int(run("podman", "image", "inspect", "--format", "{{.Size}}", self.name)) / 1e6
 
 
-@pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    """Builds the image; TFX_ESTIMATOR_IMAGE names one that is there already."""
+@pytest.fixture(scope="session", params=[stack.name for stack in STACKS])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    """Builds the image of each stack; TFX_ESTIMATOR_IMAGE names one that is there already, of whichever."""
     missing = [tool for tool in _TOOLS if not shutil.which(tool)]
     if missing or os.getuid() != 0:
         pytest.skip(f"needs root and {', '.join(missing) or 'its tools'} (Debian: apt-get install {' '.join(_TOOLS)})")
+    if request.param == LEGACY.name and not LEGACY.has_python(sys.version_info[:2]):
+        pytest.skip("its base has the Python of these tests, which is none of that stack's")
     if name := os.environ.get("TFX_ESTIMATOR_IMAGE"):
         yield Image(name)
         return
     folder = tmp_path_factory.mktemp("image")
-    _make_base(folder / "base")
+    _make_base(folder / "base", request.param)
     (folder / "uv.toml").write_text("native-tls = true\n")
     volumes = [f"{path}:{path}:ro" for path in _MOUNTED if os.path.exists(path)]
     volumes.append(f"{folder}/uv.toml:/etc/uv/uv.toml:ro")
     mounts = [option for volume in volumes for option in ("--volume", volume)]
     network = ("--isolation", "chroot", "--network", "host")
     try:
-        built = ("--layers", "--build-arg", f"BASE={_BASE}", "--tag", _IMAGE)
+        arguments = ("--build-arg", f"BASE={_BASE}", "--build-arg", f"STACK={request.param}")
+        built = ("--layers", *arguments, "--tag", _IMAGE)
         run("buildah", "bud", *network, *mounts, *built, ".", seconds=1500)
         yield Image(_IMAGE)
     finally:
@@ -135,17 +141,12 @@ def _remove() -> None:
         subprocess.run(["podman", "image", "rm", *names], capture_output=True, check=False)
 
 
-def _make_base(folder: Path) -> None:
-    """Debian with this Python: Debian 12 has no Python 3.10 of its own."""
-    run("debootstrap", "--variant=minbase", f"--include={_LIBRARIES}", "bookworm", folder)
-    home, local = Path(sys.base_prefix), folder / "usr" / "local"
-    unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-3.10*")
-    shutil.copytree(home / "lib" / "python3.10", local / "lib" / "python3.10", ignore=unused, symlinks=True)
-    shutil.copytree(home / "include", local / "include", dirs_exist_ok=True)
-    shutil.copy2(home / "bin" / "python3.10", local / "bin")
-    for library in (home / "lib").glob("libpython3*"):
-        shutil.copy2(library, local / "lib", follow_symlinks=False)
-    run("chroot", folder, "ldconfig")
+def _make_base(folder: Path, stack: str) -> None:
+    if stack == LEGACY.name:
+        run("debootstrap", "--variant=minbase", f"--include={_LIBRARIES}", "bookworm", folder)
+        _copy_python(folder)
+    else:
+        run("debootstrap", "--variant=minbase", f"--include={_PYTHON}", "trixie", folder)
     # As in images that are published: what apt has fetched is no part of them.
     run("chroot", folder, "apt-get", "clean")
     shutil.rmtree(folder / "var" / "lib" / "apt" / "lists")
@@ -154,3 +155,16 @@ def _make_base(folder: Path) -> None:
     shutil.rmtree(folder)
     run("podman", "import", archive, _BASE)
     archive.unlink()
+
+
+def _copy_python(folder: Path) -> None:
+    """Debian 12 has no Python 3.10 of its own: that of these tests."""
+    home, local = Path(sys.base_prefix), folder / "usr" / "local"
+    unused = shutil.ignore_patterns("site-packages", "test", "__pycache__", "config-3.10*")
+    shutil.copytree(home / "lib" / "python3.10", local / "lib" / "python3.10", ignore=unused, symlinks=True)
+    shutil.copytree(home / "include", local / "include", dirs_exist_ok=True)
+    shutil.copy2(home / "bin" / "python3.10", local / "bin")
+    (local / "bin" / "python3").symlink_to("python3.10")
+    for library in (home / "lib").glob("libpython3*"):
+        shutil.copy2(library, local / "lib", follow_symlinks=False)
+    run("chroot", folder, "ldconfig")
