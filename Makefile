@@ -70,7 +70,7 @@ check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 LOCKED_tfx1.15 = --python-version 3.10 --constraint requirements/quick.txt
 LOCKED_tfx1.21 = --python-version 3.11 --universal
 LOCKED = $(LOCKED_$(STACK)) --generate-hashes --no-emit-index-url --no-annotate --no-header
-COMPILE = $(UV) pip compile setup.py --extra $(STACK) $(LOCKED) $(if $(UPGRADE),--upgrade) --quiet
+COMPILE = $(UV) pip compile setup.py --extra $(subst .,-,$(STACK)) $(LOCKED) $(if $(UPGRADE),--upgrade) --quiet
 
 lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest versions)
 	$(COMPILE) --output-file $(LOCK)

@@ -131,11 +131,12 @@ setup(
         "tfx_estimator.pipeline.report": ["*.j2"],
     },
     install_requires=REQUIREMENTS,
+    # With the dots of the stacks' names, pip before 23.3 would find none of them, and install without.
     extras_require={
-        "tfx1.15": [*PIPELINE_REQUIREMENTS, *TFX_1_15_REQUIREMENTS],
-        "tfx1.21": [*PIPELINE_REQUIREMENTS, *TFX_1_21_REQUIREMENTS],
-        "tfx1.15-locked": locked("tfx1.15"),
-        "tfx1.21-locked": locked("tfx1.21"),
+        "tfx1-15": [*PIPELINE_REQUIREMENTS, *TFX_1_15_REQUIREMENTS],
+        "tfx1-21": [*PIPELINE_REQUIREMENTS, *TFX_1_21_REQUIREMENTS],
+        "tfx1-15-locked": locked("tfx1.15"),
+        "tfx1-21-locked": locked("tfx1.21"),
         "estimator": ESTIMATOR_REQUIREMENTS,
         "dev": DEV_REQUIREMENTS,
     },

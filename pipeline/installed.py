@@ -31,21 +31,15 @@ def required_by(requirement: str, names: Iterable[str]) -> set[str]:
     among, seen, waiting = frozenset(names), set(), [requirement]
     while waiting:
         name, extras = re.match(r"([\w.-]+)(?:\s*\[(.*?)])?", waiting.pop()).groups("")  # type: ignore[union-attr]
-        name = _canonical(name)
-        for extra in {"", *map(_canonical, re.findall(r"[\w.-]+", extras))}:
+        name = re.sub(r"[-_.]+", "-", name)
+        for extra in {"", *re.findall(r"[\w.-]+", extras)}:
             if name in LEFT_OUT or (name, extra) in seen:
                 continue
             seen.add((name, extra))
             lines = _first(name, lambda metadata, each: metadata.requires(each)) or []
             asked = [re.search(r"""extra\s*==\s*["'](.+?)["']""", line) for line in lines]
-            waiting += [
-                line.lower() for line, found in zip(lines, asked) if (_canonical(found[1]) if found else "") == extra
-            ]
+            waiting += [line.lower() for line, found in zip(lines, asked) if (found[1] if found else "") == extra]
     return {name for name, _ in seen} & among
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name)
 
 
 def _first(name: str, ask: Callable[[Any, str], Any]) -> Any:

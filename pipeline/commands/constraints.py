@@ -10,13 +10,13 @@ HELP = "print the versions that were tested together, as constraints for pip"
 EPILOG = """\
 pip and uv find versions that fit TFX in minutes, once they are told where to look. With a wheel of this package:
 
-  pip install "tfx_estimator-VERSION-py3-none-any.whl[tfx1.21-locked]"     exactly the tested versions
+  pip install "tfx_estimator-VERSION-py3-none-any.whl[tfx1-21-locked]"     exactly the tested versions
 
 or, where other packages share the environment and some versions have to differ:
 
   pip install --no-deps tfx_estimator-VERSION-py3-none-any.whl
   tfx-estimator constraints > constraints.txt                      edit what has to differ
-  pip install -c constraints.txt "tfx_estimator-VERSION-py3-none-any.whl[tfx1.21]" OTHERS
+  pip install -c constraints.txt "tfx_estimator-VERSION-py3-none-any.whl[tfx1-21]" OTHERS
 """
 
 

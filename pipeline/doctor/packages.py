@@ -36,7 +36,7 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
     found = {name: _version(name) for name in wanted}
-    needed = required_by(f"tfx-estimator[{stacks.current().name}]", wanted)
+    needed = required_by(f"tfx-estimator[{stacks.current().extra}]", wanted)
     # The image has none that only notebooks need.
     absent = [name for name in wanted if not found[name] and name not in needed]
     wrong = [name for name in wanted if found[name] != wanted[name] and name not in absent]

@@ -25,6 +25,6 @@ def pins() -> list[str]:
             expected="an installed wheel, or `make install` in a checkout",
             todo="install it: pip install --no-deps WHEEL",
         ) from error
-    extra = {"extra": f"{stacks.current().name}-locked"}
+    extra = {"extra": f"{stacks.current().extra}-locked"}
     asked = map(Requirement, required)
     return [f"{each.name}{each.specifier}" for each in asked if each.marker and each.marker.evaluate(extra)]

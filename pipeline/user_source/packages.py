@@ -86,7 +86,7 @@ def _of_image() -> frozenset[str]:
         # A checkout that was not installed.
         declared = []
     # The extra that names all that this stack's lock file does.
-    extra = {"extra": f"{stacks.current().name}-locked"}
+    extra = {"extra": f"{stacks.current().extra}-locked"}
     mine = [each for each in map(Requirement, declared) if each.marker is None or each.marker.evaluate(extra)]
     names = {_canonical(each.name) for each in mine}
     return frozenset({*names, *(build for name in names for build in BUILDS.get(name, ())), _DISTRIBUTION})

@@ -228,7 +228,7 @@ def _require_tfx(verb: str) -> None:
         raise PipelineError(
             f"{PROG} {verb} needs TFX, which is not installed here",
             expected=f"{stack.words} and what belongs to them, on Python {stack.python_words}",
-            todo=f'pip install "tfx-estimator[{stack.name}]": docs/install.md',
+            todo=f'pip install "tfx-estimator[{stack.extra}]": docs/install.md',
         )
 
 

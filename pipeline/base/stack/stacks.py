@@ -19,7 +19,7 @@ class Stack:
     """Versions that were tested together, each by a lock file of its own.
 
     Args:
-        name: As in the names of its extra and of its lock files: `tfx1.15`.
+        name: As in the names of its lock files: `tfx1.15`.
         tfx: Its version.
         tensorflow: Its version.
         pythons: The first and the last minor version of Python that it is for.
@@ -37,6 +37,11 @@ class Stack:
     has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
+
+    @property
+    def extra(self) -> str:
+        """The extra of this package that asks for it; with `-locked`, for its exact versions."""
+        return self.name.replace(".", "-")
 
     @property
     def python_words(self) -> str:
