@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # The newest stack that this machine can have, unless it is named: the wheels of tfx1.21 want glibc 2.39.
 GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),none)
-STACK ?= $(if $(filter 2.39,$(shell printf '2.39\n$(GLIBC)\n' | sort -V | head -1)),tfx1.21,tfx1.15)
+STACK ?= $(shell printf '2.39\n$(GLIBC)\n' | sort -CV && echo tfx1.21 || echo tfx1.15)
 PYTHONS_tfx1.15 := 3.10
 PYTHONS_tfx1.21 := >=3.11,<3.14
 PYTHONS := $(or $(PYTHONS_$(STACK)),$(error STACK=$(STACK) is none: it is tfx1.15 or tfx1.21))
@@ -91,6 +91,10 @@ clean:  ## remove the environment, runs and caches
 
 # --compile-bytecode writes .pyc files whatever PYTHONDONTWRITEBYTECODE says: without them TFX starts 2.4 times slower.
 $(STAMP): $(LOCK) $(DEV_LOCK) setup.py | $(UV)
+ifneq ($(STACK),tfx1.15)
+	@printf '2.39\n$(GLIBC)\n' | sort -CV || { echo 'TFX 1.21 wants glibc 2.39, and here it is $(GLIBC):' \
+	  'take STACK=tfx1.15, a container (docs/container.md), Debian 13 or Ubuntu 24.04.' >&2; exit 1; }
+endif
 	@if [ -e $(UNFINISHED) ] || ! $(PYTHON) -c '' 2>/dev/null; then \
 	  rm -rf $(VENV); \
 	  $(UV) venv --quiet --python '$(PYTHONS)' $(VENV) || { \
