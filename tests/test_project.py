@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.root import ROOT
+from tests.stack import HERE, pins
 from tfx_estimator.__main__ import main
 from tfx_estimator.data import features
 from tfx_estimator.model_fn import names
+from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
 pytestmark = pytest.mark.unit
 
@@ -75,7 +77,7 @@ def test_locks_are_what_setup_asks_for() -> None:
 @pytest.mark.parametrize(
     ("requirement", "said"),
     [
-        ("tfx[kfp]==1.15.2", "tfx==1.15.1 does not satisfy tfx"),
+        ("tfx==1.14.0", f"tfx=={HERE.tfx} does not satisfy tfx"),
         ("left-pad", "left-pad is missing (needed by setup.py)"),
         ("tensorflow-estimator==2.15.0", "rich==15.0.0 is not needed by setup.py"),
     ],
@@ -90,7 +92,7 @@ def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
 
 
 def test_an_entry_that_is_cut_off_is_found() -> None:
-    text = (ROOT / "requirements" / "image.lock").read_text()
+    text = (ROOT / "requirements" / f"{HERE.name}-image.lock").read_text()
     last = re.search(r"^tensorflow-cpu==\S+ \\\n(?:    .*\\\n)+(    .*\n)", text, re.MULTILINE)
     assert last
     code = (
@@ -101,21 +103,20 @@ def test_an_entry_that_is_cut_off_is_found() -> None:
     assert done.stdout.startswith("[] ['cut off: tensorflow-cpu=="), done.stdout + done.stderr
 
 
-LOCKS = ("legacy.lock", "dev.lock")
-
-
-@pytest.mark.parametrize("name", [*LOCKS, "image.lock"])
+@pytest.mark.parametrize("name", [f"{stack.name}{kind}" for stack in STACKS for kind in ("", "-dev", "-image")])
 def test_a_lock_names_no_registry_and_hashes_everything(name: str) -> None:
-    text = (ROOT / "requirements" / name).read_text()
+    text = (ROOT / "requirements" / f"{name}.lock").read_text()
     assert "://" not in text
     entries = re.split(r"\n(?=\S)", text.strip())
     assert len(entries) > 200
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
-def test_the_developers_lock_has_the_same_pins_and_hashes_and_more() -> None:
+@pytest.mark.parametrize("stack", [stack.name for stack in STACKS])
+def test_the_developers_lock_has_the_same_pins_and_hashes_and_more(stack: str) -> None:
     run_time, developers = (
-        set(re.split(r"\n(?=\S)", (ROOT / "requirements" / name).read_text().strip())) for name in LOCKS
+        set(re.split(r"\n(?=\S)", (ROOT / "requirements" / f"{stack}{kind}.lock").read_text().strip()))
+        for kind in ("", "-dev")
     )
     assert run_time < developers
     more = {entry.partition("==")[0] for entry in developers - run_time}
@@ -124,8 +125,7 @@ def test_the_developers_lock_has_the_same_pins_and_hashes_and_more() -> None:
 
 def test_constraints_are_the_run_time_lock(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["constraints"]) == 0
-    text = (ROOT / "requirements" / "legacy.lock").read_text()
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(re.findall(r"^[\w.-]+==[^\s\\]+", text, re.MULTILINE))
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(pins(HERE))
 
 
 def test_an_installed_package_is_needed_for_constraints(

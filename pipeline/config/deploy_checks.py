@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional, Union
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.credentials import check_credentials
@@ -24,7 +25,8 @@ from tfx_estimator.pipeline.config.security_context import find_idle_context, no
 from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _PROJECT = re.compile(r"[a-z][a-z0-9.:-]{4,61}[a-z0-9]")
@@ -42,6 +44,25 @@ _DEFAULT_ACCOUNTS = {
     TFJOB: f"the namespace's, default, {_IN_THE_CLUSTER}",
 }
 _RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
+
+
+def check_stack(target: str) -> None:
+    """Checks that the installed TFX compiles for a target at all.
+
+    Args:
+        target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
+
+    Raises:
+        DeclarationError: It does not.
+    """
+    here = stacks.current()
+    if target == KUBEFLOW and not here.has_argo:
+        raise DeclarationError(
+            f"--target {KUBEFLOW}: TFX {here.tfx} has no Kubeflow Pipelines 1, which takes an Argo Workflow",
+            expected=f"another target: {', '.join(each for each in ALL_TARGETS if each != KUBEFLOW)}",
+            todo=f"compile for {KUBEFLOW_V2}; or install the stack {stacks.LEGACY.name}: make install "
+            f"STACK={stacks.LEGACY.name}",
+        )
 
 
 def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
@@ -136,8 +137,9 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
         machines += [_Machine("", "", _gpus(node.accelerator, node.accelerators), {}) for node in nodes]
     if any(machine.gpus for machine in machines):
         yield (
-            "deploy.image: steps have accelerators: it has to be built with --build-arg LOCK=legacy.lock and NVIDIA's "
-            "libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave them idle"
+            f"deploy.image: steps have accelerators: it has to be built with --build-arg LOCK={stacks.current().lock} "
+            "and NVIDIA's libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave "
+            "them idle"
         )
 
 

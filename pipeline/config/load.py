@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import find_idle, note_deployment
+from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
@@ -47,6 +47,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
+    check_stack(target)
     text = read.read_source(os.fspath(source))
     draft = Draft(text)
     parsed, problems = parse_overrides(overrides)

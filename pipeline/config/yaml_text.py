@@ -19,6 +19,8 @@ _MERGE = _TAG + "merge"
 _MAX_VALUES = 10_000
 # Far below Python's own limit of recursion.
 MAX_DEPTH = 50
+# So say later libyamls, of what they did not read to its end.
+_TOO_DEEP = "exceeded maximum nesting depth"
 _MAX_DIGITS = 40
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
@@ -102,12 +104,14 @@ def read_yaml(text: str, source: str) -> Document:
     try:
         node = yaml.compose(text, Loader=_Loader)
         reader.document.value = None if node is None else reader.read(node, ())
-    except yaml.MarkedYAMLError as error:
+    except (RecursionError, yaml.MarkedYAMLError) as error:
+        if isinstance(error, RecursionError) or error.problem == _TOO_DEEP:
+            what = "it is nested too deeply, or contains itself"
+            reader.refuse((), 1, what, "a declaration", "see `tfx-estimator copy`")
+            return reader.document
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         hint = _syntax_hint(error, text.splitlines()[line - 1 : line])
         reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *hint)
-    except RecursionError:
-        reader.refuse((), 1, "it is nested too deeply, or contains itself", "a declaration", "see `tfx-estimator copy`")
     return reader.document
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.cpus import available_cpus
 from tfx_estimator.pipeline.installed import version_of
 
@@ -14,6 +15,7 @@ _PACKAGES = (
     "tensorflow",
     "tensorflow-estimator",
     "keras",
+    "tf_keras",
     "tensorflow-transform",
     "tensorflow-model-analysis",
     "tensorflow-datasets",
@@ -24,8 +26,8 @@ _PACKAGES = (
 
 
 def read_versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages, and what machine this is."""
-    found = {"Python": platform.python_version()}
+    """Returns the stack, the versions of Python and of the packages, and what machine this is."""
+    found = {"stack": stacks.current().words, "Python": platform.python_version()}
     for name in _PACKAGES:
         if version := version_of(name):
             found[name] = version

@@ -78,7 +78,7 @@ class Summary:
         tuning: The trials, what they were judged by, and which was the best, where there is a Tuner.
         stages: How long those of a pipeline waited for each other.
         profiles: Folders of the tasks' profiles, by task.
-        versions: Of Python and the packages, and the machine.
+        versions: The stack, those of Python and the packages, and the machine.
     """
 
     source: str

@@ -60,7 +60,7 @@ class Environment:
     @property
     def site_packages(self) -> Path:
         """Where packages are installed."""
-        return self.path / "lib" / "python3.10" / "site-packages"
+        return Path(sysconfig.get_path("purelib", vars={"base": str(self.path)}))
 
     def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 560, **environment: Any) -> str:
         """Runs one of its commands, as in an activated environment.

@@ -7,13 +7,14 @@ import tarfile
 import zipfile
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.root import ROOT
+from tests.stack import HERE, pins
 from tests.wheel.conftest import PACKAGES
+from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
 pytestmark = [pytest.mark.e2e]
-
-LOCKED = sorted(re.findall(r"^[\w.-]+==[^\s\\]+", (ROOT / "requirements" / "legacy.lock").read_text(), re.MULTILINE))
 
 
 def files_of(wheel) -> dict[str, bytes]:
@@ -43,15 +44,24 @@ def test_an_sdist_holds_files_in_place_of_links_and_makes_the_same_wheel(distrib
     assert wheel == other
 
 
-def test_the_extra_locked_is_the_lock_file(distributions):
+@pytest.mark.parametrize("stack", STACKS, ids=lambda stack: stack.name)
+def test_the_extra_locked_is_the_lock_file(distributions, stack):
     metadata = files_of(distributions.wheel)["tfx_estimator-0.2.0.dist-info/METADATA"].decode()
-    pins = re.findall(r'^Requires-Dist: (\S+==\S+); extra == "locked"$', metadata, re.MULTILINE)
-    assert len(pins) > 200
-    assert sorted(pins) == LOCKED
+    required = map(Requirement, re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE))
+    extra = {"extra": f"{stack.name}-locked"}
+    locked = [f"{each.name}{each.specifier}" for each in required if each.marker and each.marker.evaluate(extra)]
+    assert len(locked) > 180
+    assert sorted(locked) == sorted(pins(stack))
+
+
+def test_the_wheel_asks_for_no_more_than_the_declaration_needs(distributions):
+    metadata = files_of(distributions.wheel)["tfx_estimator-0.2.0.dist-info/METADATA"].decode()
+    required = map(Requirement, re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE))
+    assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pydantic", "pyyaml", "rich"]
 
 
 def test_constraints_need_nothing_but_the_wheel(bare_environment, tmp_path):
-    assert sorted(bare_environment.run("tfx-estimator", "constraints", cwd=tmp_path).splitlines()) == LOCKED
+    assert sorted(bare_environment.run("tfx-estimator", "constraints", cwd=tmp_path).splitlines()) == sorted(pins(HERE))
 
 
 def test_an_environment_with_the_wheel_uses_the_wheel(environment, tmp_path):

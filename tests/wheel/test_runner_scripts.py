@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.pipeline.runners.deployed import as_sections
+from tests.stack import needs_argo
 from tests.wheel.pipelines_server import PipelinesServer
 from tfx_estimator.pipeline.targets import KUBEFLOW, VERTEX
 
@@ -81,6 +82,7 @@ def test_vertex(environment, tmp_path):
     assert len(list(tmp_path.glob("*.whl"))) == 2
 
 
+@needs_argo
 def test_kubeflow(environment, tmp_path):
     project = Project(tmp_path, environment, KUBEFLOW)
     assert "compiled successfully" in project.tfx("compile")

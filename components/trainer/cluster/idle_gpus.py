@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Devices
 from tfx_estimator.pipeline.log import get_logger
 
@@ -23,6 +24,6 @@ def warn_of_idle_gpus(devices: Devices) -> None:
     if not tf.test.is_built_with_cuda():
         logger.warning(
             f"this machine has {there} GPUs, and TensorFlow {tf.__version__} is installed without CUDA: training uses "
-            "CPUs only; build the image with --build-arg LOCK=legacy.lock, see docs/container.md, or remove the "
-            "accelerators"
+            f"CPUs only; build the image with --build-arg LOCK={stacks.current().lock}, see docs/container.md, or "
+            "remove the accelerators"
         )

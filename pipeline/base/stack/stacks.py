@@ -24,6 +24,7 @@ class Stack:
         tensorflow: Its version.
         pythons: The first and the last minor version of Python that it is for.
         glibc: The oldest that its wheels are for.
+        has_estimator: Whether TensorFlow has tf.estimator, so that it need not be brought back.
         has_argo: Whether TFX compiles for Kubeflow Pipelines 1, an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
@@ -34,6 +35,7 @@ class Stack:
     tensorflow: str
     pythons: tuple[tuple[int, int], tuple[int, int]]
     glibc: tuple[int, int]
+    has_estimator: bool
     has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
@@ -42,6 +44,11 @@ class Stack:
     def extra(self) -> str:
         """The extra of this package that asks for it; with `-locked`, for its exact versions."""
         return self.name.replace(".", "-")
+
+    @property
+    def lock(self) -> str:
+        """The lock file of what it needs where there are GPUs, or notebooks."""
+        return f"{self.name}.lock"
 
     @property
     def python_words(self) -> str:
@@ -58,9 +65,9 @@ class Stack:
         return self.pythons[0] <= version[:2] <= self.pythons[1]
 
 
-LEGACY = Stack("tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True)
+LEGACY = Stack("tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True, True)
 # The glibc is that of ml-metadata's and TFDV's wheels.
-TODAY = Stack("tfx1.21", "1.21.0", "2.21.0", ((3, 11), (3, 13)), (2, 39), False, False, False)
+TODAY = Stack("tfx1.21", "1.21.0", "2.21.0", ((3, 11), (3, 13)), (2, 39), False, False, False, False)
 STACKS = (TODAY, LEGACY)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,10 @@ from typing import Any
 import pytest
 
 from tests.root import ROOT
+from tests.stack import HERE
+from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY, TODAY
 from tfx_estimator.pipeline.doctor import examine, machine, network, packages, training
 from tfx_estimator.pipeline.doctor.finding import FAILED, OK, WARNING
 from tfx_estimator.pipeline.doctor.pins import pins
@@ -54,17 +56,18 @@ def test_a_whole_environment_can_run(tmp_path):
     assert all(finding["todo"] for finding in findings.values() if finding["state"] != OK)
     for name in ("Python", "platform", "packages", "work folder", "localhost", "TensorFlow"):
         assert findings[name]["state"] == OK
-    assert findings["TensorFlow"]["what"] == "2.15.1"
+    assert findings["TensorFlow"]["what"] == HERE.tensorflow
+    assert findings["stack"]["what"] == HERE.words
     assert not (tmp_path / "runs").exists()
 
 
 def test_variables_with_which_tensorflow_cannot_be_imported_are_named_and_left_out(tmp_path):
-    wrong = {"TF_USE_LEGACY_KERAS": "1", "PYTHONWARNINGS": "error"}
+    wrong = {KERAS: "1" if HERE is LEGACY else "0", "PYTHONWARNINGS": "error"}
     code, said = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"), **wrong)
     findings = json.loads(said)["findings"]
     assert code == 0, said
     assert {each["todo"]: each["state"] for each in findings if each["name"] == "environment"} == {
-        "unset TF_USE_LEGACY_KERAS": WARNING,
+        f"unset {KERAS}": WARNING,
         "unset PYTHONWARNINGS": WARNING,
     }
     assert [each["state"] for each in findings if each["name"] == "TensorFlow"] == [OK]
@@ -84,7 +87,7 @@ def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     assert code == 1
     lines = said.splitlines()
     (versions,) = [line for line in lines if line.startswith("failed   packages")]
-    assert "tfx 1.14.0 (tested: 1.15.1)" in versions
+    assert f"tfx 1.14.0 (tested: {HERE.tfx})" in versions
     assert "dill is missing (tested: 0.4.1)" in versions
     (tensorflow,) = [line for line in lines if line.startswith("failed   TensorFlow")]
     assert "ImportError: libcudart.so.12" in tensorflow
@@ -111,8 +114,7 @@ def test_another_version_of_what_decides_nothing_is_a_warning(foreign):
 
 
 def test_in_the_image_all_is_well(monkeypatch):
-    pinned = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements" / "image.lock").read_text(), re.MULTILINE)
-    image = dict(pinned)
+    image = dict(pin.split("==") for pin in in_lock(HERE, "-image"))
     required = {name: metadata.requires(name.replace("tensorflow-cpu", "tensorflow")) for name in image}
     required["tfx-estimator"] = metadata.requires("tfx-estimator")
 
@@ -136,23 +138,22 @@ def test_in_the_image_all_is_well(monkeypatch):
 def test_many_wrong_versions_are_counted():
     wrong = packages.check_versions([pin.partition("==")[0] + "==0.0.1" for pin in pins()])
     assert wrong.state == FAILED
-    assert "tensorflow 2.15.1 (tested: 0.0.1)" in wrong.what
+    assert f"tensorflow {HERE.tensorflow} (tested: 0.0.1)" in wrong.what
     assert f"and {len(pins()) - 4} more" in wrong.what
 
 
-@pytest.mark.parametrize(
-    ("version", "state"), [((3, 10, 13), OK), ((3, 9, 1), FAILED), ((3, 11, 0), FAILED), ((3, 1, 0), FAILED)]
-)
-def test_only_the_one_python_will_do(version, state):
-    assert machine.check_python(version).state == state
+@pytest.mark.parametrize("version", [(3, 9, 1), (3, 10, 13), (3, 11, 0), (3, 13, 5), (3, 14, 0), (3, 1, 0)])
+def test_only_the_pythons_of_the_stack_will_do(version):
+    known = {LEGACY: [(3, 10, 13)], TODAY: [(3, 11, 0), (3, 13, 5)]}[HERE]
+    assert machine.check_python(version).state == (OK if version in known else FAILED)
 
 
 @pytest.mark.parametrize(
     ("system", "kind", "libc", "state"),
     [
-        ("Linux", "x86_64", ("glibc", "2.36"), OK),
-        ("Linux", "x86_64", ("glibc", "2.28"), OK),
-        ("Linux", "x86_64", ("glibc", "2.27"), FAILED),
+        ("Linux", "x86_64", ("glibc", "2.41"), OK),
+        ("Linux", "x86_64", ("glibc", {LEGACY: "2.28", TODAY: "2.39"}[HERE]), OK),
+        ("Linux", "x86_64", ("glibc", {LEGACY: "2.27", TODAY: "2.38"}[HERE]), FAILED),
         ("Linux", "x86_64", ("glibc", "2.5"), FAILED),
         ("Linux", "x86_64", ("", ""), FAILED),  # musl
         ("Linux", "aarch64", ("glibc", "2.36"), FAILED),

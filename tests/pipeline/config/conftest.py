@@ -22,6 +22,11 @@ trainer:
 """
 
 
+@pytest.fixture(autouse=True)
+def checked(every_target: None) -> None:
+    """Of a declaration all is checked on either stack."""
+
+
 @pytest.fixture
 def good() -> str:
     """A declaration without a fault."""

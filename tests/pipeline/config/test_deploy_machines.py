@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
 
 pytestmark = pytest.mark.unit
@@ -154,7 +155,7 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
 )
 def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides, told):
     whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
-    notes = [note for note in load("digits", (*whole, *overrides), target).notes if "LOCK=legacy.lock" in note]
+    notes = [note for note in load("digits", (*whole, *overrides), target).notes if f"LOCK={HERE.lock}" in note]
     assert len(notes) == told
 
 

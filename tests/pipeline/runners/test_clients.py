@@ -15,9 +15,10 @@ import yaml
 
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET
 from tests.root import ROOT
+from tests.stack import TARGETS, needs_argo
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.custom_job.plan import Plan
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TARGETS, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -115,6 +116,7 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     return run
 
 
+@needs_argo
 def test_argo(compiled, client, tmp_path):
     done = client(HERA, compiled[KUBEFLOW], "hera==7.1.0", "pyyaml")
     placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [None, 60]\n"

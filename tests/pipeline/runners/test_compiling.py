@@ -21,6 +21,7 @@ import yaml
 
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_ONE_POD, OF_TARGET, Step, read_steps, same
+from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.pipeline import presets
@@ -74,7 +75,7 @@ def project(tmp_path_factory) -> Path:
 def compiled(project) -> dict[str, str]:
     """The project, compiled by the command line for each target."""
     texts = {}
-    for target in TARGETS:
+    for target in HAS_TARGETS:
         output = project / f"{target}.out"
         overrides = [argument for each in (*COMMON, *OF_TARGET[target]) for argument in ("--set", each)]
         arguments = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(output), *overrides]
@@ -333,7 +334,7 @@ def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    for target in TARGETS:
+    for target in HAS_TARGETS:
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
         loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
@@ -349,7 +350,7 @@ def _packed(wheel: Path) -> list[str]:
 def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetch_them(compiled, project):
     wheels = {wheel.name: _packed(wheel) for wheel in project.glob("*.whl")}
     assert len(wheels) == len(set(map(tuple, MODULES.values())))
-    for target in TARGETS:
+    for target in HAS_TARGETS:
         for name, step in read_steps(compiled[target], target).items():
             words = [*step.container["command"], *step.container["args"]]
             if name not in MODULES:
@@ -408,8 +409,10 @@ def test_compiling_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     # TensorFlow Datasets makes a folder for what it asks of its bucket.
-    overrides = [argument for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for argument in ("--set", each)]
-    assert main(["compile", "mnist", "--target", KUBEFLOW, "--output", str(tmp_path / "mnist.yaml"), *overrides]) == 0
+    overrides = [argument for each in (*COMMON, *OF_TARGET[KUBEFLOW_V2]) for argument in ("--set", each)]
+    assert (
+        main(["compile", "mnist", "--target", KUBEFLOW_V2, "--output", str(tmp_path / "mnist.yaml"), *overrides]) == 0
+    )
     assert os.listdir(tmp_path) == ["mnist.yaml"]
 
 

@@ -13,6 +13,7 @@ import yaml
 from PIL import Image
 
 from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, refused
+from tests.stack import needs_argo
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.expansion import variables_of, words_of
@@ -71,6 +72,7 @@ def as_started(container: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]
     return words_of(container, variables), variables
 
 
+@needs_argo
 def test_a_step_of_kubeflow_is_told_what_was_declared(tmp_path):
     told = (*there(tmp_path, KUBEFLOW), env(NOTE="x", PRICE=PRICE))
     text = compile_declaration(load(project(tmp_path, CLASSES, NOTE), told, KUBEFLOW), KUBEFLOW).text
@@ -110,6 +112,7 @@ def test_what_a_service_of_specifications_would_change_is_refused(target, overri
     load("digits", (*COMMON, *OF_TARGET[target], "deploy.env.PRICE='5$ $HOME'"), target)
 
 
+@pytest.mark.usefixtures("every_target")
 def test_a_place_that_whoever_submits_it_may_choose_is_quoted_by_nobody():
     whole = (*COMMON, *OF_TARGET[KUBEFLOW])
     (problem,) = refused(KUBEFLOW, *whole, "deploy.pipeline_root='gs://example-bucket/$(NOTE)'")

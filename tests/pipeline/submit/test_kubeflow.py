@@ -34,7 +34,7 @@ both = pytest.mark.parametrize("target", [KUBEFLOW, KUBEFLOW_V2])
 
 
 @pytest.fixture(autouse=True)
-def hurried(monkeypatch, tmp_path) -> None:
+def hurried(monkeypatch, tmp_path, every_target) -> None:
     """Waits are short; the token is known."""
     for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(follow, name, 0.01)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps
 from tests.root import ROOT
+from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.submit.hours import estimate_hours
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
-def test_every_step_is_told_with_its_machine(target):
+def test_every_step_is_told_with_its_machine(target, every_target):
     path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
     rows = read_plan(path.read_text(), target)
     assert {row.image for row in rows} == {IMAGE}
@@ -57,6 +58,7 @@ def test_the_machines_of_a_custom_job_are_told():
     ]
 
 
+@needs_argo
 def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
     overrides = (
         *(*OF_TFJOB[:4], "deploy.nodes.default={cpu: 2, memory_gb: 8}", "deploy.tfjob.train=true"),

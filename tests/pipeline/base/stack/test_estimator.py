@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from tests.root import ROOT
+from tests.stack import HERE
 
 # Names a Python that has a TensorFlow from 2.16 on, with tf_keras and tensorflow-estimator.
 TODAY = "TFX_ESTIMATOR_TODAY_PYTHON"
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1", "e:1"], "evaluator": ["f:1"]}
 MASTER = {"master": ["a:1"], "worker": ["b:1"], "ps": ["d:1"]}
+needs_tensorflows_own = pytest.mark.skipif(
+    not HERE.has_estimator, reason=f"TensorFlow {HERE.tensorflow} has no tf.estimator of its own to compare with"
+)
 # Trains, evaluates and exports as the tutorials of TensorFlow 1 have it, and prints the steps and the accuracy.
 PROGRAM = """
 import json, sys, tempfile
@@ -69,6 +73,7 @@ def run_program(python: str, tmp_path: Path, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@needs_tensorflows_own
 @pytest.mark.unit
 def test_a_tensorflow_that_has_it_is_left_alone():
     import tensorflow as tf
@@ -110,6 +115,7 @@ def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, fil
     assert said in capsys.readouterr().err
 
 
+@needs_tensorflows_own
 @pytest.mark.unit
 @pytest.mark.parametrize("strategy", [True, False], ids=["strategy", "none"])
 @pytest.mark.parametrize(
@@ -140,6 +146,7 @@ def test_a_run_config_learns_what_tensorflow_told_it(monkeypatch, tf_config, str
     assert {**ours, "_model_dir": ""} == {**theirs, "_model_dir": ""}
 
 
+@needs_tensorflows_own
 @pytest.mark.unit
 @pytest.mark.parametrize(("type_", "index"), [("chief", 0), ("worker", 1), ("ps", 1), ("evaluator", 0), ("", 0)])
 def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):

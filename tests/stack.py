@@ -1,0 +1,34 @@
+"""What the stack that the tests run on has not: tests of that are skipped, with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.root import ROOT
+from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.targets import KUBEFLOW
+from tfx_estimator.pipeline.targets import TARGETS as ALL
+
+HERE = stacks.current()
+needs_argo = pytest.mark.skipif(not HERE.has_argo, reason=f"TFX {HERE.tfx} has no Kubeflow Pipelines 1")
+# The services that TFX compiles for.
+TARGETS = tuple(target for target in ALL if target != KUBEFLOW or HERE.has_argo)
+
+
+def pins(stack: stacks.Stack, kind: str = "") -> list[str]:
+    """Returns `name==version` of what a lock file of a stack has for this Python: of kind `-dev`, `-image` or none."""
+    text = (ROOT / "requirements" / f"{stack.name}{kind}.lock").read_text()
+    found = map(Requirement, re.findall(r"^[\w.-]+==[^\\\n]+", text, re.MULTILINE))
+    return [f"{each.name}{each.specifier}" for each in found if each.marker is None or each.marker.evaluate()]
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Marks the tests that compile for a target which is not there, as their parameters name it."""
+    for item in items:
+        given = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        if "every_target" not in item.fixturenames and KUBEFLOW in [each for each in given if isinstance(each, str)]:
+            item.add_marker(needs_argo)
