@@ -43,7 +43,9 @@ def module_name(path: Path) -> str:
 
 
 def test_every_module_imports_and_does_nothing_else() -> None:
-    modules = [module_name(path) for path in sources() if path.name != "__main__.py"]
+    argo = () if HERE.has_argo else ("pipeline/runners/workflow.py",)
+    paths = [path for path in sources() if path.name != "__main__.py"]
+    modules = [module_name(path) for path in paths if str(path.relative_to(ROOT)) not in argo]
     assert len(modules) > 40
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, json.dumps(modules)], capture_output=True, text=True, cwd=ROOT, timeout=240

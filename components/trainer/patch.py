@@ -46,7 +46,7 @@ class Patch:
         module, _, path = self.target.partition(":")
         *parents, name = path.split(".")
         try:
-            if tf.__version__.split(".")[:2] != stack.tensorflow.split(".")[:2]:
+            if not stack.is_of(tf.__version__):
                 raise AttributeError
             owner = functools.reduce(getattr, parents, importlib.import_module(module))
             original = getattr(owner, name)

@@ -41,7 +41,7 @@ VALUES: dict[str, dict[str, str]] = {
 KEYS: dict[str, str] = {
     f"{_TRAIN}.overlap": _OVERLAP,
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
-    f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2.15: adafactor takes the smaller of the learning rate and "
+    f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2: adafactor takes the smaller of the learning rate and "
     "1/sqrt(step) either way",
     **{
         f"{_EVAL}.{key}": f"of training only: {_ONE_PROCESS}"

@@ -27,7 +27,7 @@ _TABLES = (".csv", ".parquet")
 # name/config:version, as `tfds.load` takes it.
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
 _GLOB_CHARACTERS = "*?["
-OTHER_STORE = "of all object stores, TensorFlow 2.15 reads and writes only Cloud Storage by itself"
+OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
 _FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
+from tests.stack import HERE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.stack.stacks import LEGACY
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.golden
 
+VERSIONS = {
+    f'"sdkVersion": "tfx-{HERE.tfx}"': f'"sdkVersion": "tfx-{LEGACY.tfx}"',
+    f"sdkVersion: tfx-{HERE.tfx}": f"sdkVersion: tfx-{LEGACY.tfx}",
+    f'"tfx_version": "{HERE.tfx.replace(".", "-")}"': f'"tfx_version": "{LEGACY.tfx.replace(".", "-")}"',
+    f'"tfx_py_version": "3-{sys.version_info[1]}"': '"tfx_py_version": "3-10"',
+}
 # What the workers of Dataflow are told, whatever the other steps run on.
 DATAFLOW = (
     "data.data_dir=gs://example-bucket/tfds",
@@ -64,6 +73,9 @@ def compiled(name: str, target: str, told: tuple[str, ...]) -> str:
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
     text = compile_declaration(load(name, told, target), target).text
+    # Written on tfx1.15; what is compiled elsewhere is the same, but for the numbers of the stack.
+    for here, there in VERSIONS.items():
+        text = text.replace(here, there)
     digest = IMAGE.rpartition(":")[2]
     return re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
 

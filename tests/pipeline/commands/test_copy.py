@@ -77,7 +77,7 @@ def test_the_script_for_tfx_is_copied(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["local_runner", "vertex_runner", "kubeflow_runner"])
-def test_a_copied_script_takes_the_declaration_from_the_environment(tmp_path, monkeypatch, capsys, name):
+def test_a_copied_script_takes_the_declaration_from_the_environment(tmp_path, monkeypatch, capsys, every_target, name):
     monkeypatch.chdir(tmp_path)
     assert main(["copy", name, "runner.py"]) == 0
     assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out

@@ -17,6 +17,7 @@ from tests.root import ROOT
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.targets import ALL_TARGETS
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +26,8 @@ DEPLOYED = (
     *("--set", "deploy.project=example-project", "--set", "deploy.region=europe-west4"),
     *("--set", "deploy.pipeline_root=gs://example-bucket/pipelines"),
 )
+# As this Python's argparse lists them.
+TARGETS = ", ".join(map(str if sys.version_info >= (3, 12) else repr, ALL_TARGETS))
 HEAVY = ("tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich")
 
 
@@ -44,7 +47,7 @@ def start_shell(command: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize(
     ("arguments", "most"),
-    [(["--help"], 190), (["run", "--help"], 190), (["validate", "mnist"], 350), (["show", "digits"], 350)],
+    [(["--help"], 190), (["run", "--help"], 190), (["validate", "mnist"], 360), (["show", "digits"], 360)],
 )
 def test_light_verbs_answer_at_once(arguments, most):
     # Their time is that of their imports, about a millisecond a module; a count is the same on every machine.
@@ -121,8 +124,8 @@ def test_wrong_arguments_end_with_usage(capsys, arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["compile", "digits", "--target", "vertx"], "'kubeflow_v2', 'tfjob'); did you mean vertex?"),
-        (["validate", "digits", "--target", "qqqq"], "'kubeflow_v2', 'tfjob')"),
+        (["compile", "digits", "--target", "vertx"], f"{TARGETS}); did you mean vertex?"),
+        (["validate", "digits", "--target", "qqqq"], f"{TARGETS})"),
         (
             ["run", "digits", "--work_dir=a"],
             "run: error: unrecognized arguments: --work_dir=a; did you mean --workdir?",
@@ -257,9 +260,7 @@ def test_only_googles_store_is_taken(tmp_path, monkeypatch, capsys, arguments, s
     monkeypatch.chdir(tmp_path)
     assert main([*arguments, f"{scheme}://bucket/runs"]) == 2
     said = capsys.readouterr().err
-    assert (
-        f"{arguments[-1]} {scheme}://bucket/runs: of all object stores, TensorFlow 2.15 reads and writes only" in said
-    )
+    assert f"{arguments[-1]} {scheme}://bucket/runs: of all object stores, TensorFlow reads and writes only" in said
     assert list(tmp_path.iterdir()) == []
 
 

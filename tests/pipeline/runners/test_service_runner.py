@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,10 @@ def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
 
 def test_the_script_compiles_what_compile_does(script, capsys):
     from tfx.tools.cli import labels
-    from tfx.tools.cli.handler.kubeflow_handler import KubeflowHandler
-    from tfx.tools.cli.handler.vertex_handler import VertexHandler
 
     target, wanted = script
-    handler = {VERTEX: VertexHandler, KUBEFLOW: KubeflowHandler}[target]
+    module = importlib.import_module(f"tfx.tools.cli.handler.{target}_handler")
+    handler = getattr(module, f"{target.capitalize()}Handler")
     handler({labels.ENGINE_FLAG: target, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
     assert Path("digits.json" if target == VERTEX else "digits.workflow.yaml").read_text() == wanted
     assert len(list(Path().glob("*.whl"))) == 1

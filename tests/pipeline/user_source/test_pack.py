@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_what_ships_with_this_project_does_not_travel():
 
 
 def test_compiled_code_is_refused(tmp_path):
-    (tmp_path / "fast.cpython-310-x86_64-linux-gnu.so").touch()
+    (tmp_path / f"fast{EXTENSION_SUFFIXES[0]}").touch()
     (tmp_path / "net.py").write_text("import fast\n")
     with pytest.raises(DeclarationError, match="fast is compiled code"):
         pack(["net:f"], [str(tmp_path)])

@@ -1,0 +1,168 @@
+"""Which stack this is, and that nobody else asks which versions there are."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.targets import ALL_TARGETS
+
+pytestmark = pytest.mark.unit
+
+# Which may ask.
+ROOM, DOCTOR = "pipeline/base/stack/", "pipeline/doctor/"
+FOLDERS = ("pipeline", "components", "model_fn", "data", "src")
+OF_METADATA = ("version", "version_of")
+
+
+def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Finds where code compares a version, or takes one apart: what a message says of it is no question.
+
+    Yields:
+        The line, and what it asks.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name.endswith(("sys.version_info", "sys.hexversion", "tf.version")) or ".__version__." in name:
+                yield node.lineno, name
+        elif isinstance(node, ast.ImportFrom) and node.module == "sys":
+            yield from ((node.lineno, each.name) for each in node.names if each.name in ("version_info", "hexversion"))
+        elif isinstance(node, (ast.Compare, ast.Match)):
+            for each in ast.walk(node.subject if isinstance(node, ast.Match) else node):
+                is_version = isinstance(each, ast.Attribute) and each.attr == "__version__"
+                is_asked = isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in OF_METADATA
+                if is_version or is_asked:
+                    yield node.lineno, ast.unparse(each)
+
+
+def test_nobody_but_the_stack_and_the_doctor_asks_for_a_version():
+    found = []
+    for folder in FOLDERS:
+        # Those of src are links to the others.
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if not name.startswith((ROOM, DOCTOR)):
+                found += [(name, line, what) for line, what in asked(ast.parse(path.read_text(encoding="utf-8")))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nif sys.version_info >= (3, 11): pass",
+        "from sys import version_info",
+        "import tensorflow as tf\ntf.version.VERSION.startswith('2.15')",
+        "import keras\nnew = keras.__version__ >= '3'",
+        "from importlib import metadata\nif '1.21' in metadata.version('tfx'): pass",
+        "new = (version_of('keras') or '') >= '3'",
+    ],
+)
+def test_a_question_is_found(code):
+    assert list(asked(ast.parse(code)))
+
+
+def test_this_is_the_stack_whose_tfx_is_installed():
+    here = stacks.current()
+    assert here in stacks.STACKS
+    assert (metadata.version("tfx"), metadata.version("tensorflow")) == (here.tfx, here.tensorflow)
+    assert here.has_python(sys.version_info[:2])
+    assert here.words == f"{here.name}: TFX {here.tfx}, TensorFlow {here.tensorflow}"
+    assert (ROOT / "requirements" / here.lock).is_file()
+
+
+def test_what_a_stack_has_is_there_and_what_it_has_not_is_not():
+    import tensorflow_model_analysis as tfma
+    from tfx.components.trainer import executor
+
+    here = stacks.current()
+    assert (importlib.util.find_spec("tfx.orchestration.kubeflow.kubeflow_dag_runner") is not None) == here.has_argo
+    assert hasattr(executor, "Executor") == here.has_trainer_fn_executor
+    assert hasattr(getattr(tfma, "eval_saved_model", None), "export") == here.has_eval_saved_model
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Forgets what the stack is, before and after."""
+    stacks.current.cache_clear()
+    yield
+    stacks.current.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("tfx", "python", "name"),
+    [
+        ("1.15.1", (3, 13), "tfx1.15"),
+        ("1.21.3", (3, 10), "tfx1.21"),
+        (None, (3, 10), "tfx1.15"),
+        (None, (3, 11), "tfx1.21"),
+        (None, (3, 13), "tfx1.21"),
+        (None, (3, 14), "tfx1.21"),
+        ("1.14.0", (3, 10), "tfx1.15"),
+    ],
+)
+def test_tfx_decides_and_without_it_python(monkeypatch, anew, tfx, python, name):
+    monkeypatch.setattr(stacks, "version_of", {"tfx": tfx}.get)
+    monkeypatch.setattr(stacks.sys, "version_info", (*python, 1))
+    assert stacks.current().name == name
+
+
+@pytest.mark.parametrize(
+    ("has_tf_keras", "keras", "given", "chosen"),
+    [
+        (True, "3.15.1", None, "1"),
+        (True, "3.15.1", "0", "0"),
+        (True, "2.15.0", None, None),
+        (True, None, None, None),
+        (False, "3.15.1", None, None),
+        (False, "2.15.0", None, None),
+    ],
+)
+def test_keras_2_is_chosen_where_there_are_both(monkeypatch, tmp_path, has_tf_keras, keras, given, chosen):
+    monkeypatch.delenv(stacks.KERAS, raising=False)
+    if given:
+        monkeypatch.setenv(stacks.KERAS, given)
+    for name in ["tf_keras"] * has_tf_keras + ["keras"] * bool(keras):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / f"keras-{keras}.dist-info").mkdir()
+    # Of this environment there is nothing.
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "modules", {name: each for name, each in sys.modules.items() if "keras" not in name})
+    stacks.choose_keras()
+    assert os.environ.get(stacks.KERAS) == chosen
+
+
+@pytest.mark.parametrize("verb", ["validate", "compile", "submit"])
+def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys, tmp_path, verb):
+    monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY)
+    monkeypatch.chdir(tmp_path)
+    more = ["--dry-run"] if verb == "submit" else []
+    assert main([verb, "digits", "--target", "kubeflow", *more]) == 2
+    said = capsys.readouterr().err
+    assert "--target kubeflow: TFX 1.21.0 has no Kubeflow Pipelines 1" in said
+    assert "expected: another target: vertex, kubeflow_v2, tfjob" in said
+    assert "compile for kubeflow_v2; or install the stack tfx1.15: make install STACK=tfx1.15" in said
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("target", ["", *ALL_TARGETS])
+def test_every_other_target_is_there(monkeypatch, target):
+    monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY if target != "kubeflow" else stacks.LEGACY)
+    try:
+        load("digits", (), target)
+    except DeclarationError as error:
+        # Of what it lacks itself.
+        assert "deploy.image" in str(error)
