@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import os
 import sys
@@ -161,8 +162,6 @@ def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys,
 @pytest.mark.parametrize("target", ["", *ALL_TARGETS])
 def test_every_other_target_is_there(monkeypatch, target):
     monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY if target != "kubeflow" else stacks.LEGACY)
-    try:
+    # Of what it lacks itself.
+    with pytest.raises(DeclarationError, match="deploy.image") if target else contextlib.nullcontext():
         load("digits", (), target)
-    except DeclarationError as error:
-        # Of what it lacks itself.
-        assert "deploy.image" in str(error)
