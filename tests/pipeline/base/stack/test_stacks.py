@@ -163,5 +163,5 @@ def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys,
 def test_every_other_target_is_there(monkeypatch, target):
     monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY if target != "kubeflow" else stacks.LEGACY)
     # Of what it lacks itself.
-    with pytest.raises(DeclarationError, match="deploy.image") if target else contextlib.nullcontext():
+    with pytest.raises(DeclarationError, match=r"deploy\.image") if target else contextlib.nullcontext():
         load("digits", (), target)
