@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from packaging.utils import canonicalize_name
 
 import tfx_estimator
 from tests.docs.pages import Page
@@ -89,8 +88,7 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
         for wheel in (word for word in words if ".whl" in word):
             extra = wheel.partition(".whl")[2].strip("[]")
             assert Path(wheel).name.startswith(f"tfx_estimator-{tfx_estimator.__version__}-py3-none-any.whl")
-            extras = map(canonicalize_name, metadata.metadata("tfx-estimator").get_all("Provides-Extra", []))
-            assert not extra or canonicalize_name(extra) in extras
+            assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
     elif program == "docker":
         check_docker(words[1:], folder)
     else:

@@ -48,7 +48,7 @@ def test_an_sdist_holds_files_in_place_of_links_and_makes_the_same_wheel(distrib
 def test_the_extra_locked_is_the_lock_file(distributions, stack):
     metadata = files_of(distributions.wheel)["tfx_estimator-0.2.0.dist-info/METADATA"].decode()
     required = map(Requirement, re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE))
-    extra = {"extra": f"{stack.name}-locked"}
+    extra = {"extra": f"{stack.extra}-locked"}
     locked = [f"{each.name}{each.specifier}" for each in required if each.marker and each.marker.evaluate(extra)]
     assert len(locked) > 180
     assert sorted(locked) == sorted(pins(stack))

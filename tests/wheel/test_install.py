@@ -27,7 +27,7 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     print(fresh.run("pip", "--version", cwd=tmp_path))
     started = time.monotonic()
     fresh.run(
-        "pip", "install", "--no-cache-dir", f"{distributions.wheel}[{HERE.name}-locked]", cwd=tmp_path, seconds=SECONDS
+        "pip", "install", "--no-cache-dir", f"{distributions.wheel}[{HERE.extra}-locked]", cwd=tmp_path, seconds=SECONDS
     )
     print(f"{(time.monotonic() - started) / 60:.1f} minutes")
     assert "No broken requirements found" in fresh.run("python", "-m", "pip", "check", cwd=tmp_path)
@@ -37,7 +37,7 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
 
 
 def test_without_the_lock_file_pip_ends_as_well(fresh, distributions, tmp_path):
-    command = ("pip", "install", "--no-cache-dir", "--dry-run", f"{distributions.wheel}[{HERE.name}]")
+    command = ("pip", "install", "--no-cache-dir", "--dry-run", f"{distributions.wheel}[{HERE.extra}]")
     said = fresh.run(*command, cwd=tmp_path, seconds=SECONDS)
     assert "Would install" in said
     for pin in (f"tfx-{HERE.tfx}", f"tensorflow-{HERE.tensorflow}", "tensorflow-estimator-2.15.0"):
