@@ -15,6 +15,9 @@ from tfx_estimator.pipeline.targets import TARGETS as ALL
 
 HERE = stacks.current()
 needs_argo = pytest.mark.skipif(not HERE.has_argo, reason=f"TFX {HERE.tfx} has no Kubeflow Pipelines 1")
+needs_estimator_template = pytest.mark.skipif(
+    not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"
+)
 # The services that TFX compiles for.
 TARGETS = tuple(target for target in ALL if target != KUBEFLOW or HERE.has_argo)
 

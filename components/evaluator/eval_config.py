@@ -12,12 +12,14 @@ from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.classes import find_label
 from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, ChangeThreshold, EvaluatorSection, Metric, Threshold
-from tfx_estimator.pipeline.config.metric_table import METRICS
+from tfx_estimator.pipeline.config.metric_table import METRICS, name_in_results
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
 from tfx_estimator.pipeline.errors import DeclarationError
 
 _PATH = "evaluator.metrics"
+# TFMA 0.46 misspells their names in the results, which are told so.
+_MISSPELT = ("CoefficientOfDiscrimination", "RelativeCoefficientOfDiscrimination")
 # Takes no single threshold.
 _LISTED = "ConfusionMatrixAtThresholds"
 
@@ -79,6 +81,8 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
 
 def _metric_config(metric: Metric) -> tfma.MetricConfig:
     options = dict(metric.options)
+    if metric.name in _MISSPELT:
+        options.setdefault("name", name_in_results(metric.name, {}))
     if metric.name == _LISTED and not isinstance(options["thresholds"], (list, tuple)):
         options["thresholds"] = [options["thresholds"]]
     return tfma.MetricConfig(class_name=metric.name, config=json.dumps(options, sort_keys=True) if options else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, Metric
 from tfx_estimator.pipeline.config.metric_table import (
@@ -86,7 +87,7 @@ def _features(where: str, written: str, meant: Slice, known: Sequence[str]) -> I
 
 def _metric(path: str, metric: Metric) -> Iterator[Problem]:
     nature = METRICS.get(metric.name)
-    if nature is None:
+    if nature is None or stacks.lacks_metric(metric.name):
         yield _unknown(path, metric.name)
         return
     yield from _options(path, metric, nature)
@@ -116,6 +117,9 @@ def _unknown(path: str, name: str) -> Problem:
         instead = INSTEAD.get(name, "")
         todo = f"did you mean `{instead}`?" if instead else "remove it"
         return Problem(f"{path}.name", REFUSED[name], "a metric of a classifier", todo, value=name)
+    if name in METRICS:
+        what, expected = f"TFX {stacks.current().tfx} has no such metric", "another, or another stack"
+        return Problem(f"{path}.name", what, expected, "remove it, or see docs/install.md for the stacks", value=name)
     known = [*METRICS, *REFUSED]
     # `f1_score` is what the results call F1Score.
     plain = {each.lower(): each for each in known}

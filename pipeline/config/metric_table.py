@@ -79,6 +79,9 @@ METRICS: dict[str, Nature] = {
     "PrecisionAtRecall": Nature(("recall", "thresholds", *_SEARCHED), ("recall",), _ALL_FORMS, direction=HIGHER),
     "ThresholdAtRecall": Nature(("recall", "thresholds", *_SEARCHED), ("recall",), (BINARIZE, MICRO, *_MEANS)),
     "RecallAtPrecision": Nature(("precision", *_SEARCHED), ("precision",), _ALL_FORMS, direction=HIGHER),
+    "RecallAtFalsePositiveRate": Nature(
+        ("false_positive_rate", *_SEARCHED), ("false_positive_rate",), _ALL_FORMS, direction=HIGHER
+    ),
     "SensitivityAtSpecificity": Nature(("specificity", *_SEARCHED), ("specificity",), _ALL_FORMS, direction=HIGHER),
     "SpecificityAtSensitivity": Nature(("sensitivity", *_SEARCHED), ("sensitivity",), _ALL_FORMS, direction=HIGHER),
     "ConfusionMatrixAtThresholds": Nature(_AT, ("thresholds",), (BINARIZE, TOP_K, MICRO), is_number=False),
@@ -147,6 +150,8 @@ _REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "it is of counterfactual predictions": ("FlipCount", "FlipRate"),
     "it compares slices with each other": ("Lift",),
+    "it compares the outputs of two models": ("ModelCosineSimilarity",),
+    "it is of a feature's examples, and no number": ("FalseNegativeFeatureSampler", "FalsePositiveFeatureSampler"),
     _ONE_HOT: (
         "CategoricalCrossEntropy",
         "CategoricalCrossentropy",
@@ -177,8 +182,6 @@ INSTEAD = {
 # Names in the results of metrics for which the class's name does not tell it.
 _CALLED = {
     "BinaryCrossEntropy": "binary_crossentropy",
-    "CoefficientOfDiscrimination": "coefficient_of_discimination",
-    "RelativeCoefficientOfDiscrimination": "relative_coefficient_of_discimination",
     "FairnessIndicators": "fairness_indicators_metrics",
 }
 
@@ -202,9 +205,10 @@ def name_in_results(name: str, options: dict[str, Any]) -> str:
 _PART, _COUNT = "a number from 0 to 1", "a whole number, at least 1"
 _ONE_OR_MORE = "a number, or a list of numbers"
 _RISING = "numbers from the lowest to the highest, each one higher than the other before it"
+_PARTS = ["threshold", "recall", "precision", "specificity", "sensitivity", "false_positive_rate", "label_smoothing"]
 # Option -> what it takes.
 _VALUES = {
-    **dict.fromkeys(("threshold", "recall", "precision", "specificity", "sensitivity", "label_smoothing"), _PART),
+    **dict.fromkeys(_PARTS, _PART),
     **dict.fromkeys(("top_k", "k", "num_thresholds", "num_buckets"), _COUNT),
     "thresholds": _ONE_OR_MORE,
     "name": "text",

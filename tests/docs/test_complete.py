@@ -7,7 +7,6 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from tests.docs.pages import PAGES
 from tests.root import ROOT
 from tfx_estimator.__main__ import make_parser
+from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
 pytestmark = pytest.mark.unit
 
@@ -100,6 +100,8 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(each)
 
 
-def test_images_of_beam_are_those_of_the_version_that_is_installed() -> None:
+def test_images_of_beam_are_those_of_the_version_of_a_stack() -> None:
     named = re.findall(r"apache/beam_[\w.]+:([\w.]+)", "".join(page.text for page in PAGES))
-    assert set(named) == {metadata.version("apache-beam")}
+    locks = [(ROOT / "requirements" / stack.lock).read_text() for stack in STACKS]
+    assert named
+    assert set(named) <= {each for lock in locks for each in re.findall(r"^apache-beam==([\w.]+)", lock, re.MULTILINE)}

@@ -14,12 +14,15 @@ import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.root import ROOT
+from tfx_estimator.pipeline.base.stack.stacks import KERAS
 
 # What is built from; without whatever else lies in a checkout.
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "src", "requirements")
@@ -76,7 +79,8 @@ class Environment:
             What it printed.
         """
         bin_folder = self.path / "bin"
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        # The tests' own process has chosen its Keras.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", KERAS)}
         done = subprocess.run(
             [str(bin_folder / command[0]), *command[1:]],
             env={**inherited, "PATH": f"{bin_folder}:{os.environ['PATH']}", **environment},
@@ -119,8 +123,20 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 @pytest.fixture(scope="session")
 def bare_environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the wheel, and none of what it needs."""
-    return _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
+    """An environment with the wheel, and what pip installs with it where no extra is asked for."""
+    made = _install(distributions.wheel, tmp_path_factory.mktemp("environment") / "bare")
+    (own,) = metadata.distributions(name="tfx-estimator", path=[str(made.site_packages)])
+    waiting, seen = [*map(Requirement, own.requires or ())], set()
+    while waiting:
+        requirement = waiting.pop()
+        if requirement.name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(requirement.name)
+        found = metadata.distribution(requirement.name)
+        waiting += map(Requirement, found.requires or ())
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            (made.site_packages / top).symlink_to(Path(str(found.locate_file(top))))
+    return made
 
 
 @pytest.fixture(scope="session")

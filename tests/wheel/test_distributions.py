@@ -60,7 +60,15 @@ def test_the_wheel_asks_for_no_more_than_the_declaration_needs(distributions):
     assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pydantic", "pyyaml", "rich"]
 
 
-def test_constraints_need_nothing_but_the_wheel(bare_environment, tmp_path):
+def test_the_declaration_needs_no_extra_and_what_needs_one_names_it(bare_environment, tmp_path):
+    for words in (["validate", "mnist"], ["show", "digits"], ["schema"], ["compile", "--help"]):
+        bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
+    for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
+        said = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
+        assert f'pip install "tfx-estimator[{HERE.extra}]"' in said
+
+
+def test_constraints_need_no_extra(bare_environment, tmp_path):
     assert sorted(bare_environment.run("tfx-estimator", "constraints", cwd=tmp_path).splitlines()) == sorted(pins(HERE))
 
 

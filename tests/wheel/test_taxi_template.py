@@ -11,6 +11,7 @@ import shutil
 import pytest
 
 from tests.examples import copy_example
+from tests.stack import needs_estimator_template
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -31,9 +32,9 @@ def template(environment, tmp_path_factory):
     [
         pytest.param([], False, id="run_fn-local_runner", marks=long),
         pytest.param([], True, id="run_fn-tfx", marks=long),
-        pytest.param(["--estimator"], False, id="estimator-local_runner", marks=long),
+        pytest.param(["--estimator"], False, id="estimator-local_runner", marks=[long, needs_estimator_template]),
         # The whole of it: two minutes of two cores.
-        pytest.param(["--estimator"], True, id="estimator-tfx", marks=long),
+        pytest.param(["--estimator"], True, id="estimator-tfx", marks=[long, needs_estimator_template]),
     ],
 )
 def test_the_template_pushes_a_model(environment, template, tmp_path, options, by_tfx):

@@ -29,6 +29,7 @@ class Stack:
         has_argo: Whether TFX compiles for Kubeflow Pipelines 1, an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
+        metrics: Of TFMA's, those that it has alone.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Stack:
     has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
+    metrics: tuple[str, ...]
 
     @property
     def extra(self) -> str:
@@ -70,9 +72,22 @@ class Stack:
         return self.pythons[0] <= version[:2] <= self.pythons[1]
 
 
-LEGACY = Stack("tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True, True)
+LEGACY = Stack(
+    "tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True, True, ("FairnessIndicators",)
+)
 # The glibc is that of ml-metadata's and TFDV's wheels.
-TODAY = Stack("tfx1.21", "1.21.0", "2.21.0", ((3, 11), (3, 13)), (2, 39), False, False, False, False)
+TODAY = Stack(
+    "tfx1.21",
+    "1.21.0",
+    "2.21.0",
+    ((3, 11), (3, 13)),
+    (2, 39),
+    False,
+    False,
+    False,
+    False,
+    ("RecallAtFalsePositiveRate",),
+)
 STACKS = (TODAY, LEGACY)
 
 
@@ -84,6 +99,11 @@ def current() -> Stack:
         if tfx is not None and tfx.startswith(stack.name.removeprefix("tfx")):
             return stack
     return next((stack for stack in STACKS if stack.has_python(sys.version_info[:2])), TODAY)
+
+
+def lacks_metric(name: str) -> bool:
+    """Tells whether this stack's TFMA has not a metric that another's has."""
+    return any(name in stack.metrics for stack in STACKS) and name not in current().metrics
 
 
 def choose_keras() -> None:

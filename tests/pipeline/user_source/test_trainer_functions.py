@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, functions_of, read_run_fn
 
 pytestmark = pytest.mark.unit
@@ -35,6 +36,7 @@ def trainer_fn(fn_args, schema):
 """
 
 
+@needs_estimator_template
 def test_tfxs_own_template_is_told(tmp_path: Path):
     import importlib.util
 

@@ -1,0 +1,13 @@
+"""tf.estimator, by which models are trained here as their users train them."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tf_estimator() -> None:
+    """Brings it back where TensorFlow has it no more."""
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+    bring_back_estimator()
