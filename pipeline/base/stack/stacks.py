@@ -73,20 +73,29 @@ class Stack:
 
 
 LEGACY = Stack(
-    "tfx1.15", "1.15.1", "2.15.1", ((3, 10), (3, 10)), (2, 28), True, True, True, True, ("FairnessIndicators",)
+    name="tfx1.15",
+    tfx="1.15.1",
+    tensorflow="2.15.1",
+    pythons=((3, 10), (3, 10)),
+    glibc=(2, 28),
+    has_estimator=True,
+    has_argo=True,
+    has_eval_saved_model=True,
+    has_trainer_fn_executor=True,
+    metrics=("FairnessIndicators",),
 )
-# The glibc is that of ml-metadata's and TFDV's wheels.
 TODAY = Stack(
-    "tfx1.21",
-    "1.21.0",
-    "2.21.0",
-    ((3, 11), (3, 13)),
-    (2, 39),
-    False,
-    False,
-    False,
-    False,
-    ("RecallAtFalsePositiveRate",),
+    name="tfx1.21",
+    tfx="1.21.0",
+    tensorflow="2.21.0",
+    pythons=((3, 11), (3, 13)),
+    # Of ml-metadata's and TFDV's wheels.
+    glibc=(2, 39),
+    has_estimator=False,
+    has_argo=False,
+    has_eval_saved_model=False,
+    has_trainer_fn_executor=False,
+    metrics=("RecallAtFalsePositiveRate",),
 )
 STACKS = (TODAY, LEGACY)
 
