@@ -18,6 +18,9 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.report.report import write_report
+from tfx_estimator.pipeline.report.source import Run
+from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.targets import ALL_TARGETS
 
 pytestmark = pytest.mark.unit
@@ -82,6 +85,13 @@ def test_this_is_the_stack_whose_tfx_is_installed():
     assert here.has_python(sys.version_info[:2])
     assert here.words == f"{here.name}: TFX {here.tfx}, TensorFlow {here.tensorflow}"
     assert (ROOT / "requirements" / here.lock).is_file()
+
+
+def test_every_report_says_which_stack_its_run_was_on(tmp_path):
+    assert next(iter(Summary("digits").versions.items())) == ("stack", stacks.current().words)
+    run = Run(str(tmp_path / "own" / "logs" / "20261122-010000"), "", {"versions": {"stack": "tfx9: TFX 9"}})
+    write_report(run, str(tmp_path / "it.html"))
+    assert '<th scope="row">stack</th><td class="text">tfx9: TFX 9</td>' in (tmp_path / "it.html").read_text()
 
 
 def test_what_a_stack_has_is_there_and_what_it_has_not_is_not():
