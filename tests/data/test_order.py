@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.errors import DamagedDataError
 
 pytestmark = pytest.mark.unit
@@ -82,13 +83,11 @@ def make_reader(files: list[str], resident_bytes: int, step: int, **settings):
 
 def serialized(reader, context):
     """Batches of the serialized examples that a reader would parse."""
-    import tensorflow as tf
-
     from tfx_estimator.data import input_fn
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(input_fn.tf.io, "parse_example", lambda records, spec: {"label": records})
-        dataset = reader.input_fn(tf.estimator.ModeKeys.TRAIN, context)
+        dataset = reader.input_fn(ModeKeys.TRAIN, context)
     return dataset.map(lambda features, label: label)
 
 

@@ -20,6 +20,7 @@ from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn import classifier
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
 SECTIONS = {
@@ -52,7 +53,7 @@ def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
     def step() -> tf.Tensor:
         features = {"image": tf.constant(np.ones([2, 5], np.float32))}
         model_fn = classifier.make_model_fn(functools.partial(network, kind=kind))
-        return model_fn(features, tf.constant([0, 1], tf.int64), tf.estimator.ModeKeys.TRAIN, GIVEN).loss
+        return model_fn(features, tf.constant([0, 1], tf.int64), ModeKeys.TRAIN, GIVEN).loss
 
     graph = tf.Graph()
     with graph.as_default(), mock.patch.object(classifier, "assignments", note):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -199,7 +200,7 @@ def test_a_network_without_a_score_for_each_class_is_told_on_every_path(tf, monk
     with pytest.raises(UserCodeError, match=said) as caught:
         maker.make()
     assert "end it with Dense(num_classes)" in str(caught.value)
-    model_fn, predict = make_model_fn(network), tf.estimator.ModeKeys.PREDICT
+    model_fn, predict = make_model_fn(network), ModeKeys.PREDICT
     with tf.Graph().as_default():
         features = {"image": tf.compat.v1.placeholder(tf.float32, [None, 4, 4, 1])}
         with pytest.raises(UserCodeError, match=said):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.model_fn.test_accumulation import comes_after, train_step
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -173,7 +174,7 @@ def _model_fn_graph(layer: Any, parts: int) -> Any:
     with tf.Graph().as_default() as graph:
         network = lambda classes: tf.keras.Sequential([layer(), tf.keras.layers.Dense(classes)])  # noqa: E731
         batch = {"image": tf.constant(BATCH[0]["x"])}, tf.constant(BATCH[1])
-        make_model_fn(network)(*batch, tf.estimator.ModeKeys.TRAIN, params)
+        make_model_fn(network)(*batch, ModeKeys.TRAIN, params)
     return graph
 
 

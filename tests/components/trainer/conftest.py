@@ -60,6 +60,14 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
     return said
 
 
+@pytest.fixture(scope="session", autouse=True)
+def tf_estimator() -> None:
+    """Brings it back where TensorFlow has it no more, as each task does before it calls the user's code."""
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+    bring_back_estimator()
+
+
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, list[Any]]:
     """Input artifacts of a Trainer over the digits: examples, schema and transform_graph."""

@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
+import tensorflow as tf
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.errors import TrainingError
 
 FAULTS = Path(__file__).with_name("faults.py")
@@ -139,26 +141,34 @@ def test_nothing_else_assigns_to_what_it_imports() -> None:
 @pytest.mark.unit
 def test_each_patch_says_why_and_until_when() -> None:
     for patch in (*tensorflow_fixes.PATCHES, *replica_fixes.PATCHES):
-        assert patch.version == "2.15.1"
+        assert set(patch.needed_on) <= {stack.name for stack in stacks.STACKS}
         assert len(patch.reason.split()) > 10
         assert patch.until
 
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
-    ("target", "version"),
+    ("target", "installed"),
     [
-        ("tensorflow.python.training.session_manager:SessionManager.gone", "2.15.1"),
-        ("tensorflow.python.training.session_manager:Gone.__init__", "2.15.1"),
-        ("tensorflow.python.training.gone:SessionManager.__init__", "2.15.1"),
+        ("tensorflow.python.training.session_manager:SessionManager.gone", None),
+        ("tensorflow.python.training.session_manager:Gone.__init__", None),
+        ("tensorflow.python.training.gone:SessionManager.__init__", None),
         ("tensorflow.python.training.session_manager:SessionManager.__init__", "2.16.2"),
     ],
 )
-def test_another_tensorflow_is_not_patched(target: str, version: str) -> None:
+def test_another_tensorflow_is_not_patched(
+    monkeypatch: pytest.MonkeyPatch, target: str, installed: Optional[str]
+) -> None:
+    monkeypatch.setattr(tf, "__version__", installed or tf.__version__)
     with pytest.raises(TrainingError) as raised:
-        Patch(target, print, "something hangs", version, "never").apply()
+        Patch(target, print, "something hangs", "never").apply()
     assert f"is not the one that {target} is patched in" in raised.value.what
-    assert raised.value.todo == f"install tensorflow=={version}"
+    assert raised.value.todo == f"install tensorflow=={stacks.current().tensorflow}"
+
+
+@pytest.mark.unit
+def test_a_patch_is_left_out_on_a_stack_that_does_not_need_it() -> None:
+    Patch("tensorflow.python.training.gone:SessionManager.__init__", print, "", "", needed_on=()).apply()
 
 
 @pytest.mark.unit
@@ -169,10 +179,8 @@ def test_a_patch_calls_the_original_once_however_often_it_is_applied(monkeypatch
         calls.append(args)
         return original(*args)
 
-    import tensorflow as tf
-
     monkeypatch.setattr(tf.compat.v1.train.SessionManager, "__init__", tf.compat.v1.train.SessionManager.__init__)
-    patch = Patch("tensorflow.python.training.session_manager:SessionManager.__init__", noted, "", "2.15.1", "")
+    patch = Patch("tensorflow.python.training.session_manager:SessionManager.__init__", noted, "", "")
     patch.apply()
     patch.apply()
     manager = tf.compat.v1.train.SessionManager()
