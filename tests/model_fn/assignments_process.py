@@ -20,9 +20,11 @@ from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn import classifier
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
+bring_back_estimator()
 SECTIONS = {
     name: TrainStrategy.parse_obj({"strategy": name, **({} if name == "one_device" else {"devices": {"cpu": 2}})})
     for name in ("one_device", "mirrored")

@@ -13,6 +13,9 @@ from tfx_estimator.components.trainer.estimator.checkpoints import step_of
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
 from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+bring_back_estimator()
 
 
 class NoMoreEvaluationsError(Exception):

@@ -8,7 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of, whole_name
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+bring_back_estimator()
 
 # How Keras names what belongs to an optimizer in a graph.
 _OPTIMIZER = "training/"

@@ -16,9 +16,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _TFMA = "tensorflow_model_analysis"
-_PACKAGES = ("tfx.components", "tensorflow_data_validation", _TFMA)
 # A light part of a heavy package, asked for as an attribute of it.
 _PART = f"{_TFMA}.sdk"
+_PACKAGES = (
+    "tfx.components",
+    "tensorflow_data_validation",
+    _TFMA,
+    # TFX 1.21's Trainer imports it; its annotations ask for TFDV.
+    "tfx.components.statistics_gen.stats_artifact_utils",
+)
 _TFXIO = "tfx.components.util.tfxio_utils"
 # What `fn_args.data_accessor` is made of: functions that read examples, most often never called.
 _FACTORIES = ("get_tf_dataset_factory_from_artifact", "get_record_batch_factory_from_artifact")
@@ -31,11 +37,15 @@ def apply() -> None:
     """Puts modules that load themselves in the place of those that are not imported yet."""
     for name in (*_PACKAGES, _TFXIO):
         with contextlib.suppress(ImportError):
-            _defer(name, _KINDS.get(name, _Deferred))
+            _defer(name, _TfxioUtils if name == _TFXIO else _Deferred)
     with contextlib.suppress(ImportError):
         # Of protobuf 6, TFMA's own messages want it there before them.
         importlib.import_module("google.protobuf.wrappers_pb2")
         importlib.import_module(_PART)
+        # TFX's components ask TFMA for them; that of TFX 1.21 has them of the code of `tfx.components`.
+        configs = importlib.import_module(f"{_TFMA}.proto.config_pb2")
+        for name in configs.DESCRIPTOR.message_types_by_name:
+            setattr(sys.modules[_TFMA], name, getattr(configs, name))
 
 
 class _Deferred(types.ModuleType):
@@ -84,20 +94,6 @@ class _TfxioUtils(_Deferred):
         if isinstance(self, _Deferred):
             self._load()
         return getattr(self, _DATA_VIEW)(examples, telemetry_descriptors)
-
-
-class _Tfma(_Deferred):
-    """Has its messages, which later releases leave out of its names: `tfx.components` would put them there."""
-
-    def _load(self) -> None:
-        super()._load()
-        from tensorflow_model_analysis.proto import config_pb2
-
-        for name in config_pb2.DESCRIPTOR.message_types_by_name:
-            vars(self).setdefault(name, getattr(config_pb2, name))
-
-
-_KINDS = {_TFXIO: _TfxioUtils, _TFMA: _Tfma}
 
 
 def _defer(name: str, kind: type[_Deferred]) -> None:

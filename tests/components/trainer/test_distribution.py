@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 # Its own RunConfig, input_fn, minimize, and a table whose gradients are sparse: another number of rows in each step.
@@ -303,12 +304,14 @@ def test_of_a_module_with_both_functions_the_one_that_is_named_is_distributed(tm
     given = {**channels(), "distribution": {"train": WORKERS}}
     del given["trainer_fn"]
     file = {"module_file": str(tmp_path / "dist_module.py")}
-    for path, how in (
+    named = [
         ("estimator", {"trainer_fn": "dist_module.trainer_fn"}),
         ("run_fn", {"run_fn": "dist_module.run_fn"}),
-        ("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}),
         ("run_fn", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.GenericExecutor)}),
-    ):
+    ]
+    if stacks.current().has_trainer_fn_executor:
+        named.append(("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}))
+    for path, how in named:
         assert Settings.of(Trainer(**given, **how).exec_properties).path == path
 
 
@@ -330,9 +333,16 @@ def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_p
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.executor import Executor
 
-    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
+    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    trainer = Trainer(**channels(), custom_executor_spec=ExecutorClassSpec(tfx_executor.Executor))
-    assert trainer.executor_spec.executor_class is Executor
+    called = {"run_fn": tfx_executor.GenericExecutor}
+    if stacks.current().has_trainer_fn_executor:
+        called["trainer_fn"] = tfx_executor.Executor
+    given = channels()
+    del given["trainer_fn"]
+    for function, executor in called.items():
+        user = {function: f"user_module.{function}"}
+        trainer = Trainer(**given, **user, custom_executor_spec=ExecutorClassSpec(executor))
+        assert trainer.executor_spec.executor_class is Executor
     with pytest.raises(DeclarationError, match="this Trainer's own executor supervises the training"):
         Trainer(**channels(), custom_executor_spec=ExecutorClassSpec(cloud_executor.GenericExecutor))

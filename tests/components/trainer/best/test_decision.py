@@ -85,7 +85,9 @@ def test_training_is_over_after_so_many_evaluations_without_an_improvement(value
 
 def test_it_decides_as_keras_does(monkeypatch):
     """Keras's own callback, on 300 random courses of a metric."""
-    callbacks = pytest.importorskip("keras.src.callbacks")
+    from tfx_estimator.pipeline.base.stack import keras2
+
+    callbacks = keras2.internal("callbacks")
 
     class Model:
         stop_training = False

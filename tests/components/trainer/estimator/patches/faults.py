@@ -18,7 +18,9 @@ from tensorflow.python.training import session_manager
 from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
+bring_back_estimator()
 # It goes with the process.
 _TEMPORARY = tempfile.TemporaryDirectory()
 FOLDER = Path(_TEMPORARY.name)
