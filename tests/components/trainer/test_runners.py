@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.stack import needs_argo
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
 # Saves a model that adds what it is told, and says what else it was told.
@@ -147,6 +148,7 @@ def test_a_trainer_that_is_compiled_for_jobs_says_where_the_next_one_goes_on(
 
 
 @pytest.mark.unit
+@needs_argo
 def test_kubeflow_v1_hands_them_to_the_container(pipeline, tmp_path):
     from google.protobuf import json_format
     from tfx.orchestration import data_types_utils
