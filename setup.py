@@ -78,6 +78,8 @@ TFX_1_21_REQUIREMENTS = [
     "apache-beam[gcp]==2.77.0",
     # TFX asks for it on Python before 3.12 alone.
     "kfp>=2.6,<2.17",
+    # TensorFlow asks for it no more; `tf.summary.scalar`, and so Keras's callback TensorBoard, is in it.
+    "tensorboard",
     # TensorFlow Datasets imports it, and asks for it on no Python from 3.9 on.
     "importlib_resources",
     # TFX imports pkg_resources.
