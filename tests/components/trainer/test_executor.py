@@ -17,6 +17,7 @@ import pytest
 from tests.components.trainer.conftest import Training
 from tests.waiting import wait_until
 from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.ending import scratch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -87,7 +88,7 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
 
     serving = tf.saved_model.load(str(model / "Format-Serving"))
     assert sorted(serving.signatures) == ["images", "serving_default"]
-    assert (model / "Format-TFMA" / "saved_model.pb").exists()
+    assert (model / "Format-TFMA" / "saved_model.pb").exists() == stacks.current().has_eval_saved_model
     run = Path(model_run.uri)
     assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")
     assert list(run.glob("events.out.tfevents.*"))
