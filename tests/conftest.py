@@ -17,6 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
+# Before any test's TensorFlow: it chooses the Keras of the stack.
+import tfx_estimator  # noqa: F401
+
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
 # Set, and not to 0, to run the tests marked `long` as well.
 LONG = "TFX_ESTIMATOR_LONG"
