@@ -82,8 +82,8 @@ _DIGITS = pytest.StashKey[dict]()
 
 @pytest.fixture(scope="session")
 def codes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Runs code in processes that have imported what a training task imports first: `tests.components.trainer.code`."""
-    forks = Forks("tests.components.trainer.code:run", tmp_path_factory.mktemp("codes"))
+    """Runs code in processes that have imported what a training task imports first: see `run_code`."""
+    forks = Forks("tests.components.trainer.run_code:run", tmp_path_factory.mktemp("codes"))
     yield forks
     forks.close()
 

@@ -21,6 +21,8 @@ runtime.apply(section, section.spinning)
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+bring_back_estimator()
 tf.constant(1) + 1
 shared, session = context.context().config, make_run_config(section, sys.argv[2]).session_config
 print(shared.intra_op_parallelism_threads, shared.inter_op_parallelism_threads)
