@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
@@ -14,7 +15,7 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.trainer import published, training_folder
+from tfx_estimator.components.trainer import published, stack_change, training_folder
 from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
@@ -28,15 +29,20 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER
 
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key; tells which trainings were not published."""
+    """Keeps deadlines, restarts and logging out of the cache key; tells which trainings were not published.
+
+    And whether the last one was on another stack.
+    """
 
     UNKEYED = (OPERATION_KEY,)
 
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
-        root = Settings.of(execution_info.exec_properties).training_root or training_folder.root_of(model_run)
-        published.look_back(root, self._metadata_handle)
+        beside = training_folder.root_of(model_run)
+        published.look_back(Settings.of(execution_info.exec_properties).training_root or beside, self._metadata_handle)
+        folder = training_folder.locate(model_run, execution_info.input_dict, execution_info.exec_properties)
+        stack_change.look_back(folder.key, os.path.dirname(beside))
         return super().run(execution_info)
 
 

@@ -13,6 +13,7 @@ from tfx.proto.orchestration import execution_result_pb2
 
 from tfx_estimator.components import inventory
 from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.runners.cache_key import with_sorted_properties
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 
 logger = get_logger("run")
@@ -32,7 +33,11 @@ class Launcher(launcher.Launcher):
 
     def launch(self) -> Optional[data_types.ExecutionInfo]:
         """See `launcher.Launcher.launch`."""
-        with _verified(), _replaced(launcher.execution_watcher, "ExecutionWatcher", _NoWatcher):
+        with (
+            _verified(),
+            _replaced(launcher.execution_watcher, "ExecutionWatcher", _NoWatcher),
+            _replaced(cache_utils, "get_cache_context", with_sorted_properties(cache_utils.get_cache_context)),
+        ):
             return super().launch()
 
     def _run_executor(self, execution_info: data_types.ExecutionInfo) -> execution_result_pb2.ExecutorOutput:

@@ -6,6 +6,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.imports import Import, imports, listed_names, parse
@@ -24,7 +25,8 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
     names where `*` is imported, and `importlib.import_module` of a literal name, relative ones too. Left out are the
     standard library, installed packages and all of this project but `model_fn` and `data`. Nothing is imported or run:
     what code loads in other ways, data files too, is not seen. The result depends on modules' names and bytes alone,
-    not on where they lie or when they were written; of this project's own files, comments and docstrings do not count.
+    not on where they lie or when they were written, nor on Python's version; of this project's own files, comments and
+    docstrings do not count.
 
     Args:
         target: `package.module:function` (or `package.module`), or the path of a `.py` file; or several.
@@ -176,7 +178,21 @@ def _meaning(data: bytes) -> bytes:
             node
         ):
             del node.body[0]
-    return ast.dump(tree).encode()
+    return _text(tree).encode()
+
+
+def _text(node: Any) -> str:
+    """`ast.dump` as Python 3.10 has it: 3.12 knows more fields, and 3.13 leaves out the empty ones."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [
+        f"{name}={_text(value)}"
+        for name, value in ast.iter_fields(node)
+        if name != "type_params" and (value is not None or getattr(type(node), name, ...) is not None)
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def _with_parents(name: str) -> Iterator[str]:

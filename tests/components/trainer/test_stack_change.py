@@ -1,0 +1,40 @@
+"""A run says once that the last one was on another stack, and whether what it has trained counts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tfx_estimator.components.trainer import stack_change
+from tfx_estimator.pipeline.base.stack import stacks
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def said(tmp_path, caplog, monkeypatch):
+    """Returns what a run on a stack, with a key, says."""
+    caplog.set_level(logging.INFO, "absl.tfx_estimator")
+
+    def run(stack: stacks.Stack, key: str) -> str:
+        caplog.clear()
+        monkeypatch.setattr(stacks, "current", lambda: stack)
+        stack_change.look_back(key, str(tmp_path))
+        return caplog.text
+
+    return run
+
+
+def test_it_is_said_once_to_and_fro(said):
+    assert not said(stacks.LEGACY, "a")
+    changed = "the last run here was on tfx1.15, and this one is on tfx1.21: the Trainer's key is the same"
+    assert changed in said(stacks.TODAY, "a")
+    assert not said(stacks.TODAY, "a")
+    assert "was on tfx1.21, and this one is on tfx1.15" in said(stacks.LEGACY, "a")
+
+
+def test_another_key_on_another_stack_is_told_from_the_same(said):
+    said(stacks.LEGACY, "a")
+    assert not said(stacks.LEGACY, "b")
+    assert "the Trainer's key is another" in said(stacks.TODAY, "c")
