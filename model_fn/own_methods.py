@@ -30,7 +30,9 @@ def refuse_own_methods(network: Any) -> None:
     Raises:
         UserCodeError: It has such methods.
     """
-    if not isinstance(network, tf.keras.Model) or is_compiled(network) or not (own := own_methods(network)):
+    # AutoGraph of TensorFlow 2.21, which looks through what a replica runs, does not know `:=`.
+    own = own_methods(network) if isinstance(network, tf.keras.Model) and not is_compiled(network) else []
+    if not own:
         return
     named = " and a ".join(own)
     raise UserCodeError(

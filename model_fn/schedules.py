@@ -57,7 +57,9 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
         part = tf.clip_by_value(step / train_steps, 0.0, 1.0)
         rising = _between(1 / 25, 1.0, part / 0.3)
         rate *= tf.where(part < 0.3, rising, _between(1.0, 1 / 250_000, (part - 0.3) / 0.7))
-    if (factor := section.factor(replicas)) != 1.0:
+    # Without `:=`, which AutoGraph of TensorFlow 2.21 does not know.
+    factor = section.factor(replicas)
+    if factor != 1.0:
         warm = tf.minimum(step / section.warmup_steps, 1.0) if section.warmup_steps else 1.0
         rate *= 1.0 + (factor - 1.0) * warm
     elif section.warmup_steps:

@@ -25,10 +25,12 @@ class Workdir:
 
     Args:
         path: The folder.
+        python: What runs there.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, python: str = sys.executable) -> None:
         self.path = path
+        self._python = python
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
         """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for.
@@ -43,7 +45,7 @@ class Workdir:
         Returns:
             What it printed.
         """
-        command = [sys.executable, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
+        command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         command += [] if dry_run else ["--no-dry-run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
         said = done.stdout + done.stderr
