@@ -17,6 +17,7 @@ from tests.equivalence import (  # noqa: F401
     train_recipes,
     train_split,
 )
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
 
 def run(module: str, folder: str, *arguments: str) -> None:
@@ -27,4 +28,5 @@ def run(module: str, folder: str, *arguments: str) -> None:
         folder: For what it saves.
         *arguments: Further ones.
     """
+    bring_back_estimator()
     importlib.import_module(f"tests.equivalence.{module}").main(folder, *arguments)

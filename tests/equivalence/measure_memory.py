@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from tfx_estimator import bring_back_estimator
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
@@ -43,6 +44,7 @@ def with_estimator(batch: int, parts: int) -> None:
     params = {"num_classes": 10, "train_steps": STEPS, "global_batch_size": batch, "seed": 3, "optimizer": optimizer}
     params["gradient_accumulation"] = parts
     with tempfile.TemporaryDirectory() as folder:
+        bring_back_estimator()
         estimator = tf.estimator.Estimator(make_model_fn(cifar_cnn), folder, params=params)
         estimator.train(lambda: batches(batch), max_steps=STEPS)
 

@@ -56,7 +56,8 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
         kinds = ("chief", *TASKS[strategy])
         cluster = dict(zip(kinds, ([f"127.0.0.1:{port}"] for port in _free_ports(len(kinds)))))
         folder = str(tmp_path / "plain")
-        command = [sys.executable, str(module), strategy, digits["examples"][0].uri, folder, str(STEPS)]
+        program = [str(module), strategy, digits["examples"][0].uri, folder, str(STEPS)]
+        command = [sys.executable, "-m", "tfx_estimator.estimator", *program]
         tasks = []
         for kind in kinds:
             tf_config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.root import ROOT
+from tfx_estimator.pipeline.base.stack import stacks
 
 HERE = Path(__file__).resolve().parent
 STEPS = 200
@@ -51,12 +52,13 @@ class Run:
 def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Somebody's whole pipeline: a Trainer for each of their module files, an Evaluator and a Pusher for the first.
 
-    If tests that are marked long are run, for each of them, and with TFX's own Trainer as well, as `tfx`.
+    If tests that are marked long are run, for each of them, and with TFX's own Trainer as well, as `tfx`, where there is
+    one for a trainer_fn.
     """
     root = tmp_path_factory.mktemp("others")
     first, *rest = MODULES
     if any(item.get_closest_marker("long") for item in request.session.items):
-        modules = [*MODULES, "tfx"]
+        modules = [*MODULES, *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [first, *(f"{module}=trained" for module in rest)]
     command = [sys.executable, str(HERE / "run_others.py"), str(root), *modules]

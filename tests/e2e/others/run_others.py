@@ -15,22 +15,23 @@ from absl import logging
 from sklearn.datasets import load_breast_cancer
 from tfx import components as theirs
 from tfx.components import CsvExampleGen, Evaluator, Pusher, SchemaGen, StatisticsGen, Transform
-from tfx.components.trainer.executor import Executor
 from tfx.dsl.components.base import executor_spec
 from tfx.orchestration import metadata, pipeline
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.proto import pusher_pb2, trainer_pb2
 
 from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.pipeline.base.stack import stacks
 
 MODULES = Path(__file__).resolve().parent / "modules"
 STEPS = 200
 LOWEST_ACCURACY = 0.85
+OF_SERVED = tfma.ModelSpec(signature_name="predict", label_key="benign", prediction_key="logistic")
 # Each as its users have it: EvalSavedModel, a signature of the served model.
 EVALUATED = {
-    "cancer_canned": tfma.ModelSpec(signature_name="predict", label_key="benign", prediction_key="logistic"),
+    "cancer_canned": OF_SERVED,
     "cancer_keras": tfma.ModelSpec(signature_name="serving_default", label_key="benign"),
-    "cancer_template": tfma.ModelSpec(signature_name="eval"),
+    "cancer_template": tfma.ModelSpec(signature_name="eval") if stacks.current().has_eval_saved_model else OF_SERVED,
 }
 
 
@@ -93,6 +94,8 @@ def main(folder: str, *models: str) -> None:
     for told in models:
         model, _, trained = told.partition("=")
         if model == "tfx":
+            from tfx.components.trainer.executor import Executor
+
             spec = executor_spec.ExecutorClassSpec(Executor)
             module_file = str(MODULES / "cancer_canned.py")
             nodes.append(theirs.Trainer(module_file=module_file, custom_executor_spec=spec, **given).with_id(model))

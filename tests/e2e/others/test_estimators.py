@@ -72,7 +72,8 @@ def plain(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     def train(*names: str) -> Plain:
         root = tmp_path_factory.mktemp("plain")
         named = [f"{name}:{EQUAL[name]}" for name in names]
-        command = [sys.executable, str(HERE / "plain_digits.py"), examples.uri, str(root), str(STEPS), *named]
+        program = [str(HERE / "plain_digits.py"), examples.uri, str(root), str(STEPS), *named]
+        command = [sys.executable, "-m", "tfx_estimator.estimator", *program]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=root, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         return {name: (dict(read_losses(f"{root}/{name}")), read_weights(f"{root}/{name}")) for name in names}
