@@ -52,8 +52,8 @@ class Run:
 def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Somebody's whole pipeline: a Trainer for each of their module files, an Evaluator and a Pusher for the first.
 
-    If tests that are marked long are run, for each of them, and with TFX's own Trainer as well, as `tfx`, where there is
-    one for a trainer_fn.
+    If tests that are marked long are run, for each of them, and, where TFX trains a trainer_fn, with its own Trainer as
+    well, as `tfx`.
     """
     root = tmp_path_factory.mktemp("others")
     first, *rest = MODULES
