@@ -142,9 +142,10 @@ def test_tfx_decides_and_without_it_python(monkeypatch, anew, tfx, python, name)
     ],
 )
 def test_keras_2_is_chosen_where_there_are_both(monkeypatch, tmp_path, has_tf_keras, keras, given, chosen):
-    monkeypatch.delenv(stacks.KERAS, raising=False)
-    if given:
-        monkeypatch.setenv(stacks.KERAS, given)
+    # Also where it was not set, so that it is not afterwards.
+    monkeypatch.setenv(stacks.KERAS, given or "")
+    if not given:
+        monkeypatch.delenv(stacks.KERAS)
     for name in ["tf_keras"] * has_tf_keras + ["keras"] * bool(keras):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
