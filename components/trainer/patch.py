@@ -25,24 +25,20 @@ class Patch:
         replacement: What is called instead: with the original function, then its arguments.
         reason: What goes wrong without it.
         until: When it may go.
-        needed_on: Names of the stacks on which it is needed; on another one it is left out.
     """
 
     target: str
     replacement: Callable[..., Any]
     reason: str
     until: str
-    needed_on: tuple[str, ...] = tuple(stack.name for stack in stacks.STACKS)
 
     def apply(self) -> None:
-        """Replaces the function where that is needed; a second call changes nothing.
+        """Replaces the function; a second call changes nothing.
 
         Raises:
             TrainingError: This TensorFlow is another one.
         """
         stack = stacks.current()
-        if stack.name not in self.needed_on:
-            return
         module, _, path = self.target.partition(":")
         *parents, name = path.split(".")
         try:

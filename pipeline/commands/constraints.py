@@ -14,7 +14,7 @@ pip and uv find versions that fit TFX in minutes, once they are told where to lo
 
 or, where other packages share the environment and some versions have to differ:
 
-  pip install --no-deps tfx_estimator-VERSION-py3-none-any.whl
+  pip install tfx_estimator-VERSION-py3-none-any.whl
   tfx-estimator constraints > constraints.txt                      edit what has to differ
   pip install -c constraints.txt "tfx_estimator-VERSION-py3-none-any.whl[tfx1-21]" OTHERS
 """
