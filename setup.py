@@ -87,7 +87,13 @@ TFX_1_21_REQUIREMENTS = [
 ]
 
 # For `tfx_estimator.bring_back_estimator`: tf_keras is of TensorFlow's own version.
-ESTIMATOR_REQUIREMENTS = ["tensorflow>=2.15,<2.22", "tf_keras>=2.15,<2.22", "tensorflow-estimator==2.15.0"]
+ESTIMATOR_REQUIREMENTS = [
+    "tensorflow>=2.15,<2.22",
+    "tf_keras>=2.15,<2.22",
+    "tensorflow-estimator==2.15.0",
+    # TensorFlow 2.15 brought it, and `tf.summary.scalar` is in it.
+    "tensorboard",
+]
 
 DEV_REQUIREMENTS = [
     # A store that speaks as Google's Cloud Storage does.
