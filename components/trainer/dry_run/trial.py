@@ -156,11 +156,13 @@ def _check_labels(inputs: dict[str, Any]) -> None:
     from tfx_estimator.data.features import LABEL
 
     graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
-    given = tf.io.parse_example(_records(inputs), graph.raw_feature_spec())
-    returned = graph.transform_raw_features(given).get(LABEL)
+    records = _records(inputs)
+    returned = graph.transform_raw_features(tf.io.parse_example(records, graph.raw_feature_spec())).get(LABEL)
     if not isinstance(returned, tf.Tensor):
         return
-    for label, other in zip(given[LABEL].numpy().ravel().tolist(), returned.numpy().ravel().tolist()):
+    # As they were written: what a graph was given may not be read after it.
+    given = [tf.train.Example.FromString(record).features.feature[LABEL].int64_list.value[0] for record in records]
+    for label, other in zip(given, returned.numpy().ravel().tolist()):
         if label != other:
             raise UserCodeError(
                 f"the preprocessing_fn returns the label {other} for {label}",
