@@ -9,7 +9,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .PHONY: help stack install run test test-faults test-all bytecode check lock bench bench-accuracy clean
 
 # The newest stack that this machine can have, unless it is named: the wheels of tfx1.21 want glibc 2.39.
-GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),none)
+GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),0)
 STACK ?= $(shell printf '2.39\n$(GLIBC)\n' | sort -CV && echo tfx1.21 || echo tfx1.15)
 PYTHONS_tfx1.15 := 3.10
 PYTHONS_tfx1.21 := >=3.11,<3.14
@@ -39,7 +39,7 @@ BENCH_ARGS ?=
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-install: stack $(STAMP)  ## build .venv from the developers' lock file: exact versions, checked by hash
+install: stack $(STAMP)  ## build .venv, or .venv-tfx1.21, from the developers' lock file: exact versions, checked by hash
 
 run: stack $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workdir DIR" change which and where
 	$(PYTHON) -m tfx_estimator run $(PRESET) $(RUN_ARGS)
@@ -47,10 +47,10 @@ run: stack $(STAMP)  ## run a whole pipeline; PRESET=mnist and RUN_ARGS="--workd
 test: stack $(STAMP) bytecode  ## run the tests; PYTEST_ARGS="-m unit" chooses
 	@$(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-faults: $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
+test-faults: stack $(STAMP) bytecode  ## kill, stop and damage trainings in all ways, and print the matrix with the measured times
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest tests/faults $(PYTEST_ARGS)
 
-test-all: $(STAMP) bytecode  ## run the tests that take many minutes as well
+test-all: stack $(STAMP) bytecode  ## run the tests that take many minutes as well
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 stack:
@@ -60,7 +60,7 @@ stack:
 bytecode: $(STAMP)
 	@$(PYTHON) -m compileall -q pipeline components model_fn data
 
-check: $(STAMP)  ## lint, format, types, layers, docstrings, lock files
+check: stack $(STAMP)  ## lint, format, types, layers, docstrings, lock files
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -78,7 +78,7 @@ lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest
 	sed -n 's/^tensorflow==\([^ ]*\).*/tensorflow-cpu==\1/p' $(LOCK) | $(UV) pip compile - --no-deps $(LOCKED) | \
 	  $(PYTHON) requirements/image_lock.py
 
-bench: $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
+bench: stack $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)
 
 bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they reach; BENCH_ARGS="--only cifar10_resnet"

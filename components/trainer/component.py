@@ -42,7 +42,7 @@ class Driver(UnkeyedDriver):
         beside = training_folder.root_of(model_run)
         published.look_back(Settings.of(execution_info.exec_properties).training_root or beside, self._metadata_handle)
         folder = training_folder.locate(model_run, execution_info.input_dict, execution_info.exec_properties)
-        stack_change.look_back(folder.key, os.path.dirname(beside))
+        stack_change.look_back(folder.key, os.path.dirname(beside), os.path.basename(model_run))
         return super().run(execution_info)
 
 

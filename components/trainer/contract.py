@@ -69,6 +69,10 @@ def find_contract(
     """
     for name, given in ((RUN_FN, run_fn), (TRAINER_FN, trainer_fn)):
         _check_dotted(name, given, component)
+    if run_fn and trainer_fn:
+        raise DeclarationError(
+            f"the {component} is given a run_fn and a trainer_fn", expected="one of them", todo="remove the other"
+        )
     called = _called_by(executor, own)
     if not module_file:
         name, dotted = (TRAINER_FN, trainer_fn) if trainer_fn else (RUN_FN, run_fn)

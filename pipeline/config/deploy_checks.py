@@ -56,7 +56,7 @@ def check_stack(target: str) -> None:
         DeclarationError: It does not.
     """
     # Which is asked last: it takes a while.
-    if target == KUBEFLOW and not (here := stacks.current()).has_argo:
+    if target == KUBEFLOW and (here := stacks.installed()) and not here.has_argo:
         raise DeclarationError(
             f"--target {KUBEFLOW}: TFX {here.tfx} has no Kubeflow Pipelines 1, which takes an Argo Workflow",
             expected=f"another target: {', '.join(each for each in ALL_TARGETS if each != KUBEFLOW)}",

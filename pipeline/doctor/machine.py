@@ -31,7 +31,7 @@ _CONTAINERS = (
 
 def check_stack() -> Finding:
     """Which of the sets of versions that were tested together this is, or is to be."""
-    return ok("stack", stacks.current().words)
+    return ok("stack", stacks.current().words + ("" if stacks.installed() else ", which is not installed"))
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:

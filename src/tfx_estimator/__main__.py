@@ -227,8 +227,10 @@ def _require_tfx(verb: str) -> None:
         stack = stacks.current()
         raise PipelineError(
             f"{PROG} {verb} needs TFX, which is not installed here",
-            expected=f"{stack.words} and what belongs to them, on Python {stack.python_words}",
-            todo=f'pip install "tfx-estimator[{stack.extra}]": docs/install.md',
+            expected=f"{stack.words} and what belongs to them, on Python {stack.python_words} and a Linux with glibc "
+            f"{stack.glibc[0]}.{stack.glibc[1]} or newer",
+            todo=f'pip install "tfx-estimator[{stack.extra}-locked]"; or the other stack, or a container, as in '
+            "docs/install.md",
         )
 
 

@@ -18,6 +18,7 @@ import yaml
 
 from tests.browser import Browser, open_browser
 from tests.e2e.conftest import Finished
+from tests.stack import HERE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -143,7 +144,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, predicted, b
     )
     assert ["trainer.model: mnist_cnn", "preset digits:19"] in table(browser, "chosen")
     versions = dict(zip(texts(browser, "#versions tbody th"), texts(browser, "#versions tbody td")))
-    assert (versions["tfx"], versions["tensorflow"]) == ("1.15.1", "2.15.1")
+    assert (versions["tfx"], versions["tensorflow"]) == (HERE.tfx, HERE.tensorflow)
 
 
 def test_runs_side_by_side_lay_their_curves_over_each_other(digits_run, browser, tmp_path):

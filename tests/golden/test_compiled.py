@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
 from tests.stack import HERE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
@@ -23,6 +24,7 @@ VERSIONS = {
     f"sdkVersion: tfx-{HERE.tfx}": f"sdkVersion: tfx-{LEGACY.tfx}",
     f'"tfx_version": "{HERE.tfx.replace(".", "-")}"': f'"tfx_version": "{LEGACY.tfx.replace(".", "-")}"',
     f'"tfx_py_version": "3-{sys.version_info[1]}"': '"tfx_py_version": "3-10"',
+    f"{tfx_estimator.__version__} on {HERE.name}": tfx_estimator.__version__,
 }
 # What the workers of Dataflow are told, whatever the other steps run on.
 DATAFLOW = (

@@ -89,6 +89,10 @@ class EstimatorPath:
             write_whole(context.job.evaluated_file, "")
         elif checkpoint:
             progress.write(Event.EXPORTING)
+            if spec.get("eval_input_receiver_fn") and not stacks.current().has_eval_saved_model:
+                spec.pop("eval_input_receiver_fn")
+                why = "no EvalSavedModel is written, which TFMA of this stack does not read"
+                progress.write(Event.NOTICED, text=f"{why}: the Evaluator takes a signature of the served model")
             _adopt_exports(spec, context.job.exports_dir, checkpoint)
             progress.write(Event.EXPORTED)
 
@@ -178,7 +182,7 @@ def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
     estimator: tf.estimator.Estimator = spec["estimator"]
     saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
     export.check(saved_model)
-    if spec.get("eval_input_receiver_fn") and stacks.current().has_eval_saved_model:
+    if spec.get("eval_input_receiver_fn"):
         # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
         from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 

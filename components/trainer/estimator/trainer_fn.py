@@ -22,6 +22,7 @@ from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -43,7 +44,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         schema: Not needed, the Transform graph holds it.
 
     Returns:
-        `estimator`, `train_spec`, `eval_spec` and `eval_input_receiver_fn`.
+        `estimator`, `train_spec`, `eval_spec` and, where TFMA has EvalSavedModels, `eval_input_receiver_fn`.
     """
     settings = Settings.from_dict((fn_args.custom_config or {}).get(SETTINGS_KEY, {}))
     section = settings.trainer
@@ -67,6 +68,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
         else:
             estimator, recorded = _of_network(function, first, section, settings, config)
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
+    evaluated = stacks.current().has_eval_saved_model
     return {
         "estimator": estimator,
         "train_spec": tf.estimator.TrainSpec(declared.reader.input_fn, max_steps=section.train_steps),
@@ -75,7 +77,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             steps=section.eval_steps,
             exporters=[_Exporter("serving", serving)],
         ),
-        "eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform),
+        **({"eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform)} if evaluated else {}),
         **recorded,
     }
 

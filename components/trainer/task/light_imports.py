@@ -42,7 +42,7 @@ def apply() -> None:
         # Of protobuf 6, TFMA's own messages want it there before them.
         importlib.import_module("google.protobuf.wrappers_pb2")
         importlib.import_module(_PART)
-        # TFX's components ask TFMA for them; that of TFX 1.21 has them of the code of `tfx.components`.
+        # TFX reads these names from TFMA, and TFMA 0.52 gets them only when `tfx.components` is run.
         configs = importlib.import_module(f"{_TFMA}.proto.config_pb2")
         for name in configs.DESCRIPTOR.message_types_by_name:
             setattr(sys.modules[_TFMA], name, getattr(configs, name))

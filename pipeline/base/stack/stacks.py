@@ -8,6 +8,7 @@ import glob
 import importlib.util
 import os
 import sys
+from typing import Optional
 
 from tfx_estimator.pipeline.installed import version_of
 
@@ -110,15 +111,21 @@ def current() -> Stack:
     return next((stack for stack in STACKS if stack.has_python(sys.version_info[:2])), TODAY)
 
 
+def installed() -> Optional[Stack]:
+    """Returns the stack whose TFX is installed; None where a declaration can be looked at alone."""
+    return current() if version_of("tfx") else None
+
+
 def lacks_metric(name: str) -> bool:
-    """Tells whether this stack's TFMA has not a metric that another's has."""
-    return any(name in stack.metrics for stack in STACKS) and name not in current().metrics
+    """Tells whether the installed TFMA has not a metric that another stack's has."""
+    here = installed()
+    return here is not None and name not in here.metrics and any(name in stack.metrics for stack in STACKS)
 
 
 def choose_keras() -> None:
-    """Has `tf.keras` be Keras 2 where Keras 3 is installed as well, as TFX does when it is imported: at times too late.
+    """Has `tf.keras` be Keras 2 where Keras 3 is installed as well, in this process and those that it starts.
 
-    Of this process and those that it starts; without tf_keras, as on TensorFlow 2.15, nothing changes.
+    TFX 1.21 does so too, but may be imported after TensorFlow. Without tf_keras nothing changes.
     """
     if KERAS not in os.environ and importlib.util.find_spec("tf_keras") and _has_keras_3():
         os.environ[KERAS] = "1"

@@ -20,7 +20,7 @@ def said(tmp_path, caplog, monkeypatch):
     def run(stack: stacks.Stack, key: str) -> str:
         caplog.clear()
         monkeypatch.setattr(stacks, "current", lambda: stack)
-        stack_change.look_back(key, str(tmp_path))
+        stack_change.look_back(key, str(tmp_path), "7")
         return caplog.text
 
     return run
@@ -32,6 +32,16 @@ def test_it_is_said_once_to_and_fro(said):
     assert changed in said(stacks.TODAY, "a")
     assert not said(stacks.TODAY, "a")
     assert "was on tfx1.21, and this one is on tfx1.15" in said(stacks.LEGACY, "a")
+
+
+@pytest.mark.parametrize(("executions", "is_said"), [(["7"], False), (["3", "7"], True)])
+def test_runs_that_have_noted_nothing_were_on_the_earlier_stack(said, tmp_path, executions, is_said):
+    for execution in executions:
+        (tmp_path / "model_run" / execution).mkdir(parents=True)
+    assert (
+        "was on tfx1.15, and this one is on tfx1.21: the Trainer's key is another" in said(stacks.TODAY, "a")
+    ) is is_said
+    assert not said(stacks.TODAY, "a")
 
 
 def test_another_key_on_another_stack_is_told_from_the_same(said):

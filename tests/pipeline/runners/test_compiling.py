@@ -21,6 +21,7 @@ import yaml
 
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_ONE_POD, OF_TARGET, Step, read_steps, same
+from tests.stack import HERE
 from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
@@ -256,7 +257,10 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
         container = step.container
         assert container["image"] == IMAGE
         assert {"name": "EXAMPLE", "value": "value"} in container["env"]
-        assert {"name": "TFX_ESTIMATOR_COMPILED_BY", "value": tfx_estimator.__version__} in container["env"]
+        assert {
+            "name": "TFX_ESTIMATOR_COMPILED_BY",
+            "value": f"{tfx_estimator.__version__} on {HERE.name}",
+        } in container["env"]
         retries = step.rest.get("retryPolicy", {}).get("maxRetryCount") or step.rest.get("retryStrategy", {}).get(
             "limit"
         )

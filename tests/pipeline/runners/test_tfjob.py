@@ -15,6 +15,7 @@ import yaml
 
 import tfx_estimator
 from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB
+from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest
 from tfx_estimator.pipeline.config import load
@@ -79,7 +80,10 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         assert (container["name"], container["ports"][0]["name"]) == ("tensorflow", "tfjob-port")
         assert container["image"] == IMAGE
         assert {"name": "EXAMPLE", "value": "value"} in container["env"]
-        assert {"name": "TFX_ESTIMATOR_COMPILED_BY", "value": tfx_estimator.__version__} in container["env"]
+        assert {
+            "name": "TFX_ESTIMATOR_COMPILED_BY",
+            "value": f"{tfx_estimator.__version__} on {HERE.name}",
+        } in container["env"]
         assert {"name": RETRYABLE, "value": "138"} in container["env"]
         assert spec["serviceAccountName"] == "trainer"
         # Of the Trainer's nodes; but for what a type has of its own.
