@@ -280,6 +280,17 @@ def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arg
         Trainer(**channels(), **arguments)
 
 
+def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
+    from tfx_estimator.components.trainer import Trainer
+    from tfx_estimator.pipeline.errors import DeclarationError
+
+    trainer = Trainer(**channels(), trainer_fn="m.f")
+    assert trainer.exec_properties["trainer_fn"] == "m.f"
+    assert not trainer.exec_properties.get("run_fn")
+    with pytest.raises(DeclarationError, match="given a run_fn and a trainer_fn"):
+        Trainer(**channels(), run_fn="m.g", trainer_fn="m.f")
+
+
 def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
     from absl import logging as absl_logging
 
