@@ -7,6 +7,7 @@ import os
 
 from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.log import STAYS, get_logger
 
 # Beside the artifacts of a Trainer.
@@ -36,6 +37,8 @@ def look_back(key: str, place: str, execution: str) -> None:
         else:
             why = "as the declaration, the data, the code or the release of tfx-estimator has changed, too"
             logger.info(f"{changed} is another, {why}: training starts at step 0", extra=STAYS)
+    if not is_address(place):
+        os.makedirs(place, exist_ok=True)
     write_whole(path, json.dumps(now))
 
 
