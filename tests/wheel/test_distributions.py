@@ -65,7 +65,7 @@ def test_the_declaration_needs_no_extra_and_what_needs_one_names_it(bare_environ
         bare_environment.run("tfx-estimator", *words, cwd=tmp_path)
     for words in (["run", "digits"], ["compile", "digits", "--target", "vertex"], ["validate", "digits", "--deep"]):
         said = bare_environment.run("tfx-estimator", *words, cwd=tmp_path, code=6)
-        assert f'pip install "tfx-estimator[{HERE.extra}]"' in said
+        assert f'pip install "tfx-estimator[{HERE.extra}-locked]"' in said
 
 
 def test_constraints_need_no_extra(bare_environment, tmp_path):
