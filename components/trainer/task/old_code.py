@@ -12,7 +12,9 @@ from typing import Any
 
 from tfx_estimator.pipeline.user_source.frames import is_users
 
-_NO_NAME = re.compile(r"module '(?:tensorflow|keras|tensorflow_estimator)\b(?:\.[\w.]*)?' has no attribute '(\w+)'")
+_NO_NAME = re.compile(
+    r"module '(?:tensorflow|(?:tf_)?keras|tensorflow_estimator)\b(?:\.[\w.]*)?' has no attribute '(\w+)'"
+)
 _MODULE = re.compile(r"module '(?:[\w.]*\.)?(\w+)'")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _TEXT = re.compile(r"""(["'])(?:\\.|(?!\1).)*\1""")
