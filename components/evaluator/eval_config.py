@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
 from tfx_estimator.pipeline.errors import DeclarationError
 
 _PATH = "evaluator.metrics"
-# TFMA 0.46 misspells their names in the results, which are told so.
+# TFMA 0.46 misspells their names in the results, so the name is given to it.
 _MISSPELT = ("CoefficientOfDiscrimination", "RelativeCoefficientOfDiscrimination")
 # Takes no single threshold.
 _LISTED = "ConfusionMatrixAtThresholds"

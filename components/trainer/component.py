@@ -29,10 +29,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER
 
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key; tells which trainings were not published.
-
-    And whether the last one was on another stack.
-    """
+    """Keeps deadlines, restarts and logging out of the cache key; says what of earlier runs a user should know."""
 
     UNKEYED = (OPERATION_KEY,)
 
