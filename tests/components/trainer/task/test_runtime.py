@@ -81,7 +81,9 @@ SAID = (
 def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):
     code = ALLOWED.replace("DECLARED", str(declared))
     assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.said
-    assert codes.said.splitlines()[-len(lines) :] == lines
+    # TensorFlow 2.21 says of a machine without a GPU, in the midst of them, that it has none.
+    own = [line for line in codes.said.splitlines() if "cuInit" not in line]
+    assert own[-len(lines) :] == lines
 
 
 @pytest.mark.cluster
