@@ -85,7 +85,7 @@ bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they
 	@$(PYTHON) -m tests.bench.accuracy $(BENCH_ARGS)
 
 clean:  ## remove the environment, runs and caches
-	rm -rf .venv .venv-tfx1.21 .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache \
+	rm -rf .venv .venv-* .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -166,6 +166,14 @@ def clock() -> Iterator[Clock]:
 
 
 @pytest.fixture(autouse=True)
+def own_path() -> Iterator[None]:
+    """Takes out of `sys.path` what a test put there: folders of a user's modules are handed on to every new process."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+@pytest.fixture(autouse=True)
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
     """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""
     heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)

@@ -1,4 +1,4 @@
-"""A folder of runs is taken by another stack: what was made counts, and what was half trained goes on."""
+"""What another stack makes of the same declaration, and of a folder of runs that this one began."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Workdir
-from tests.equivalence.conftest import largest_difference, read_weights
+from tests.equivalence.conftest import largest_difference, read_losses, read_weights
 
 # A command, as `python` of an environment of the other stack: it finds this project, and the same files.
 OTHER = os.environ.get("TFX_ESTIMATOR_OTHER_PYTHON", "")
@@ -24,6 +24,16 @@ pytestmark = [
 HALF, WHOLE = 100, 200
 BEFORE = ("TfdsExampleGen", "ImageSchemaGen", "StatisticsGen", "ExampleValidator", "Transform")
 SAME = "the Trainer's key is the same"
+PATHS = ("estimator", "keras", "keras_custom_loop")
+TWO_DEVICES = {"devices.cpu": 2}
+STRATEGIES = {
+    "one_device": {},
+    "mirrored": TWO_DEVICES,
+    "central_storage": TWO_DEVICES,
+    "multi_worker_mirrored": {},
+    "parameter_server": {"workers": 1},
+}
+DATA = ("digits", "mnist")
 
 
 @pytest.fixture(params=["to the other", "from the other"])
@@ -33,18 +43,57 @@ def workdirs(request, tmp_path) -> tuple[Workdir, Workdir]:
     return (here, other) if request.param == "to the other" else (other, here)
 
 
-def train(workdir: Workdir, path: str, steps: int) -> str:
-    """Runs digits with a rate that does not depend on the number of steps.
+def train(workdir: Workdir, path: str, steps: int, preset: str = "digits", **changed: object) -> str:
+    """Runs a preset with a rate that does not depend on the number of steps.
+
+    Args:
+        workdir: Where.
+        path: Of the Trainer.
+        steps: To train.
+        preset: Its name.
+        **changed: Parts of the declaration, by their names from its root.
 
     Returns:
         What it printed.
     """
-    declared = {"path": path, "train_steps": steps, "optimizer.schedule": "constant"}
-    sets = [part for name, value in declared.items() for part in ("--set", f"trainer.{name}={value}")]
-    return workdir.run("digits", *sets, seconds=600)
+    changed |= {"trainer.path": path, "trainer.train_steps": steps, "trainer.optimizer.schedule": "constant"}
+    sets = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
+    return workdir.run(preset, *sets, seconds=600)
 
 
-@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory) -> tuple[Workdir, Workdir]:
+    """A folder for each stack, in which the data is ingested once."""
+    folder = tmp_path_factory.mktemp("alike")
+    return Workdir(folder / "here"), Workdir(folder / "other", OTHER)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("data", DATA)
+def test_both_stacks_train_alike(alike, real_data_dir, data, strategy, path):
+    wanted = {"strategy": strategy, **STRATEGIES[strategy]}
+    changed = {f"trainer.distribution.train.{name}": value for name, value in wanted.items()}
+    changed |= {"trainer.log_every_steps": 1, "trainer.distribution.evaluator": strategy == "multi_worker_mirrored"}
+    if data == "mnist":
+        changed["data.data_dir"] = real_data_dir
+    losses, accuracies = [], []
+    for workdir in alike:
+        train(workdir, path, WHOLE, data, **changed)
+        results = workdir.summary(data)
+        assert results["blessed"]
+        assert Path(results["pushed"], "saved_model.pb").exists()
+        losses.append(dict(read_losses(results["model_run"])))
+        accuracies.append(results["accuracy"])
+    here, other = losses
+    assert set(range(1, WHOLE + 1)) - set(here) == set(range(1, WHOLE + 1)) - set(other)
+    apart = max(abs(here[step] - other[step]) for step in here)
+    print(f"{data} {strategy} {path}: {len(here)} losses {apart:.1e} apart, accuracies {accuracies}")
+    assert apart <= 1e-5
+    assert len(here) >= WHOLE - 2
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_what_one_stack_made_and_trained_the_other_goes_on_with(workdirs, tmp_path, path):
     begins, takes = workdirs
     train(begins, path, HALF)
