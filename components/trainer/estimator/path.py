@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.division import whole_network
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
-from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.base.stack import stacks, tfma_export
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -91,8 +91,7 @@ class EstimatorPath:
             progress.write(Event.EXPORTING)
             if spec.get("eval_input_receiver_fn") and not stacks.current().has_eval_saved_model:
                 spec.pop("eval_input_receiver_fn")
-                why = "no EvalSavedModel is written, which TFMA of this stack does not read"
-                progress.write(Event.NOTICED, text=f"{why}: the Evaluator takes a signature of the served model")
+                progress.write(Event.NOTICED, text=tfma_export.NONE_WRITTEN)
             _adopt_exports(spec, context.job.exports_dir, checkpoint)
             progress.write(Event.EXPORTED)
 

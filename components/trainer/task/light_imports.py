@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfx_estimator.pipeline.base.stack import stacks, tfma_export
+
 _TFMA = "tensorflow_model_analysis"
 # A light part of a heavy package, asked for as an attribute of it.
 _PART = f"{_TFMA}.sdk"
@@ -46,6 +48,8 @@ def apply() -> None:
         configs = importlib.import_module(f"{_TFMA}.proto.config_pb2")
         for name in configs.DESCRIPTOR.message_types_by_name:
             setattr(sys.modules[_TFMA], name, getattr(configs, name))
+        if not stacks.current().has_eval_saved_model:
+            vars(sys.modules[_TFMA])["export"] = tfma_export
 
 
 class _Deferred(types.ModuleType):

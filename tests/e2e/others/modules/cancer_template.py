@@ -13,10 +13,8 @@ def run_fn(fn_args):
     schema = tfx.utils.parse_pbtxt_file(fn_args.schema_file, schema_pb2.Schema())
     spec = cancer_canned.trainer_fn(fn_args, schema)
     tf.estimator.train_and_evaluate(spec["estimator"], spec["train_spec"], spec["eval_spec"])
-    # TFMA of TFX 1.21 has no EvalSavedModel.
-    if hasattr(tfma, "export"):
-        tfma.export.export_eval_savedmodel(
-            estimator=spec["estimator"],
-            export_dir_base=fn_args.eval_model_dir,
-            eval_input_receiver_fn=spec["eval_input_receiver_fn"],
-        )
+    tfma.export.export_eval_savedmodel(
+        estimator=spec["estimator"],
+        export_dir_base=fn_args.eval_model_dir,
+        eval_input_receiver_fn=spec["eval_input_receiver_fn"],
+    )
