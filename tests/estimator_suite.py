@@ -17,6 +17,7 @@ import runpy
 import subprocess
 import sys
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = "TFX_ESTIMATOR_CHECKOUT"
@@ -50,17 +51,24 @@ def run_file(file: str) -> None:
 
 
 def outcome(file: Path) -> str:
-    """Returns one line: what a file's tests came to."""
+    """Returns what a file's tests came to, and a line for each that failed."""
     command = [sys.executable, "-m", "tests.estimator_suite", str(file)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"no end within {_SECONDS} s"
     ran, ended = re.search(r"^Ran (\d+) tests?", done.stderr, re.M), re.search(r"^(OK|FAILED).*$", done.stderr, re.M)
-    failed = ", ".join(sorted(set(re.findall(r"^\[  FAILED  \] (\S+)", done.stdout + done.stderr, re.M))))
     if not (ran and ended):
         return f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
-    return f"{ran[1]} ran, {ended[0]}{f': {failed}' if failed else ''}"
+    return "\n    ".join([f"{ran[1]} ran, {ended[0]}", *_failures(done.stderr)])
+
+
+def _failures(said: str) -> Iterator[str]:
+    """Each test that failed, with the last line of its error."""
+    one = r"^(?:FAIL|ERROR): (\S+)[^\n]*?(\[\w+\])?\n(.*?)(?=^={70}$|^Ran \d+ test)"
+    for name, parameters, lines in re.findall(one, said, re.M | re.S):
+        errors = re.findall(r"^[A-Za-z_][\w.]*(?:Error|Exception).*", lines, re.M)
+        yield f"{name}{parameters}: {(errors or ['?'])[-1][:200]}"
 
 
 def main(names: list[str]) -> None:

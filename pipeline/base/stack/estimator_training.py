@@ -56,7 +56,8 @@ def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
 
 def should_run_distribute_coordinator(config: Any) -> bool:
     """Tells whether the coordinator runs this task's part of `train_and_evaluate`."""
-    return bool(getattr(config, "_distribute_coordinator_mode", None) and config.cluster_spec)
+    mode = getattr(config, "_distribute_coordinator_mode", None)
+    return mode in (_STANDALONE, _INDEPENDENT) and bool(config.cluster_spec)
 
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_cls: Callable[..., Any]) -> None:
