@@ -14,6 +14,8 @@ from tfx_estimator.pipeline.targets import KUBEFLOW
 from tfx_estimator.pipeline.targets import TARGETS as ALL
 
 HERE = stacks.current()
+# Names a command, as `python` of an environment of the other stack: it finds this project, and the same files.
+OTHER_PYTHON = "TFX_ESTIMATOR_OTHER_PYTHON"
 needs_argo = pytest.mark.skipif(not HERE.has_argo, reason=f"TFX {HERE.tfx} has no Kubeflow Pipelines 1")
 needs_estimator_template = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"

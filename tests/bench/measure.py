@@ -44,11 +44,12 @@ class Clock:
         return Clock(self.cpu - earlier.cpu, self.wall - earlier.wall)
 
 
-def run_worker(task: str, **options: Any) -> dict[str, Any]:
+def run_worker(task: str, *, python: str = sys.executable, **options: Any) -> dict[str, Any]:
     """Runs a task of `tests.bench.worker` in a fresh process.
 
     Args:
         task: Name of the task.
+        python: What runs it.
         options: Its arguments; what JSON can hold.
 
     Returns:
@@ -58,7 +59,7 @@ def run_worker(task: str, **options: Any) -> dict[str, Any]:
         RuntimeError: It failed; the message ends with the last lines that it printed.
     """
     before = Clock.now()
-    with Worker(task, **options) as worker:
+    with Worker(task, python=python, **options) as worker:
         result = worker.hear()
         worker.wait()
     spent = Clock.now() - before
@@ -70,10 +71,11 @@ class Worker:
 
     Args:
         task: Name of the task, see `tests.bench.worker`.
+        python: What runs it.
         options: Its arguments; what JSON can hold.
     """
 
-    def __init__(self, task: str, **options: Any) -> None:
+    def __init__(self, task: str, *, python: str = sys.executable, **options: Any) -> None:
         self._what = f"benchmark task {task} {options}"
         self._log = tempfile.NamedTemporaryFile(prefix="tfx-estimator-bench-", suffix=".log")  # noqa: SIM115
         # What it leaves there when it is killed goes with it.
@@ -86,7 +88,7 @@ class Worker:
         }
         environment.pop("TF_CONFIG", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.worker", task, json.dumps(options)],
+            [python, "-m", "tests.bench.worker", task, json.dumps(options)],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,

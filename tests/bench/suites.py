@@ -1,8 +1,10 @@
-"""The benchmarks: training, supervisor, reader, pipeline; and those of the Keras paths."""
+"""The benchmarks: training, supervisor, reader, pipeline; those of the Keras paths; one stack against the other."""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -12,6 +14,8 @@ from tests.bench.keras_worker import CASES, KERAS_PATHS, ONE_THREAD, PATHS, WHOL
 from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
 from tests.bench.products import PRODUCTS
 from tests.bench.report import Ratio
+from tests.stack import OTHER_PYTHON
+from tfx_estimator.pipeline.base.stack.stacks import LEGACY, STACKS, TODAY, current
 
 # The tutorial's. It reads 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
 TUTORIAL_BATCH = 64
@@ -288,6 +292,40 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     ], results
 
 
+def stacks(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
+    """Today's stack against the old one: an Estimator on MNIST, Keras on CIFAR-10, and a whole run.
+
+    Args:
+        setting: What all benchmarks share.
+
+    Returns:
+        The claims, and all single results: none without a Python of the other stack.
+    """
+    other = os.environ.get(OTHER_PYTHON)
+    if not other:
+        setting.tell(f"{OTHER_PYTHON} names no Python of the other stack: nothing is measured")
+        return [], {}
+    pythons = {each.name: sys.executable if each == current() else other for each in STACKS}
+    estimator = {"data_dir": setting.data_dir, "batch_size": TUTORIAL_BATCH, "steps": TRAINING_STEPS, "side": "ours"}
+    keras = {"data_dir": setting.data_dir, "case": "cifar_cnn", "slice_steps": CIFAR_STEPS, "side": "keras"}
+    ratios, everything = [], {}
+    for what, task, dataset, options in (
+        ("an Estimator, MNIST", "train", "mnist", estimator),
+        ("keras, CIFAR-10", "train_keras", "cifar10", keras),
+    ):
+        options["prepared"] = setting.prepared(dataset)
+        sides = [(name, _worker(task, python=python, **options)) for name, python in pythons.items()]
+        results = alternate_slices(sides, TRAINING_SLICES, setting.rounds, setting.tell)
+        ratios.append(_less(f"{what}: CPU per example", _micros(results[LEGACY.name]), _micros(results[TODAY.name]), 1))
+        everything |= {f"{what}, {name}": values for name, values in results.items()}
+    run = {"data_dir": setting.data_dir, "floats": "", "batch_size": PIPELINE_BATCH, "steps": PIPELINE_STEPS}
+    wholes = [(name, _run("run_pipeline", python=python, side="ours", **run)) for name, python in pythons.items()]
+    results = alternate(wholes, setting.rounds, setting.tell)
+    cpu = {name: median([value["process"] for value in values], "cpu") for name, values in results.items()}
+    ratios.append(_less("a whole run: CPU", cpu[LEGACY.name], cpu[TODAY.name], 1, "s"))
+    return ratios, {**everything, **results}
+
+
 def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
     """Medians of each component's CPU seconds.
 
@@ -312,6 +350,7 @@ SUITES: dict[str, Callable[[Setting], tuple[list[Ratio], dict[str, Any]]]] = {
     "keras_input": keras_input,
     "two_processes": two_processes,
     "stages": stages,
+    "stacks": stacks,
 }
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from tests.e2e.conftest import Workdir
 from tests.equivalence.conftest import largest_difference, read_losses, read_weights
+from tests.stack import OTHER_PYTHON
 
-# A command, as `python` of an environment of the other stack: it finds this project, and the same files.
-OTHER = os.environ.get("TFX_ESTIMATOR_OTHER_PYTHON", "")
+OTHER = os.environ.get(OTHER_PYTHON, "")
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.long,
     pytest.mark.timeout(1500),
-    pytest.mark.skipif(not OTHER, reason="TFX_ESTIMATOR_OTHER_PYTHON names no Python of another stack"),
+    pytest.mark.skipif(not OTHER, reason=f"{OTHER_PYTHON} names no Python of another stack"),
 ]
 
 HALF, WHOLE = 100, 200
