@@ -66,7 +66,7 @@ def measure_side(side: Side, inputs: dict[str, Any], data_dir: Optional[str]) ->
     Returns:
         CPU seconds, wall seconds and examples; examples/s; and the same as if other processes had taken nothing.
     """
-    options = {
+    options: dict[str, Any] = {
         "strategy": side.strategy,
         "count": side.count,
         "trainer": side.trainer,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from tests.bench.cluster import SIDES, measure_side
 from tests.bench.keras_worker import CASES, KERAS_PATHS, ONE_THREAD, PATHS, WHOLE
-from tests.bench.measure import Worker, alternate, alternate_slices, median, run_worker
+from tests.bench.measure import alternate, alternate_slices, median, run_worker
 from tests.bench.products import PRODUCTS
 from tests.bench.report import Ratio
-from tests.stack import OTHER_PYTHON
-from tfx_estimator.pipeline.base.stack.stacks import LEGACY, STACKS, TODAY, current
+from tests.bench.setting import Setting, in_slices, less, micros_of, more, rate_of, whole
+from tests.bench.stacks import stacks
 
 # The tutorial's. It reads 10,000 examples ahead and ends after 60,000: between these steps it is at a steady pace.
 TUTORIAL_BATCH = 64
@@ -33,28 +30,6 @@ INPUT_SLICES = 8
 MICROBATCHES = (1, 2, 4, 8)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all benchmarks share.
-
-    Args:
-        folder: Where inputs are made, and kept for the next time.
-        data_dir: TFDS data_dir that holds MNIST; None is TFDS's own default.
-        rounds: How often each side is measured.
-        tell: Hears how it goes on.
-    """
-
-    folder: str
-    data_dir: Optional[str]
-    rounds: int
-    tell: Callable[[str], None]
-
-    def prepared(self, dataset: str = "mnist") -> dict[str, Any]:
-        """Makes our tf.Examples and Transform graph of a data set, where they are not there."""
-        self.tell(f"preparing our tf.Examples and Transform graph of {dataset}")
-        return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir, dataset=dataset)
-
-
 def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against a batch that stays in memory.
 
@@ -66,9 +41,9 @@ def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """
     results, cpu, rate = _train(setting, ("tutorial", "ours", "constant"), TRAINING_STEPS, TRAINING_SLICES)
     return [
-        _less("training: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 1.8),
-        _more("training: examples/s, TensorFlow's tutorial", rate["tutorial"], rate["ours"], 1.5),
-        _more("training: examples/s, a constant batch in memory", rate["constant"], rate["ours"], 0.9),
+        less("training: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 1.8),
+        more("training: examples/s, TensorFlow's tutorial", rate["tutorial"], rate["ours"], 1.5),
+        more("training: examples/s, a constant batch in memory", rate["constant"], rate["ours"], 0.9),
     ], results
 
 
@@ -83,8 +58,8 @@ def supervisor(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """
     results, cpu, rate = _train(setting, ("ours", "supervised"), SUPERVISED_STEPS, SUPERVISED_SLICES)
     return [
-        _less("supervisor: CPU per example, training without one", cpu["ours"], cpu["supervised"], 0.97),
-        _more("supervisor: examples/s, training without one", rate["ours"], rate["supervised"], 0.97),
+        less("supervisor: CPU per example, training without one", cpu["ours"], cpu["supervised"], 0.97),
+        more("supervisor: examples/s, training without one", rate["ours"], rate["supervised"], 0.97),
     ], results
 
 
@@ -100,7 +75,7 @@ def keras_dense(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     sides = ("guide", *KERAS_PATHS)
     results, cpu, _ = _train_keras(setting, "dense", sides, DENSE_STEPS, DENSE_SLICES)
     what = "{}: CPU per example, Keras's guide, dense MNIST"
-    return [_less(what.format(path), cpu["guide"], cpu[path], 2.5) for path in KERAS_PATHS], results
+    return [less(what.format(path), cpu["guide"], cpu[path], 2.5) for path in KERAS_PATHS], results
 
 
 def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -120,8 +95,8 @@ def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     what = "{}: CPU per example, Keras's guide, CIFAR-10"
     parts = "{}: examples/s, {}, CIFAR-10"
     return [
-        *(_less(what.format(path), cpu["guide"], cpu[path], 1.45) for path in KERAS_PATHS),
-        *(_more(parts.format("keras", side), rate[side], rate["keras"], 1.05) for side in beside),
+        *(less(what.format(path), cpu["guide"], cpu[path], 1.45) for path in KERAS_PATHS),
+        *(more(parts.format("keras", side), rate[side], rate["keras"], 1.05) for side in beside),
     ], results
 
 
@@ -139,7 +114,7 @@ def keras_precision(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     sides = ("guide", *KERAS_PATHS)
     results, cpu, _ = _train_keras(setting, "cifar_cnn_bfloat16", sides, CIFAR_STEPS, CIFAR_SLICES)
     what = "{} in mixed_bfloat16: CPU per example, Keras's guide, CIFAR-10"
-    return [_less(what.format(path), cpu["guide"], cpu[path], 2.4) for path in KERAS_PATHS], results
+    return [less(what.format(path), cpu["guide"], cpu[path], 2.4) for path in KERAS_PATHS], results
 
 
 def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -158,9 +133,9 @@ def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     results, cpu, rate = _train_keras(setting, "dense", [*sides, PRODUCTS], DENSE_STEPS, DENSE_SLICES)
     ratios = []
     for path in KERAS_PATHS:
-        ratios.append(_less(f"{path}: CPU per example, its matrix products alone", cpu[path], cpu[PRODUCTS], 1.3))
-        ratios.append(_less(f"{path}, xla: CPU per example, dense MNIST", cpu[path], cpu[f"xla {path}"], 1.3))
-        ratios.append(_more(f"{path}, xla: examples/s, dense MNIST", rate[path], rate[f"xla {path}"], 1.3))
+        ratios.append(less(f"{path}: CPU per example, its matrix products alone", cpu[path], cpu[PRODUCTS], 1.3))
+        ratios.append(less(f"{path}, xla: CPU per example, dense MNIST", cpu[path], cpu[f"xla {path}"], 1.3))
+        ratios.append(more(f"{path}, xla: examples/s, dense MNIST", rate[path], rate[f"xla {path}"], 1.3))
     return ratios, results
 
 
@@ -180,7 +155,7 @@ def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         results, _, rate = _train_keras(setting, case, sides, steps, INPUT_SLICES)
         everything |= {f"{case}, {side}": values for side, values in results.items()}
         what = f"{{}}: examples/s, a constant batch in memory, {case}"
-        ratios += [_more(what.format(path), rate[f"constant {path}"], rate[path], target) for path in PATHS]
+        ratios += [more(what.format(path), rate[f"constant {path}"], rate[path], target) for path in PATHS]
     return ratios, everything
 
 
@@ -205,11 +180,11 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     rate = {side: median(values, "undisturbed") for side, values in results.items()}
     what = "two processes: examples/s, one process, CIFAR-10, {}"
     return [
-        _more(what.format("two independent trainings"), rate["one"], rate["independent"], 1.95),
-        _more(what.format("multi_worker_mirrored"), rate["one"], rate["two"], 1.5),
-        _more(what.format("multi_worker_mirrored, twice the batch"), rate["one"], rate["scaled"], 1.5),
-        _more(what.format("gradient_accumulation: 4"), rate["one"], rate["accumulated"], 1.8),
-        _more(what.format("sync_every: 4"), rate["one"], rate["averaged"], 1.8),
+        more(what.format("two independent trainings"), rate["one"], rate["independent"], 1.95),
+        more(what.format("multi_worker_mirrored"), rate["one"], rate["two"], 1.5),
+        more(what.format("multi_worker_mirrored, twice the batch"), rate["one"], rate["scaled"], 1.5),
+        more(what.format("gradient_accumulation: 4"), rate["one"], rate["accumulated"], 1.8),
+        more(what.format("sync_every: 4"), rate["one"], rate["averaged"], 1.8),
     ], results
 
 
@@ -222,7 +197,7 @@ def stages(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     Returns:
         The claims, and all single results.
     """
-    sides = [(str(count), _run("measure_stages", microbatches=count)) for count in (0, *MICROBATCHES)]
+    sides = [(str(count), whole("measure_stages", microbatches=count)) for count in (0, *MICROBATCHES)]
     results = alternate(sides, setting.rounds, setting.tell)
     ratios = []
     for count in map(str, MICROBATCHES):
@@ -231,7 +206,7 @@ def stages(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         ratios.append(Ratio(what, f"{ideal:.2f}", f"{bubble:.2f}", (1 - bubble) / (1 - ideal), 0.85))
     rates = {side: median(values, "rate") for side, values in results.items()}
     most = str(MICROBATCHES[-1])
-    return [*ratios, _more(f"two stages, {most} microbatches: one device", rates["0"], rates[most], 0.9)], results
+    return [*ratios, more(f"two stages, {most} microbatches: one device", rates["0"], rates[most], 0.9)], results
 
 
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -244,10 +219,12 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         The claims, and all single results.
     """
     options = {"data_dir": setting.data_dir, "prepared": setting.prepared(), "batch_size": TUTORIAL_BATCH}
-    sides = [(side, _worker("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()]
+    sides = [
+        (side, in_slices("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()
+    ]
     results = alternate_slices(sides, READER_SLICES, setting.rounds, setting.tell)
-    cpu = {side: _micros(values) for side, values in results.items()}
-    return [_less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
+    cpu = {side: micros_of(values) for side, values in results.items()}
+    return [less("reader: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 10)], results
 
 
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
@@ -271,7 +248,7 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
         "batch_size": PIPELINE_BATCH,
         "steps": PIPELINE_STEPS,
     }
-    sides = [(side, _run("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
+    sides = [(side, whole("run_pipeline", side=side, **options)) for side in ("tfx_example", "ours")]
     results = alternate(sides, setting.rounds, setting.tell)
     for side, values in results.items():
         if not all(value["pushed"] for value in values):
@@ -281,49 +258,15 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     components = {side: median(values, "cpu") for side, values in results.items()}
     process = {side: median(values, "process_cpu") for side, values in results.items()}
     return [
-        _less(
+        less(
             "pipeline: CPU of all components, TFX's MNIST example",
             components["tfx_example"],
             components["ours"],
             3,
             "s",
         ),
-        _less("pipeline: the same with imports and compiling", process["tfx_example"], process["ours"], 3, "s"),
+        less("pipeline: the same with imports and compiling", process["tfx_example"], process["ours"], 3, "s"),
     ], results
-
-
-def stacks(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Today's stack against the old one: an Estimator on MNIST, Keras on CIFAR-10, and a whole run.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results: none without a Python of the other stack.
-    """
-    other = os.environ.get(OTHER_PYTHON)
-    if not other:
-        setting.tell(f"{OTHER_PYTHON} names no Python of the other stack: nothing is measured")
-        return [], {}
-    pythons = {each.name: sys.executable if each == current() else other for each in STACKS}
-    estimator = {"data_dir": setting.data_dir, "batch_size": TUTORIAL_BATCH, "steps": TRAINING_STEPS, "side": "ours"}
-    keras = {"data_dir": setting.data_dir, "case": "cifar_cnn", "slice_steps": CIFAR_STEPS, "side": "keras"}
-    ratios, everything = [], {}
-    for what, task, dataset, options in (
-        ("an Estimator, MNIST", "train", "mnist", estimator),
-        ("keras, CIFAR-10", "train_keras", "cifar10", keras),
-    ):
-        options["prepared"] = setting.prepared(dataset)
-        sides = [(name, _worker(task, python=python, **options)) for name, python in pythons.items()]
-        results = alternate_slices(sides, TRAINING_SLICES, setting.rounds, setting.tell)
-        ratios.append(_less(f"{what}: CPU per example", _micros(results[LEGACY.name]), _micros(results[TODAY.name]), 1))
-        everything |= {f"{what}, {name}": values for name, values in results.items()}
-    run = {"data_dir": setting.data_dir, "floats": "", "batch_size": PIPELINE_BATCH, "steps": PIPELINE_STEPS}
-    wholes = [(name, _run("run_pipeline", python=python, side="ours", **run)) for name, python in pythons.items()]
-    results = alternate(wholes, setting.rounds, setting.tell)
-    cpu = {name: median([value["process"] for value in values], "cpu") for name, values in results.items()}
-    ratios.append(_less("a whole run: CPU", cpu[LEGACY.name], cpu[TODAY.name], 1, "s"))
-    return ratios, {**everything, **results}
 
 
 def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
@@ -364,10 +307,10 @@ def _train(
         "batch_size": TUTORIAL_BATCH,
         "steps": steps,
     }
-    workers = [(side, _worker("train", side=side, **options)) for side in sides]
+    workers = [(side, in_slices("train", side=side, **options)) for side in sides]
     results = alternate_slices(workers, slices, setting.rounds, setting.tell)
-    cpu = {side: _micros(values) for side, values in results.items()}
-    rate = {side: _rate(values) for side, values in results.items()}
+    cpu = {side: micros_of(values) for side, values in results.items()}
+    rate = {side: rate_of(values) for side, values in results.items()}
     return results, cpu, rate
 
 
@@ -382,32 +325,8 @@ def _train_keras(
         "prepared": setting.prepared(dataset),
         "slice_steps": steps,
     }
-    workers = [(side, _worker("train_keras", side=side, **options)) for side in sides]
+    workers = [(side, in_slices("train_keras", side=side, **options)) for side in sides]
     results = alternate_slices(workers, slices, setting.rounds, setting.tell)
-    cpu = {side: _micros(values) for side, values in results.items()}
-    rate = {side: _rate(values) for side, values in results.items()}
+    cpu = {side: micros_of(values) for side, values in results.items()}
+    rate = {side: rate_of(values) for side, values in results.items()}
     return results, cpu, rate
-
-
-def _worker(task: str, **options: Any) -> Callable[[], Worker]:
-    return lambda: Worker(task, **options)
-
-
-def _run(task: str, **options: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: run_worker(task, **options)
-
-
-def _micros(values: list[dict[str, Any]]) -> float:
-    return median([{"us": value["cpu"] / value["examples"] * 1e6} for value in values], "us")
-
-
-def _rate(values: list[dict[str, Any]]) -> float:
-    return median([{"rate": value["examples"] / value["wall"]} for value in values], "rate")
-
-
-def _less(what: str, peer: float, ours: float, target: float, unit: str = "µs") -> Ratio:
-    return Ratio(what, f"{peer:.1f} {unit}", f"{ours:.1f} {unit}", peer / ours, target)
-
-
-def _more(what: str, peer: float, ours: float, target: float) -> Ratio:
-    return Ratio(what, f"{peer:,.0f}/s", f"{ours:,.0f}/s", ours / peer, target)

@@ -1,0 +1,56 @@
+"""What the benchmarks share: their setting, their sides, and the ratios of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tests.bench.measure import Worker, median, run_worker
+from tests.bench.report import Ratio
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all benchmarks share.
+
+    Args:
+        folder: Where inputs are made, and kept for the next time.
+        data_dir: TFDS data_dir that holds MNIST; None is TFDS's own default.
+        rounds: How often each side is measured.
+        tell: Hears how it goes on.
+    """
+
+    folder: str
+    data_dir: Optional[str]
+    rounds: int
+    tell: Callable[[str], None]
+
+    def prepared(self, dataset: str = "mnist") -> dict[str, Any]:
+        """Makes our tf.Examples and Transform graph of a data set, where they are not there."""
+        self.tell(f"preparing our tf.Examples and Transform graph of {dataset}")
+        return run_worker("prepare", workdir=self.folder, data_dir=self.data_dir, dataset=dataset)
+
+
+def in_slices(task: str, **options: Any) -> Callable[[], Worker]:
+    return lambda: Worker(task, **options)
+
+
+def whole(task: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: run_worker(task, **options)
+
+
+def micros_of(values: list[dict[str, Any]]) -> float:
+    return median([{"us": value["cpu"] / value["examples"] * 1e6} for value in values], "us")
+
+
+def rate_of(values: list[dict[str, Any]]) -> float:
+    return median([{"rate": value["examples"] / value["wall"]} for value in values], "rate")
+
+
+def less(what: str, peer: float, ours: float, target: float, unit: str = "µs") -> Ratio:
+    return Ratio(what, f"{peer:.1f} {unit}", f"{ours:.1f} {unit}", peer / ours, target)
+
+
+def more(what: str, peer: float, ours: float, target: float) -> Ratio:
+    return Ratio(what, f"{peer:,.0f}/s", f"{ours:,.0f}/s", ours / peer, target)
