@@ -11,6 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # The newest stack that this machine can have, unless it is named: the wheels of tfx1.21 want glibc 2.39.
 GLIBC := $(or $(shell getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2),0)
 STACK ?= $(shell printf '2.39\n$(GLIBC)\n' | sort -CV && echo tfx1.21 || echo tfx1.15)
+WHY := $(if $(filter file,$(origin STACK)),glibc is $(GLIBC) here and tfx1.21 wants 2.39 (STACK=tfx1.15 or tfx1.21 chooses),as STACK says)
 PYTHONS_tfx1.15 := 3.10
 PYTHONS_tfx1.21 := >=3.11,<3.14
 PYTHONS := $(or $(PYTHONS_$(STACK)),$(error STACK=$(STACK) is none: it is tfx1.15 or tfx1.21))
@@ -54,7 +55,7 @@ test-all: stack $(STAMP) bytecode  ## run the tests that take many minutes as we
 	@TFX_ESTIMATOR_LONG=1 $(PYTHON) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 stack:
-	@echo "stack $(STACK), Python $(PYTHONS), for glibc $(GLIBC) here (STACK=tfx1.15 or STACK=tfx1.21 chooses)"
+	@echo "stack $(STACK), Python $(PYTHONS): $(WHY)"
 
 # Tests start hundreds of processes, each of which would compile what it imports where PYTHONDONTWRITEBYTECODE is set.
 bytecode: $(STAMP)

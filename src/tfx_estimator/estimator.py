@@ -1,13 +1,16 @@
 """Runs a program that says `tf.estimator`, unchanged, on any TensorFlow.
 
     python -m tfx_estimator.estimator train.py --its=arguments
+    python -m tfx_estimator.estimator -m trainer.task --its=arguments
 
-is `python train.py --its=arguments` with `tf.estimator` brought back first: see `tfx_estimator.bring_back_estimator`.
+are `python train.py …` and `python -m trainer.task …` with `tf.estimator` brought back first, as
+`tfx_estimator.bring_back_estimator` has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import runpy
 import sys
@@ -28,19 +31,32 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
     parser = argparse.ArgumentParser("python -m tfx_estimator.estimator", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the program is a module, as after `python -m`"
+    )
     parser.add_argument("program", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
     given = parser.parse_args(arguments)
-    if not os.path.isfile(given.program):
-        parser.error(f"there is no file {given.program}")
+    # As Python itself has it.
+    sys.path[0] = os.getcwd() if given.is_module else os.path.dirname(os.path.abspath(given.program))
+    if not (_is_module(given.program) if given.is_module else os.path.isfile(given.program)):
+        parser.error(f"there is no {'module' if given.is_module else 'file'} {given.program}")
     try:
         bring_back_estimator()
     except TfxEstimatorError as error:
         parser.exit(error.exit_code, f"tfx-estimator: {error}\n")
-    # As Python itself has it.
     sys.argv = [given.program, *given.arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(given.program))
-    runpy.run_path(given.program, run_name="__main__")
+    if given.is_module:
+        runpy.run_module(given.program, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(given.program, run_name="__main__")
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package that is not there
+        return False
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ calls; the decorator that wrote down public names, by which TensorFlow's API was
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from types import ModuleType
 from typing import Any, TypeVar
@@ -18,6 +19,12 @@ from tfx_estimator.pipeline.errors import PipelineError
 T = TypeVar("T")
 
 _KERAS_2 = "tf_keras"
+# Packages of tensorflow-estimator, and the names that TensorFlow gave them.
+_NAMES = {
+    "tensorflow_estimator._api.v2.estimator": ("tensorflow.estimator", "tensorflow.compat.v2.estimator"),
+    "tensorflow_estimator._api.v1.estimator": ("tensorflow.compat.v1.estimator",),
+    "tensorflow_estimator.python.estimator": ("tensorflow.python.estimator",),
+}
 # Modules that TPUEstimator alone imports, and TensorFlow has no more.
 _OF_TPUS = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
 
@@ -40,14 +47,21 @@ def bring_back_estimator() -> ModuleType:
         `tf.estimator`.
 
     Raises:
-        PipelineError: tensorflow-estimator or tf_keras is not installed, or `tf.keras` is Keras 3 already.
+        PipelineError: TensorFlow, tensorflow-estimator or tf_keras is not installed, or `tf.keras` is Keras 3 already.
     """
     choose_keras()
-    import tensorflow as tf
-
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"tf.estimator cannot be brought back: {error}",
+            expected="TensorFlow, tf_keras and tensorflow-estimator",
+            todo='pip install "tfx-estimator[estimator]", or the wheel of it with [estimator]',
+        ) from error
     if hasattr(tf, "estimator"):
         return tf.estimator
     _check_keras(tf)
+    _prefer_keras_2(tf)
     _stand_in(tf)
     try:
         v2 = importlib.import_module("tensorflow_estimator._api.v2.estimator")
@@ -58,9 +72,26 @@ def bring_back_estimator() -> ModuleType:
             expected="tensorflow-estimator 2.15.0, from which it comes",
             todo="pip install --no-deps tensorflow-estimator==2.15.0",
         ) from error
-    tf.estimator = tf.compat.v2.estimator = v2
-    tf.compat.v1.estimator = v1
+    for v2_of, v1_of in ((tf, tf.compat.v1), (tf.compat.v2, tf.compat.v1.compat.v1)):
+        v2_of.estimator, v1_of.estimator = v2, v1
+    _give_names()
     return v2
+
+
+def _prefer_keras_2(tf: Any) -> None:
+    """Has `from tensorflow.keras import …` be Keras 2 where TensorFlow was imported before that was asked for."""
+    spec = importlib.util.find_spec(f"{_KERAS_2}.api._v2")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    tf.__path__[:0] = [place for place in places if place not in tf.__path__]
+
+
+def _give_names() -> None:
+    """Has `from tensorflow.estimator import …` and its like find what is imported by now."""
+    for name, module in list(sys.modules.items()):
+        for package, names in _NAMES.items():
+            if name == package or name.startswith(f"{package}."):
+                for each in names:
+                    sys.modules.setdefault(each + name.removeprefix(package), module)
 
 
 def _check_keras(tf: Any) -> None:

@@ -12,7 +12,7 @@ from tfx_estimator.pipeline import log
 
 NONE_WRITTEN = (
     "no EvalSavedModel is written, which TFMA of this stack does not read: "
-    "the Evaluator takes a signature of the served model"
+    "the Evaluator takes a signature of the served model (docs/your-code.md)"
 )
 
 _log = log.get_logger("trainer")

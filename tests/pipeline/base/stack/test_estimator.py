@@ -26,7 +26,16 @@ PROGRAM = """
 import json, sys, tempfile
 import numpy as np
 import tensorflow as tf
+import tensorflow.estimator
 from sys import argv
+from tensorflow.compat.v1.estimator.inputs import numpy_input_fn
+from tensorflow.estimator.export import ServingInputReceiver
+from tensorflow.keras import layers
+from tensorflow.python.estimator.estimator import Estimator
+
+assert layers.Dense is tf.keras.layers.Dense
+assert tensorflow.estimator is tf.estimator
+assert issubclass(tf.estimator.Estimator, Estimator)
 
 points = np.random.RandomState(0).rand(256, 4).astype("float32")
 labels = (points.sum(1) > 2).astype("int64")
@@ -50,7 +59,7 @@ def input_fn():
 
 def receiver():
     x = tf.compat.v1.placeholder(tf.float32, [None, 4])
-    return tf.estimator.export.ServingInputReceiver({"x": x}, {"x": x})
+    return ServingInputReceiver({"x": x}, {"x": x})
 
 
 one_cpu = tf.distribute.MirroredStrategy(["/cpu:0"], cross_device_ops=tf.distribute.ReductionToOneDevice())
@@ -64,9 +73,10 @@ print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found 
 """
 
 
-def run_program(python: str, tmp_path: Path, **environment: str) -> Any:
-    (tmp_path / "train.py").write_text(PROGRAM)
-    command = [python, "-m", "tfx_estimator.estimator", "train.py", "--rate", "0.01"]
+def run_program(python: str, tmp_path: Path, *program: str, **environment: str) -> Any:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "task.py").write_text(PROGRAM)
+    command = [python, "-m", "tfx_estimator.estimator", *program, "--rate", "0.01"]
     path = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
     done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -89,8 +99,9 @@ def test_a_tensorflow_that_has_it_is_left_alone():
 
 
 @pytest.mark.timeout(220)
-def test_a_program_runs_as_by_python_itself(tmp_path):
-    name, arguments, steps, accuracy = run_program(sys.executable, tmp_path)
+@pytest.mark.parametrize("program", [("trainer/task.py",), ("-m", "trainer.task")], ids=["file", "module"])
+def test_a_program_runs_as_by_python_itself(tmp_path, program):
+    name, arguments, steps, accuracy = run_program(sys.executable, tmp_path, *program)
     assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
     assert accuracy > 0.9
 
@@ -98,19 +109,26 @@ def test_a_program_runs_as_by_python_itself(tmp_path):
 @pytest.mark.timeout(220)
 @pytest.mark.skipif(TODAY not in os.environ, reason=f"{TODAY} names no Python with a TensorFlow from 2.16 on")
 def test_it_runs_on_todays_tensorflow(tmp_path):
-    name, arguments, steps, accuracy = run_program(os.environ[TODAY], tmp_path)
+    name, arguments, steps, accuracy = run_program(os.environ[TODAY], tmp_path, "trainer/task.py")
     assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
     assert accuracy > 0.9
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(("file", "said"), [("none.py", "there is no file none.py"), ("", "required: program")])
-def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, file, said):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["none.py"], "there is no file none.py"),
+        (["-m", "none.task"], "there is no module none.task"),
+        ([], "required: program"),
+    ],
+)
+def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path, capsys, given, said):
     from tfx_estimator.estimator import main
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        main([file] if file else [])
+        main(given)
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
 
@@ -165,3 +183,21 @@ def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):
         assert str(getattr(ours, f"_{name}")) == str(getattr(theirs, f"_{name}")), name
     for name in ("num_ps_replicas", "num_worker_replicas", "global_id_in_cluster"):
         assert getattr(ours, f"_{name}") == getattr(theirs, f"_{name}"), name
+
+
+@pytest.mark.timeout(220)
+@pytest.mark.skipif(HERE.has_estimator, reason="TensorFlow's own is left alone")
+def test_called_after_tensorflow_keras_is_2_by_every_name(tmp_path):
+    code = """
+import tensorflow as tf
+import tfx_estimator
+
+tfx_estimator.bring_back_estimator()
+from tensorflow.keras import layers
+
+print(layers.Dense is tf.keras.layers.Dense, layers.Dense.__module__.partition(".")[0])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment.pop("TF_USE_LEGACY_KERAS", None)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "True tf_keras\n", done.stderr[-2000:]
