@@ -1,1 +1,1 @@
-"""Engines of Beam that are ours, named by their dotted path in `--runner=`."""
+"""The engine of Beam that is ours, named by its dotted path in `--runner=`."""

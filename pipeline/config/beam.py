@@ -15,12 +15,12 @@ PORTABLE = {
     "artifact_endpoint": "--artifact_endpoint",
     "environment_type": "--environment_type",
     "environment_config": "--environment_config",
+    "workers": "--sdk_worker_parallelism",
 }
 _RUNNERS = {
     # Beam's DirectRunner first tries to download another engine; this names the in-memory one. One worker is the
     # fastest local mode.
     "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
-    "multi_process": "tfx_estimator.pipeline.beam.multi_process.MultiProcessRunner",
     "portable": "PortableRunner",
     "dataflow": "tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
 }
@@ -29,11 +29,9 @@ _RUNNERS = {
 class BeamSection(Section):
     """Which engine runs the Beam part of each component."""
 
-    runner: Literal["direct", "multi_process", "portable", "dataflow"] = Field(
-        default="direct", description="Beam's engine"
-    )
+    runner: Literal["direct", "portable", "dataflow"] = Field(default="direct", description="Beam's engine")
     workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        default=None, description="worker processes: of multi_process in all, of portable on each machine"
+        default=None, description="worker processes on each machine, of portable"
     )
     job_endpoint: Optional[str] = Field(default=None, description="HOST:PORT of the job server, of portable")
     artifact_endpoint: Optional[str] = Field(
@@ -55,9 +53,6 @@ class BeamSection(Section):
         """Returns the flags for `beam_pipeline_args`."""
         args = [f"--runner={_RUNNERS[self.runner]}", *self.options]
         args += [f"{flag}={value}" for name, flag in PORTABLE.items() if (value := getattr(self, name)) is not None]
-        if self.workers:
-            flag = "--direct_num_workers" if self.runner == "multi_process" else "--sdk_worker_parallelism"
-            args.append(f"{flag}={self.workers}")
         if self.runner == "dataflow":
             return args + (self.dataflow.flags() if self.dataflow else [])
         if self.runner != "portable" or self.environment_type is not None:

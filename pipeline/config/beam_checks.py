@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tfx_estimator.pipeline.config import known
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
 from tfx_estimator.pipeline.config.credentials import flag_of, shown_options
 from tfx_estimator.pipeline.config.dataflow_checks import check_dataflow, is_own_builder
@@ -16,12 +17,7 @@ from tfx_estimator.pipeline.user_source.packages import distributions_of, is_edi
 _ENDPOINT = re.compile(r"[^\s:/]+:[0-9]{1,5}")
 _AN_ENDPOINT = "HOST:PORT"
 # Flags that fields say, and that Beam would take twice without a word.
-_SAID = {
-    "--runner": "runner",
-    "--direct_num_workers": "workers",
-    "--sdk_worker_parallelism": "workers",
-    **{flag: name for name, flag in PORTABLE.items()},
-}
+_SAID = {"--runner": "runner", **{flag: name for name, flag in PORTABLE.items()}}
 # Environment -> what `environment_config` is there.
 _CONFIGS = {
     "EXTERNAL": "HOST:PORT of the worker pool",
@@ -44,10 +40,6 @@ def check_beam(declaration: Declaration, search_paths: Sequence[str], target: st
     beam = declaration.beam
     yield from _options(beam)
     yield from _foreign(beam)
-    if beam.runner == "multi_process" and beam.workers is None:
-        todo = "set beam.workers: 2; each takes about as much memory as the run itself"
-        what = "multi_process needs to know how many processes work"
-        yield Problem("beam.runner", what, "beam.workers", todo, value=beam.runner, depends=("beam.workers",))
     if beam.runner == "portable":
         yield from _portable(beam, target)
         yield from _own_builder(declaration, search_paths, target)
@@ -65,20 +57,18 @@ def _options(beam: BeamSection) -> Iterator[Problem]:
         elif name is not None and getattr(beam, name) is not None:
             what, todo = f"beam.{name} says the same", "remove one of the two"
             yield Problem("beam.options", what, f"{flag} once", todo, value=shown, depends=(f"beam.{name}",))
+        elif flag_of(option) == ("--direct_running_mode", "multi_processing"):
+            expected = "in_memory or multi_threading"
+            yield Problem("beam.options", known.WORKER_PROCESSES, expected, "remove it", value=shown)
 
 
 def _foreign(beam: BeamSection) -> Iterator[Problem]:
-    takes = {
-        "workers": ("multi_process", "portable"),
-        "dataflow": ("dataflow",),
-        **dict.fromkeys(PORTABLE, ("portable",)),
-    }
-    for name, runners in takes.items():
+    for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
         value = getattr(beam, name)
-        if value is not None and beam.runner not in runners:
+        if value is not None and beam.runner != runner:
             what = f"beam.runner is {beam.runner}, which does not take it"
-            todo = f"remove it, or set beam.runner: {runners[0]}"
-            expected = f"of beam.runner: {' or '.join(runners)} only"
+            todo = f"remove it, or set beam.runner: {runner}"
+            expected = f"of beam.runner: {runner} only"
             yield Problem(f"beam.{name}", what, expected, todo, value=_written(value), depends=("beam.runner",))
 
 

@@ -7,6 +7,11 @@ _JOB_SERVER = (
     "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
     "environment_type: LOOPBACK}}`, see docs/beam.md"
 )
+WORKER_PROCESSES = (
+    "no worker processes are started here: take portable, with a job server and a worker pool of yours, `beam: "
+    "{runner: portable, job_endpoint: localhost:8099, environment_type: EXTERNAL, environment_config: "
+    "localhost:50000}`, see docs/beam.md"
+)
 _DASK = "loses data silently under this TFX: the component completes, the train split is never written"
 
 _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
@@ -34,6 +39,7 @@ VALUES: dict[str, dict[str, str]] = {
         "spark": _JOB_SERVER.format("Spark"),
         "prism": _JOB_SERVER.format("Prism"),
         "dask": _DASK,
+        "multi_process": WORKER_PROCESSES,
     },
 }
 

@@ -126,7 +126,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
             "beam.runner: dataflow, in a run on this machine: Dataflow's workers do not see its work folder",
-            expected="direct, multi_process or portable here; dataflow where the work folder is in a bucket",
+            expected="direct or portable here; dataflow where the work folder is in a bucket",
             todo="--workdir gs://BUCKET/FOLDER, or --set beam.runner=direct",
         )
     data = loaded.declaration.data

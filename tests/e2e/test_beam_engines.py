@@ -1,4 +1,4 @@
-"""The whole MNIST through other engines of Beam, with two worker processes each: they write what direct writes."""
+"""The whole MNIST through a job server of Beam's with two worker processes: they write what direct writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ server.stop(0)
 
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str) -> Workdir:
-    """The run that the others are compared with."""
+    """The run that the other is compared with."""
     workdir = Workdir(tmp_path_factory.mktemp("direct") / "runs")
     workdir.run("mnist", *SHORT, "--set", f"data.data_dir={real_data_dir}", seconds=600)
     return workdir
@@ -136,12 +136,6 @@ def compare(there: Workdir, direct: Workdir) -> None:
     accuracies = [each.summary("mnist")["accuracy"] for each in (there, direct)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.002)
     assert there.summary("mnist")["evaluated"] == 10_000
-
-
-def test_processes_of_this_machine_write_what_one_writes(workdir, direct, real_data_dir):
-    engine = ("--set", "beam.runner=multi_process", "--set", "beam.workers=2")
-    workdir.run("mnist", *SHORT, *engine, "--set", f"data.data_dir={real_data_dir}", seconds=600)
-    compare(workdir, direct)
 
 
 def test_a_job_server_with_a_worker_pool_writes_the_same(workdir, direct, real_data_dir):

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.unit
 _SPLITS = {"train": "train[:2000]", "eval": "test[:300]"}
 
 
-def _run(folder: Path, data: DataSection, beam: BeamSection | None = None) -> standard_artifacts.Examples:
+def _run(folder: Path, data: DataSection) -> standard_artifacts.Examples:
     examples = standard_artifacts.Examples()
     examples.uri = str(folder)
-    context = executor.Executor.Context(beam_pipeline_args=(beam or BeamSection()).pipeline_args(), tmp_dir=str(folder))
+    context = executor.Executor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(folder))
     executor.Executor(context).Do({}, {"examples": [examples]}, parameters.to_properties(data, "the fingerprint"))
     return examples
 
@@ -113,12 +113,6 @@ def test_a_split_of_few_examples_has_a_file_for_each(real_data_dir, tmp_path, sh
     for split, files, examples in (("train", train, 20), ("eval", 4, 4)):
         assert len(list((tmp_path / f"Split-{split}").iterdir())) == files
         assert len(_examples(tmp_path / f"Split-{split}")) == examples
-
-
-@pytest.mark.long
-def test_other_processes_may_write_the_shards(real_data_dir, tmp_path, written):
-    _run(tmp_path, _mnist(real_data_dir), BeamSection(runner="multi_process", workers=2))
-    assert _digests(tmp_path) == _digests(Path(written.uri))
 
 
 def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):

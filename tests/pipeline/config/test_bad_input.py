@@ -89,7 +89,7 @@ REPLACED = [
     (
         "name: mine",
         "name: mine\nbeam: {runner: dask}",
-        ["loses data silently under this TFX", "known here: direct, multi"],
+        ["loses data silently under this TFX", "known here: direct, portable"],
     ),
     (
         "name: mine",
@@ -277,9 +277,10 @@ APPENDED = [
         "beam: {runner: portable, job_endpoint: 'a:1', environment_type: LOOPBACK, options: ['--job_endpoint=a:2']}",
         ["beam.job_endpoint says the same"],
     ),
-    ("beam: {runner: multi_process}", ["how many processes work", "set beam.workers: 2"]),
-    ("beam: {runner: multi_process, workers: 0}", ["beam.workers: 0", "at least 1"]),
-    ("beam: {workers: 2}", ["beam.runner is direct, which does not take it", "set beam.runner: multi_process"]),
+    ("beam: {runner: multi_process}", ["1 problem", "no worker processes are started here: take portable"]),
+    ("beam: {options: [--direct_running_mode=multi_processing]}", ["1 problem", "are started here: take portable"]),
+    ("beam: {workers: 0}", ["beam.workers: 0", "at least 1"]),
+    ("beam: {workers: 2}", ["beam.runner is direct, which does not take it", "set beam.runner: portable"]),
     (
         "beam: {runner: dataflow}",
         ["2 problems", "Dataflow needs to know where", "data.data_dir: null", "do not see this machine's files"],

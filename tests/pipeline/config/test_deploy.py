@@ -206,9 +206,7 @@ VOLUME = "deploy.volumes=[{claim: data, path: /mnt/data}]"
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    "beam", ["runner: multi_process, workers: 4", FLINK, f"runner: dataflow, dataflow: {{{DATAFLOW}}}"]
-)
+@pytest.mark.parametrize("beam", [FLINK, f"runner: dataflow, dataflow: {{{DATAFLOW}}}"])
 def test_any_engine_that_the_steps_reach_is_taken(beam, target):
     load("mnist", (*COMMON, *OF_TARGET[target], f"beam={{{beam}}}", "data.data_dir=gs://mine/tfds"), target)
 
