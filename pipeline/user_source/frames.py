@@ -6,7 +6,6 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Sequence
 from typing import Optional
 
 from tfx_estimator.pipeline.user_source.modules import PROJECT, package_parent
@@ -29,19 +28,6 @@ _MADE_AGAIN = "\n\nOriginal stack trace for "
 _FRAME = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 # Of the machine, or of another task, whichever operation it fell upon.
 _OF_NO_LINE = ("AbortedError", "CancelledError", "DeadlineExceededError", "ResourceExhaustedError", "UnavailableError")
-
-
-class FarError(Exception):
-    """What was raised in another process, from where no traceback comes.
-
-    Args:
-        text: Of the error.
-        lines: Of the user's code, as `user_lines` found them there.
-    """
-
-    def __init__(self, text: str, lines: Sequence[str]) -> None:
-        super().__init__(text)
-        self.lines = tuple(lines)
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -69,8 +55,7 @@ def user_lines(error: BaseException) -> list[str]:
         made = dict.fromkeys(_FRAME.findall(text))
         frames += [traceback.FrameSummary(file, int(line), name) for file, line, name in made]
     told = [f"  {where}\n    {code}\n" for where, file, code in _TOLD.findall(text) if is_users(file)]
-    far = [line for cause in reversed(causes(error)) if isinstance(cause, FarError) for line in cause.lines]
-    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told + far
+    return traceback.format_list([frame for frame in frames if is_users(frame.filename)]) + told
 
 
 def unwrapped(text: str) -> tuple[str, str]:
