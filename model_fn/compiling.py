@@ -138,7 +138,7 @@ def _talking(which: str) -> UserCodeError:
     )
 
 
-def refuse_xla(xla: Any, target: str, brings: str) -> None:
+def refuse_xla(xla: bool, target: str, brings: str) -> None:
     """Refuses to compile a step that is not ours.
 
     Args:
@@ -151,7 +151,7 @@ def refuse_xla(xla: Any, target: str, brings: str) -> None:
     """
     if xla:
         raise UserCodeError(
-            f"trainer.xla: {str(xla).lower()}, and {target!r} {brings}, which has a training step of its own",
+            f"trainer.xla: true, and {target!r} {brings}, which has a training step of its own",
             expected="a function that returns a network, not compiled: the built-in step then trains it",
             todo="remove trainer.xla, or name such a function by trainer.model",
         )

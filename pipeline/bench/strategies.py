@@ -36,8 +36,6 @@ _OPTION = "--strategies"
 _NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
 _PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
-# The values that `auto` chooses from.
-_DECIDED = {"trainer.precision": "float32,mixed_bfloat16", "trainer.xla": "false,true"}
 
 
 @dataclass(frozen=True)
@@ -263,13 +261,6 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
             f"--paths: {loaded.source} names trainer.module_file, which brings its own way of training",
             expected="a declaration that names trainer.model",
             todo="leave --paths out",
-        )
-    if undecided := [f"trainer.{name}" for name in declaration.trainer.undecided]:
-        values = " ".join(f"--vary {name}={_DECIDED[name]}" for name in undecided)
-        raise DeclarationError(
-            f"{loaded.source}: {' and '.join(undecided)}: auto is decided in each training anew, by how fast it is",
-            expected="values, which are measured beside each other",
-            todo=f"add {values}",
         )
     for problem in check(contender.declare(declaration, declaration.trainer.train_steps or 1), loaded.search_paths):
         at = f"{problem.path}: " if problem.path else ""

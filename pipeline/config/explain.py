@@ -46,6 +46,10 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
     if path[:2] == ("beam", "options") and isinstance(value, str):
         (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
+    if value == "auto" and (measured := known.MEASURED.get(dotted)):
+        vary = f"tfx-estimator bench strategies SOURCE --vary {path[-1]}={measured}"
+        todo = f"measure it with `{vary}`, and write down what pays"
+        return Problem(dotted, "no run chooses it by itself", expected, todo, where(path), written)
     # Of a word or a number, the word is tried first.
     if kind == "value_error.const" and not (_is_number(value) and field and _takes_number(field)):
         return _unknown_value(dotted, str(value), expected, where(path), field)
@@ -165,10 +169,9 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
     wants_texts = get_origin(annotation) is dict and get_args(annotation)[1] is str
     if wants_texts and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
         return "put each value in quotes, as YAML reads it as something else"
+    if kinds.is_class(annotation, bool):
+        return "write true or false"
     alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
-    if any(kinds.is_class(each, bool) for each in alternatives):
-        words = ["true", "false", *_choices(annotation)]
-        return f"write {', '.join(words[:-1])} or {words[-1]}"
     wants_text = get_origin(annotation) is Literal or kinds.is_class(annotation, str)
     if wants_text and isinstance(value, (bool, int, float)):
         return "put it in quotes, as YAML reads it as something else"

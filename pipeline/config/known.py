@@ -43,6 +43,9 @@ VALUES: dict[str, dict[str, str]] = {
     },
 }
 
+# Dotted path -> the values to measure where somebody writes `auto`.
+MEASURED: dict[str, str] = {"trainer.precision": "float32,mixed_bfloat16", "trainer.xla": "false,true"}
+
 # Dotted path, or the key alone if it means one thing everywhere -> why not.
 KEYS: dict[str, str] = {
     f"{_TRAIN}.overlap": _OVERLAP,

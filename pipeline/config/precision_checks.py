@@ -67,14 +67,6 @@ def check_precision(declaration: Declaration, search_paths: Sequence[str]) -> It
         yield _problem(
             trainer.precision, "a TPU has no float16", "mixed_bfloat16 or float32 on a TPU", "choose one", _STRATEGY
         )
-    elif trainer.precision == "auto" and train.takes("tpu"):
-        yield _problem(
-            trainer.precision,
-            "what is faster is tried on the CPU or GPU of this machine",
-            "mixed_bfloat16 or float32 on a TPU",
-            "choose one",
-            _STRATEGY,
-        )
 
 
 def _problem(value: str, what: str, expected: str, todo: str, *depends: str) -> Problem:

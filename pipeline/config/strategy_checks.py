@@ -30,7 +30,6 @@ def check_distribution(declaration: Declaration) -> Iterator[Problem]:
     distribution = declaration.trainer.distribution
     yield from check_strategies(distribution)
     yield from _deterministic(declaration)
-    yield from _undecided(declaration)
     # A module file has batches, files and checkpoints of its own.
     if declaration.trainer.module_file is not None:
         yield from check_own_input(distribution)
@@ -306,19 +305,6 @@ def _deterministic(declaration: Declaration) -> Iterator[Problem]:
             f"remove it, or set {_PATH}.train.strategy to multi_worker_mirrored",
             value="true",
             depends=(f"{_PATH}.train.strategy",),
-        )
-
-
-def _undecided(declaration: Declaration) -> Iterator[Problem]:
-    names = [f"trainer.{name}" for name in declaration.trainer.undecided]
-    if declaration.trainer.deterministic and names:
-        yield Problem(
-            "trainer.deterministic",
-            "what is declared as auto is decided by how fast a trial was: two runs may decide otherwise",
-            f"false; or {' and '.join(names)} declared",
-            "declare what the first run decided: its results say it",
-            value="true",
-            depends=tuple(names),
         )
 
 

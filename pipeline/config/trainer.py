@@ -82,16 +82,12 @@ class TrainerSection(Section):
     warm_start: Optional[WarmStart] = Field(
         default=None, description="weights of another training, with which this one begins"
     )
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16", "auto"] = Field(
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
         default="float32",
         description="of what the network computes in training; its variables, its loss, evaluations and what is "
-        "served are float32. `auto` tries float32 and mixed_bfloat16 before training, and takes the faster",
+        "served are float32",
     )
-    xla: Union[bool, Literal["auto"]] = Field(
-        default=False,
-        description="compile the built-in training step with XLA; `auto` tries it before training, and does so where "
-        "that is faster",
-    )
+    xla: bool = Field(default=False, description="compile the built-in training step with XLA")
     # Operational like threads: it changes at most the last bits of sums.
     model_parallel: Optional[ModelParallel] = Field(
         default=None, description="layers on several devices of one process", operational=True
@@ -176,12 +172,6 @@ class TrainerSection(Section):
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 
-    @validator("xla", pre=True)
-    def _true_false_or_auto(cls, value: Any) -> Any:  # noqa: N805
-        if isinstance(value, str) and value != "auto":
-            raise TypeError("this is neither true nor false, nor auto")
-        return value
-
     _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
     _long_sync = validator("sync_every", pre=True, allow_reuse=True)(long_sync)
     _long_metric = validator("keep_best", "early_stopping", pre=True, allow_reuse=True)(long_metric)
@@ -244,11 +234,6 @@ class TrainerSection(Section):
         if self.threads.spinning is not None:
             return self.threads.spinning
         return bool(self.module_file or self.is_divided or self.distribution.train.distributes or has_gpu())
-
-    @property
-    def undecided(self) -> tuple[str, ...]:
-        """What a trial on this machine decides before training."""
-        return tuple(name for name in ("precision", "xla") if getattr(self, name) == "auto")
 
     @property
     def loss_options(self) -> dict[str, Any]:

@@ -292,11 +292,6 @@ def note_tune(declaration: Declaration) -> Iterator[str]:
             f"max_trials {tune.trials} there are no others"
         )
     yield from note_together(of_a_trial(declaration), tune.ranges)
-    if undecided := declaration.trainer.undecided:
-        yield (
-            f"tune: each trial decides by itself on {' and '.join(f'trainer.{name}' for name in undecided)}; "
-            "declare what the first decided, and all are alike"
-        )
     if tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
         yield (
             "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "

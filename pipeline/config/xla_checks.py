@@ -30,14 +30,14 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
     trainer = declaration.trainer
     if not trainer.xla:
         return
-    value, train = str(trainer.xla).lower(), trainer.distribution.train
+    train = trainer.distribution.train
     if whose := find_own(trainer, search_paths):
         yield Problem(
             "trainer.xla",
             f"{whose} has a training step of its own",
             "false; or trainer.model with a function that returns the network",
             "remove it, and wrap the step in tf.function(jit_compile=True) in your code",
-            value=value,
+            value="true",
             depends=("trainer.module_file", "trainer.model"),
         )
     if trainer.is_divided:
@@ -47,19 +47,19 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             f"XLA compiles for one device, and {divided} puts layers on several",
             "one of the two",
             f"remove one of them: trainer.xla or {divided}",
-            value=value,
+            value="true",
             depends=(divided,),
         )
-    if trainer.xla is True and trainer.deterministic and trainer.model in _MAX_POOLING:
+    if trainer.deterministic and trainer.model in _MAX_POOLING:
         yield Problem(
             "trainer.xla",
             f"XLA has no deterministic gradient of max-pooling, and {trainer.model} pools so",
             "false with trainer.deterministic",
             "remove one of them: trainer.xla or trainer.deterministic",
-            value=value,
+            value="true",
             depends=("trainer.deterministic", "trainer.model"),
         )
-    if trainer.xla is True and train.replicas > 1 and trainer.model in NORMALISING and trainer.params.get(_NORM):
+    if train.replicas > 1 and trainer.model in NORMALISING and trainer.params.get(_NORM):
         # This is for built-in networks; the dry run checks the user's own.
         yield Problem(
             "trainer.xla",
@@ -67,7 +67,7 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             "what one replica computes by itself",
             "false; or one replica; or a network whose replicas talk through their gradients alone",
             f"remove one of them: trainer.xla or trainer.params.{_NORM}",
-            value=value,
+            value="true",
             depends=("trainer.params", _STRATEGY),
         )
     why = ""
@@ -83,6 +83,6 @@ def check_xla(declaration: Declaration, search_paths: Sequence[str]) -> Iterator
             why,
             f"false with {train.strategy}",
             "remove it, or choose another strategy",
-            value=value,
+            value="true",
             depends=(_STRATEGY,),
         )

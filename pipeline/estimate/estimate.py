@@ -9,7 +9,6 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.estimate.wire import Wire, wire_of
 
@@ -273,14 +272,5 @@ def _counted_as(trainer: TrainerSection, tables: int) -> Iterator[str]:
             f"Gradients of embeddings are counted as whole tables{compressed}; on the Keras paths the rows of a batch "
             "are sent."
         )
-    if trainer.precision == "auto":
-        yield (
-            "trainer.precision: auto is counted as float32; where a trial before training takes mixed_bfloat16, "
-            "activations are smaller."
-        )
     if trainer.xla:
-        whether = "" if trainer.xla is True else ", as if a trial before training had refused it"
-        yield (
-            f"trainer.xla: {inline(trainer.xla)} is counted as false{whether}: XLA does the same FLOPs, and arranges "
-            "its memory by itself."
-        )
+        yield "trainer.xla: true is counted as false: XLA does the same FLOPs, and arranges its memory by itself."

@@ -151,7 +151,6 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
         for each in history
     ]
     told = {
-        "decided": "What was declared as auto became",
         "stopped_early": "Training stopped early",
         "exported": "The model is of",
     }

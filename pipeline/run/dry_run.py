@@ -317,7 +317,7 @@ class Memory:
             *([declaration.evaluator.dict()] if declares_evaluation else []),
             *([declaration.tune.dict()] if declaration.tune else []),
             # XLA cannot compile every network for several replicas, nor can these share what every input_fn returns.
-            *(["replicas"] if (trainer.xla is True or trainer.module_file) and _has_replicas(trainer) else []),
+            *(["replicas"] if (trainer.xla or trainer.module_file) and _has_replicas(trainer) else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

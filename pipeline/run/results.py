@@ -61,7 +61,6 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         }
         results.exported = model_run.get_string_custom_property("exported") or None
         results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
-        results.decided = model_run.get_string_custom_property("decided") or None
         results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
         results.stages = model_run.get_string_custom_property("stages") or None
         found = fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT))

@@ -73,7 +73,6 @@ class Summary:
         restarts: What went wrong with a task, and what it cost; a line each.
         exported: Which checkpoint is the model, and why, where one is declared to be chosen.
         stopped_early: Where training ended before its last step, and why; None if it did not.
-        decided: What a trial decided of what was declared as `auto`, and by which numbers.
         learning_rate: The highest, where it is scaled with the number of replicas.
         tuning: The trials, what they were judged by, and which was the best, where there is a Tuner.
         stages: How long those of a pipeline waited for each other.
@@ -111,7 +110,6 @@ class Summary:
     restarts: list[str] = field(default_factory=list)
     exported: Optional[str] = None
     stopped_early: Optional[str] = None
-    decided: Optional[str] = None
     learning_rate: Optional[str] = None
     tuning: Optional[dict[str, Any]] = None
     stages: Optional[str] = None

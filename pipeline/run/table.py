@@ -33,8 +33,6 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
         facts["tuned"] = [tell_best(results.tuning)]
     if results.training:
         facts["training"] = [_training(results.training, asynchronous)]
-    if results.decided:
-        facts["auto"] = [results.decided]
     if results.learning_rate:
         facts["learning rate"] = [results.learning_rate]
     if results.stages:

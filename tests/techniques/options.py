@@ -84,7 +84,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mixed_bfloat16": {"precision": "mixed_bfloat16"},
     "mixed_float16": {"precision": "mixed_float16"},
     "xla": {"xla": True},
-    "auto": {"xla": "auto", "precision": "auto"},
     "deterministic": {"deterministic": True},
     "streamed": {"resident_megabytes": 0},
     "single_steps": {"steps_per_execution": 1},

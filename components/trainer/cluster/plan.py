@@ -14,7 +14,6 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     EXPORTER,
     PS,
     REPLICA_CHECK,
-    SPEED_TRIAL,
     WORKER,
     TaskSpec,
 )
@@ -42,21 +41,6 @@ def exporter_task(attempt: int) -> list[TaskSpec]:
 def replica_check_task(attempt: int) -> list[TaskSpec]:
     """The task that tries the user's loss under several replicas."""
     return [TaskSpec(REPLICA_CHECK, 0, attempt)]
-
-
-def speed_trial_task(distribution: Distribution, attempt: int, shares: bool) -> list[TaskSpec]:
-    """The task that tries which way to compute a step is the fastest.
-
-    Args:
-        distribution: What was declared.
-        attempt: From 1.
-        shares: Whether the processes that train share this machine: the task then has what one of them will have.
-    """
-    if not shares:
-        return [TaskSpec(SPEED_TRIAL, 0, attempt)]
-    cpus, threads = _shares(distribution.train.worker_count)[0]
-    gpus = _local_gpus(distribution)[0][0]
-    return [TaskSpec(SPEED_TRIAL, 0, attempt, cpus=cpus, threads=threads, gpus=gpus)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:

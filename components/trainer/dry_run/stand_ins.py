@@ -1,4 +1,4 @@
-"""What only the data, or a trial on this machine, can say, where there are none yet."""
+"""What only the data can say, where there are none yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = 1000
 
 
 def with_stand_ins(settings: Settings, classes: int) -> Settings:
-    """Puts a number of steps in the place of epochs, equal weights in that of balanced ones, and defaults in `auto`'s.
+    """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones.
 
     Args:
         settings: Of the Trainer.
@@ -24,7 +24,6 @@ def with_stand_ins(settings: Settings, classes: int) -> Settings:
     changed: dict[str, object] = {}
     if section.train_steps is None:
         changed.update(train_steps=STEPS, train_epochs=None)
-    changed.update({name: section.__fields__[name].default for name in section.undecided})
     if section.class_weights == BALANCED:
         changed["class_weights"] = [1.0] * classes
     if not changed:

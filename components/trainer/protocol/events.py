@@ -36,7 +36,7 @@ class Event(str, enum.Enum):
     CHOSEN = "chosen"  # step and metrics of the checkpoint that is exported; text: why that one
     EXPORTING = "exporting"
     EXPORTED = "exported"
-    TRYING = "trying"  # text: what a dry run, or a trial of speed, does next
+    TRYING = "trying"  # text: what a dry run does next
     TRIED = "tried"  # found: what a trial for an estimate has found
     NOTICED = "noticed"  # text: what the user should know
     PROFILED = "profiled"  # text: the summary of a profile

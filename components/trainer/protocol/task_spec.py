@@ -15,8 +15,6 @@ EXPORTER = "exporter"
 REPLICA_CHECK = "replica_check"
 # Tries the user's code on made-up examples, before any are ingested.
 DRY_RUN = "dry_run"
-# Tries which way to compute a step is the fastest, before anything is trained.
-SPEED_TRIAL = "speed_trial"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +22,7 @@ class TaskSpec:
     """What one task is told.
 
     Args:
-        type: `chief`, `worker`, `ps`, `evaluator`, `exporter`, `replica_check`, `speed_trial` or `dry_run`.
+        type: `chief`, `worker`, `ps`, `evaluator`, `exporter`, `replica_check` or `dry_run`.
         index: From 0, within the type.
         attempt: From 1; the task's files bear it.
         tf_config: Value of TF_CONFIG; empty if the task is alone.

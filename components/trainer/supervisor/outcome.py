@@ -57,7 +57,6 @@ class Outcome:
         stopped_early: Where training ended before its last step, and why; empty if it did not.
         learning_rate: The highest, where it is scaled with the number of replicas; else empty.
         stages: How long those of a pipeline waited for each other; empty if there are none, or it was not measured.
-        decided: What a trial decided of what was declared as `auto`, and by which numbers; empty if there was nothing.
     """
 
     first_step: Optional[int]
@@ -75,7 +74,6 @@ class Outcome:
     learning_rate: str = ""
     skipped_steps: Optional[int] = None
     stages: str = ""
-    decided: str = ""
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -102,7 +100,6 @@ class Outcome:
             "stopped_early": self.stopped_early,
             "learning_rate": self.learning_rate,
             "stages": self.stages,
-            "decided": self.decided,
         }
         return {name: text for name, text in told.items() if text}
 

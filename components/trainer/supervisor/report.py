@@ -50,7 +50,6 @@ class Report:
         self._chosen: Optional[dict[str, Any]] = None
         self._scaled = ""
         self._staged = ""
-        self._decided = ""
         self._ended_early: Optional[dict[str, Any]] = None
         # The first failure since the last step: when it was, and at which step.
         self._failed: Optional[tuple[float, int]] = None
@@ -106,22 +105,11 @@ class Report:
             message = f"stopped early {event['text']}"
         elif kind is Event.PROFILED:
             message = event["text"]
-        elif kind is Event.TRYING:
-            message = f"trying {event['text']}"
         elif kind in _UNTOLD:
             return
         else:
             message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}"
         logger.info(message)
-
-    def decided(self, text: str) -> None:
-        """Takes note of what a trial decided.
-
-        Args:
-            text: What, and by which numbers.
-        """
-        self._decided = text
-        logger.info(f"auto: {text}")
 
     def restarted(self, restart: Restart) -> None:
         """Takes note of a restart.
@@ -164,7 +152,6 @@ class Report:
             self._scaled,
             self._skipped,
             self._staged,
-            self._decided,
         )
 
     def _extra(self) -> Optional[int]:

@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.trainer.supervisor import decision, evaluator_beat
+from tfx_estimator.components.trainer.supervisor import evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
@@ -118,9 +118,7 @@ class Supervisor:
             saved = self._checkpoints.drop_damaged()
             self._trained = bool(self._steps and saved and saved >= self._steps) and self._traits.exporter != CHIEF
         with Signals() as signals:
-            self._decide(place, signals)
             if leads:
-                # After `_decide`: the check needs the real values in place of `auto`.
                 self._check_replicas(signals)
             if place is not None:
                 self._in_cluster_of_others(place, signals)
@@ -144,32 +142,6 @@ class Supervisor:
                 logger.info(batch, extra=STAYS)
             for note in replica_check.read_notes(self._job.training_dir):
                 logger.warning(note)
-
-    def _decide(self, place: Optional[TfConfig], signals: Signals) -> None:
-        """Runs a trial that decides what is declared as `auto`, before any task gets its job."""
-        if self._section is None or not self._section.undecided or signals.received:
-            return
-        if place is None or place.task.type == CHIEF:
-            shares = place is None and self._distribution.train.is_cluster
-            found = decision.find_verdict(
-                self._job,
-                lambda: self._attempts(
-                    lambda attempt: plan.speed_trial_task(self._distribution, attempt, shares), signals, restarts=0
-                ),
-            )
-        else:
-            found = decision.wait_for_verdict(
-                self._job,
-                # The chief's trial is a task, so it may take as long as one: start_timeout and stall_timeout.
-                self._settings.start_timeout + self._settings.stall_timeout,
-                lambda: signals.received is not None,
-            )
-        if found:
-            self._report.decided(found.text)
-            self._job = decision.with_verdict(self._job, found)
-            # How many threads an op has depends on what computes the step.
-            self._environment = Settings.from_dict(self._job.settings).runtime.environment
-            self._job.save(self._job_path)
 
     def _own_cluster(self, signals: Signals) -> None:
         with cluster_network(self._job, self._distribution) as network:

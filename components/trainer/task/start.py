@@ -16,7 +16,7 @@ from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
 from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, SPEED_TRIAL, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.task.threads import keep_to_quota
 from tfx_estimator.pipeline.ending.keeper import keep
 from tfx_estimator.pipeline.ending.leaving import leave_within
@@ -77,9 +77,6 @@ def main(argv: list[str]) -> int:
             context, run = _load(job_path, task, files)
         code = _run(run, context)
         work_is_done()
-        if task.type == SPEED_TRIAL:
-            # What was tried is not taken apart, which took minutes once: threads of TensorFlow's waited for each other.
-            os._exit(code)
         seconds = _seconds_to_exit(context)
         leave_within(seconds, code, _teller(context))
         end_within(code, _KEEPERS_SHARE * seconds)
@@ -147,10 +144,6 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
         from tfx_estimator.components.trainer.dry_run import costs, trial
 
         return context, (costs if context.job.path == COSTS else trial).run
-    if task.type == SPEED_TRIAL:
-        from tfx_estimator.components.trainer.speed_trial import trial as speed_trial
-
-        return context, speed_trial.run
     return context, paths.path_of(context.job).run
 
 

@@ -168,7 +168,6 @@ class Launcher:
         if self._modules:
             with zipfile.ZipFile(io.BytesIO(self._modules.data)) as file:
                 file.extractall(folder)
-        progress.forget(self._logs)
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(self._logs, "stop"))
 

@@ -12,7 +12,6 @@ import sys
 from absl import logging as absl_logging
 
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.tfjob import progress
 from tfx_estimator.pipeline.ending import exit_code, scratch, signals
 from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, to_json
 from tfx_estimator.pipeline.importing import uncollected
@@ -75,9 +74,7 @@ def _train(job_path: str) -> None:
         # Imported after the change of sys.path, which the tasks inherit.
         from tfx_estimator.components.trainer.supervise import supervise
 
-    outcome = supervise(job, logs)
-    if outcome.publishes:
-        progress.leave(logs, outcome)
+    supervise(job, logs)
 
 
 def _leave(error: TfxEstimatorError) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import os
@@ -16,11 +15,8 @@ from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.report import Report
-from tfx_estimator.pipeline.files import write_json
 
 _FILE = re.compile(r"([a-z_]+)-(\d+)\.attempt-(\d+)\.progress\.jsonl")
-# The file for what the chief's pod knows and no task reports.
-_OUTCOME = "outcome.json"
 
 
 class Progress:
@@ -73,10 +69,9 @@ class Progress:
         return bool(heard) or any(signs != before.get(name, signs) for name, signs in shown.items())
 
     def outcome(self) -> Outcome:
-        """Sums up, with what the chief's pod left."""
+        """Sums up."""
         self.hear()
-        left = _read(os.path.join(self._logs, _OUTCOME))
-        return dataclasses.replace(self._report.outcome(), decided=left.get("decided", ""))
+        return self._report.outcome()
 
     def _signs(self, name: str) -> tuple[float, ...]:
         """The step that a task has done last; and, of a run_fn, which reports nothing of its own, that it is there.
@@ -110,17 +105,6 @@ def last_attempt(logs: str) -> int:
     """Returns the last attempt of any task that has left a file."""
     found = (re.search(r"\.attempt-(\d+)\.", name) for name in os.listdir(logs))
     return max((int(each[1]) for each in found if each), default=0)
-
-
-def leave(logs: str, outcome: Outcome) -> None:
-    """Leaves what a chief's pod knows of its training."""
-    write_json(os.path.join(logs, _OUTCOME), {"decided": outcome.decided})
-
-
-def forget(logs: str) -> None:
-    """Removes what a chief's pod has left before."""
-    if os.path.exists(path := os.path.join(logs, _OUTCOME)):
-        os.remove(path)
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -347,8 +347,6 @@ def test_the_processes_of_a_container_share_its_quota_and_no_cores_of_others(mon
     distribution = Distribution.parse_obj({"train": MWMS, "evaluator": True})
     tasks = {each.name: (each.cpus, each.threads) for each in plan.local_cluster(distribution, 1)}
     assert tasks == {"chief-0": ((), 4), "worker-0": ((), 4), "evaluator-0": ((), 1)}
-    (trial,) = plan.speed_trial_task(distribution, 1, shares=True)
-    assert (trial.cpus, trial.threads) == ((), 4)
     many = plan.local_cluster(Distribution.parse_obj({"train": {**MWMS, "workers": 9}}), 1)
     assert {(task_spec.cpus, task_spec.threads) for task_spec in many} == {((), 1)}
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 TECHNIQUES: dict[str, tuple[Any, str]] = {
     "gradient_accumulation": (4, "remove it, and accumulate in your own step"),
     "precision": ("mixed_bfloat16", "call tf.keras.mixed_precision.set_global_policy in your code"),
-    "xla": ("auto", "wrap the step in tf.function(jit_compile=True) in your code"),
+    "xla": (True, "wrap the step in tf.function(jit_compile=True) in your code"),
     "sync_every": (4, "average the weights in your own loop"),
     "model_parallel": ({"devices": ["cpu:0", "cpu:1"], "layers": {"a": 1}}, "write `with tf.device(…)` around the"),
     "pipeline_parallel": ({"stages": 2, "microbatches": 2}, "write `with tf.device(…)` around the layers"),

@@ -66,8 +66,7 @@ OPERATIONAL = {
     f"{TRAINER}.user_input.input_check",
 }
 OPERATIONAL_ROOMS = tuple(
-    f"{TRAINER}.{room}."
-    for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "speed_trial", "supervisor")
+    f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
 )
 OPERATIONAL_TASK = {
     f"{TRAINER}.task.{name}"

@@ -45,14 +45,6 @@ def test_for_the_training_folder_of_the_chief(folder, slept):
     assert set(slept) == expected(folder, 0.2)
 
 
-def test_for_what_the_chief_decides(folder, slept):
-    from tfx_estimator.components.trainer.supervisor import decision
-
-    with pytest.raises(TaskStalledError):
-        decision.wait_for_verdict(Job("{}", "{}", {}, folder, {}), 10.0, lambda: False)
-    assert set(slept) == expected(folder, 0.2)
-
-
 def test_for_the_model_of_the_evaluator(folder, slept, tmp_path):
     from tfx_estimator.components.trainer.supervisor.signals import Signals
     from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor

@@ -57,7 +57,7 @@ def test_each_range_becomes_what_keras_tuner_has_of_its_kind():
 def test_what_keras_tuner_has_no_choice_of_is_drawn_as_it_was_declared():
     ranges = {
         "trainer.optimizer.clip_norm": [None, 1.0],
-        "trainer.xla": [True, "auto"],
+        "trainer.params.width": [8, "wide"],
         "trainer.augment": [[], ["random_flip"], [{"random_crop": {"padding": 2}}]],
         "trainer.seed": [None],
     }

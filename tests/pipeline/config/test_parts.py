@@ -44,7 +44,6 @@ def cpus(monkeypatch: pytest.MonkeyPatch):
         (4, {**AUTO, "model": "cifar_resnet9"}, 1),
         (4, {**AUTO, "model": None, "module_file": "mine.py"}, 1),
         (4, {**AUTO, "xla": True}, 1),
-        (4, {**AUTO, "xla": "auto"}, 1),
         (4, {**AUTO, "pipeline_parallel": {"stages": 2, "microbatches": 2}}, 1),
         (4, {**AUTO, "distribution": {"train": {"strategy": "parameter_server", "workers": 2}}}, 1),
         (4, {**AUTO, "distribution": {"train": {"strategy": "tpu"}}}, 1),

@@ -114,9 +114,7 @@ def test_what_goes_between_the_devices_of_one_network_and_what_each_holds(option
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        (["trainer.precision=auto"], ["trainer.precision: auto is counted as float32"]),
         (["trainer.xla=true"], ["trainer.xla: true is counted as false: "]),
-        (["trainer.xla=auto"], ["trainer.xla: auto is counted as false, as if a trial"]),
         (["trainer.precision=mixed_bfloat16"], []),
     ],
 )

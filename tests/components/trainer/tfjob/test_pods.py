@@ -234,7 +234,6 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     # And one that the pod's own supervisor has seen to.
     (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
     write(tmp_path, 6, 30, 60)
-    (tmp_path / "outcome.json").write_text('{"decided": "xla: false"}')
     outcome = progress.outcome()
     assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 60, 0)
     assert [(each.cause, each.step, each.lost_steps) for each in outcome.restarts] == [
@@ -243,7 +242,6 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     ]
     # 40, 20 and 30 steps in as many seconds.
     assert outcome.examples_per_second == 10
-    assert outcome.decided == "xla: false"
 
 
 def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have_run(pods, tmp_path, monkeypatch):
