@@ -16,6 +16,7 @@ from typing import Any, Optional, TextIO
 
 from tests.bench import cluster, keras_worker, pipelining
 from tests.bench.measure import Clock
+from tfx_estimator import bring_back_estimator
 
 
 class Slices:
@@ -121,6 +122,7 @@ def read(
         batch_size: Examples.
         batches: In one slice.
     """
+    bring_back_estimator()
     import tensorflow as tf
 
     mode = tf.estimator.ModeKeys.TRAIN
@@ -168,6 +170,7 @@ def train(
     if side != "tutorial":
         # As the preset `mnist` declares it, and the supervisor sets it.
         os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
+    bring_back_estimator()
     import tensorflow as tf
 
     class Hook(tf.compat.v1.train.SessionRunHook):

@@ -93,7 +93,8 @@ def test_both_stacks_train_alike(alike, real_data_dir, data, strategy, path):
     apart = max(abs(here[step] - other[step]) for step in here)
     print(f"{data} {strategy} {path}: {len(here)} losses {apart:.1e} apart, accuracies {accuracies}")
     assert apart <= 1e-5
-    assert len(here) >= WHOLE - 2
+    # A chief that hands out steps sees the loss of each tenth.
+    assert len(here) >= WHOLE / 10
 
 
 @pytest.mark.parametrize("path", PATHS)
