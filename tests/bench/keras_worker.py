@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
 from tests.bench.products import PRODUCTS, multiply
+from tfx_estimator import bring_back_estimator
 
 if TYPE_CHECKING:
     from tests.bench.worker import Slices
@@ -101,6 +102,7 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
     section = _declared(case, side).trainer
     _set_threads(section)
+    bring_back_estimator()
     import tensorflow as tf
 
     from tests.bench import ours
@@ -154,6 +156,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
 def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, Any], slice_steps: int) -> None:
     declared = _declared(case, side, path="estimator")
     _set_threads(declared.trainer)
+    bring_back_estimator()
     import tensorflow as tf
 
     from tests.bench import ours
