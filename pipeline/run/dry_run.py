@@ -30,7 +30,7 @@ from tfx_estimator.pipeline.ending import scratch
 from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.log import get_logger
-from tfx_estimator.pipeline.user_source.faults import read_users_frames
+from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 _POLL_SECONDS = 0.05
@@ -192,7 +192,7 @@ class DryRun:
         late = quiet > self._timeout or whole > _MOST_SECONDS
         # A machine with much else to do is slow.
         slow = max(os.getloadavg()[0] / (os.cpu_count() or 1), 1)
-        lines = read_users_frames(self._process.files.stacks) if late or quiet > _QUIET_SECONDS * slow else []
+        lines = read_stack_now(self._process.files.stacks) if late or quiet > _QUIET_SECONDS * slow else []
         if not lines and not late:
             return
         what = f"did not end within {whole:.0f} s" if whole > _MOST_SECONDS else f"gave no sign for {quiet:.0f} s"

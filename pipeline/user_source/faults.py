@@ -6,7 +6,9 @@ import contextlib
 import faulthandler
 import os
 import re
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -16,6 +18,9 @@ from tfx_estimator.pipeline.user_source.frames import is_users
 
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+),? in (.+)$', re.MULTILINE)
 _SHOWN = 3
+# Asks for a stack: a signal that nobody else gives a meaning.
+_ASKED = signal.SIGRTMIN + 9
+_ANSWER_SECONDS = 1.0
 
 
 def note_ends(path: str) -> Callable[[], None]:
@@ -50,19 +55,44 @@ def note_ends(path: str) -> Callable[[], None]:
     return work_is_done
 
 
-def note_stacks(path: str, seconds: float) -> None:
-    """Has the stacks of all threads written down again and again, whoever holds Python's lock.
+def note_stacks(path: str) -> None:
+    """Has this process write down the stack of its main thread when `read_stack_now` asks for it.
+
+    By a signal, not again and again by a thread of faulthandler's, which reads frames that are changing: on Python 3.13
+    that crashes now and then (python/cpython#140815).
 
     Args:
         path: Of a file to make.
-        seconds: Between two of them.
     """
     file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for good
-    faulthandler.dump_traceback_later(seconds, repeat=True, file=file)
+    faulthandler.register(_ASKED, file, all_threads=False)
+    print(os.getpid(), file=file, flush=True)
+
+
+def read_stack_now(path: str) -> list[str]:
+    """Asks a process for its stack, whoever holds Python's lock there, and finds the user's own lines in it.
+
+    Args:
+        path: What it gave to `note_stacks`; it need not be there.
+
+    Returns:
+        See `read_users_frames`.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        with open(path, encoding="utf-8") as file:
+            pid = int(file.readline())
+        size, deadline = os.path.getsize(path), time.monotonic() + _ANSWER_SECONDS
+        os.kill(pid, _ASKED)
+        while os.path.getsize(path) == size and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while (now := os.path.getsize(path)) != size:  # as long as it writes
+            size = now
+            time.sleep(0.02)
+    return read_users_frames(path)
 
 
 def read_users_frames(path: str, without: str = "") -> list[str]:
-    """Finds the user's own lines in what was written last, in the main thread if there are several.
+    """Finds the user's own lines in what was written last.
 
     Args:
         path: Of the file; it need not be there.
@@ -73,8 +103,7 @@ def read_users_frames(path: str, without: str = "") -> list[str]:
     """
     text = ""
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-        # The main thread is the oldest, and comes last.
-        text = file.read().rpartition("Timeout (")[2].rpartition("Thread 0x")[2]
+        text = file.read().rpartition("Stack (")[2]
     started = os.path.realpath(without)
     frames = [frame for frame in _FRAME.findall(text) if is_users(frame[0]) and os.path.realpath(frame[0]) != started]
     # faulthandler begins with the innermost.

@@ -109,5 +109,5 @@ class TaskFiles:
 
     @property
     def stacks(self) -> str:
-        """The stacks of a dry run, again and again."""
+        """The stack of a dry run, when it is asked for."""
         return self._path("stacks")

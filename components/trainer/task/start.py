@@ -37,7 +37,6 @@ _PEER_WORDS = (
     "oordination service",
 )
 
-_STACKS_SECONDS = 10.0
 # For what the user's code has left at work, when the task's is done; less than the supervisor bears without progress.
 # What a run_fn leaves may be its model on the way to a bucket: to that only the share applies.
 _EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
     beat(files.alive)
     work_is_done = note_ends(files.ends)
     if task.type == DRY_RUN:
-        note_stacks(files.stacks, _STACKS_SECONDS)
+        note_stacks(files.stacks)
     if task.cpus:
         os.sched_setaffinity(0, task.cpus)
     if task.gpus is not None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.root import ROOT
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.user_source.faults import read_users_frames
+from tfx_estimator.pipeline.user_source.faults import read_stack_now, read_users_frames
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 
@@ -20,7 +20,7 @@ START = """
 import sys, threading, time
 from tfx_estimator.pipeline.user_source import faults
 faults.note_ends(sys.argv[1] + "/ends")
-faults.note_stacks(sys.argv[1] + "/stacks", 0.1)
+faults.note_stacks(sys.argv[1] + "/stacks")
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 sys.path.insert(0, sys.argv[1])
 import own
@@ -61,7 +61,7 @@ def test_what_does_not_end_is_told_with_the_line(tmp_path, line):
 
     def read() -> list[str]:
         assert process.poll() is None, f"the process has ended with {process.returncode}"
-        return read_users_frames(str(tmp_path / "stacks"))
+        return read_stack_now(str(tmp_path / "stacks"))
 
     try:
         found = wait_until(read, "the user's frames", 30, every=0.1)
