@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.config import read, render
 from tfx_estimator.pipeline.config.beam_checks import note_beam
-from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
@@ -15,13 +14,17 @@ from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
+from tfx_estimator.pipeline.config.notes import (
+    decays_twice,
+    ends_before_boundaries,
+    note_profile,
+    note_runtime,
+    note_techniques,
+    stops_too_late,
+)
 from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error
-from tfx_estimator.pipeline.config.profile_checks import note_profile
-from tfx_estimator.pipeline.config.runtime_checks import note_runtime
-from tfx_estimator.pipeline.config.technique_notes import note_techniques
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune_checks import note_tune
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread

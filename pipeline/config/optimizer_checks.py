@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -38,47 +38,6 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
         yield _problem(section, key, what, "at most one of " + ", ".join(_CLIPS), todo, f"{_PATH}.{clips[0]}")
     if section.name == "lion" and section.beta_1 == 0:
         yield _problem(section, "beta_1", "of 0, lion would be the sign of the gradient", "more than 0", "raise it")
-
-
-def decays_twice(section: Optimizer) -> Optional[str]:
-    """Says that adamw decays the weights twice, where `weight_decay` is written as Keras calls the other one.
-
-    Args:
-        section: Typed values.
-
-    Returns:
-        None where it does not, or where both are declared.
-    """
-    if section.name != "adamw" or not section.weight_decay or section.decoupled_weight_decay is not None:
-        return None
-    return (
-        f"{_PATH}.weight_decay is L2 on kernels, added to the loss, and adamw keeps its decoupled_weight_decay of "
-        f"{section.resolved()['decoupled_weight_decay']:g} beside it: what Keras calls weight_decay is "
-        f"{_PATH}.decoupled_weight_decay; set that, or both"
-    )
-
-
-def ends_before_boundaries(section: Optimizer, steps: Optional[int]) -> Optional[str]:
-    """Says that training ends before some rates of `piecewise` are used.
-
-    Args:
-        section: Typed values.
-        steps: `trainer.train_steps`; None is not known.
-
-    Returns:
-        None where each is used, or the steps are not known.
-    """
-    boundaries, values = section.boundaries or (), section.values or ()
-    # A boundary is the last step of its rate, counted from 0.
-    late = [each for each in boundaries if steps and each >= steps - 1]
-    if section.schedule != "piecewise" or not late:
-        return None
-    beyond = ", ".join(f"{each:,}" for each in late)
-    unused = ", ".join(f"{each:g}" for each in values[-len(late) :])
-    return (
-        f"{_PATH}.boundaries: training ends at step {steps:,} (trainer.train_steps), not beyond {beyond}: of "
-        f"{_PATH}.values {unused} {'are' if len(late) > 1 else 'is'} never used"
-    )
 
 
 def _of_others(section: Optimizer, key: str, noun: str, table: dict[str, dict[str, Any]]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.config import technique_notes as module
+from tfx_estimator.pipeline.config import notes as module
 from tfx_estimator.pipeline.config.render import render
 
 pytestmark = pytest.mark.unit
