@@ -89,7 +89,12 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
     for name, node in deploy.nodes.declared():
         if node.accelerators and not deploy.nodes.of(name).accelerator:
             todo = f"add `accelerator:` under `deploy.nodes.{name}`"
-            yield Problem(f"deploy.nodes.{name}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+            yield Problem(
+                f"deploy.nodes.{name}.accelerators",
+                "accelerator (the type) is missing",
+                "accelerator: KIND",
+                todo,
+            )
         yield from check_placement(node.node_selector, node.tolerations, f"deploy.nodes.{name}")
 
 

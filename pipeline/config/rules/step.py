@@ -63,7 +63,7 @@ def _uncompiled(case: Case) -> str:
     """Why XLA compiles no step under the strategy."""
     if case.train.asynchronous:
         return "the weights are in other processes, where what XLA compiles cannot read them"
-    if case.train.nature.one_copy:
+    if case.train.traits.one_copy:
         return "the weights are on one device: what XLA compiles for another cannot read them"
     return "on a TPU every step is compiled with XLA anyway" if case.train.takes("tpu") else ""
 
