@@ -90,10 +90,7 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
         if node.accelerators and not deploy.nodes.of(name).accelerator:
             todo = f"add `accelerator:` under `deploy.nodes.{name}`"
             yield Problem(
-                f"deploy.nodes.{name}.accelerators",
-                "accelerator (the type) is missing",
-                "accelerator: KIND",
-                todo,
+                f"deploy.nodes.{name}.accelerators", "the type of accelerator is missing", "accelerator: KIND", todo
             )
         yield from check_placement(node.node_selector, node.tolerations, f"deploy.nodes.{name}")
 

@@ -84,7 +84,7 @@ def test_what_lies_in_a_volume_is_there():
         ("deploy.volumes=[{claim: A_B, path: /x}]", "", "no name of Kubernetes"),
         ("deploy.volumes=[{claim: a, path: x}]", "", "cannot be mounted there"),
         ("deploy.secrets=[{name: a, path: /x}, {name: b, path: /x/}]", "", "two are mounted there"),
-        ("deploy.nodes.Trainer.accelerators=2", "", "accelerator (the type) is missing"),
+        ("deploy.nodes.Trainer.accelerators=2", "", "the type of accelerator is missing"),
         ("deploy.nodes.Trainer.cpu=0", "", "out of range"),
         ("deploy.nodes.Triner={cpu: 1}", "", "did you mean `Trainer`?"),
         ("deploy.imge=x", "", "did you mean `image`?"),
