@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
 from tfx_estimator.components.trainer.estimator.checkpoints import step_of
-from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
 from tfx_estimator.components.trainer.estimator.deciding import (
     Deciding,
     EarlyStopHook,
@@ -98,8 +97,6 @@ def _refuse_listeners(train_spec: tf.estimator.TrainSpec) -> None:
 
 def _notice(spec: dict[str, Any], context: TaskContext) -> None:
     """Reports what else the user should know of the model that is trained."""
-    for text in spec.get(NOTICES_KEY, ()):
-        context.progress.write(Event.NOTICED, text=text)
     if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
         strategy = spec["estimator"].config.train_distribute
         replicas = strategy.num_replicas_in_sync if strategy else 1
