@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.one_hot import refuse_one_hot
+from tfx_estimator.model_fn.keras_model import output_names
+from tfx_estimator.model_fn.own_methods import own_methods
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -17,7 +20,6 @@ def check_compiled(
     distribution: Distribution,
     precision: str,
     outputs: Any,
-    num_classes: int,
 ) -> None:
     """Refuses what would fail after the training, or have no effect.
 
@@ -26,11 +28,10 @@ def check_compiled(
         target: `trainer.model`.
         distribution: As declared.
         precision: Likewise.
-        outputs: As of `refuse_one_hot`.
-        num_classes: Likewise.
+        outputs: What it puts out of a batch.
 
     Raises:
-        UserCodeError: It has no loss, or a loss or metric of other labels, or an optimizer of TensorFlow 1, or one that
+        UserCodeError: It has no loss, or one of one-hot labels, or an optimizer of TensorFlow 1, or one that
             keeps averages of the weights; or what is declared is of the built-in training step.
     """
     if precision != "float32":
@@ -47,7 +48,7 @@ def check_compiled(
             expected="compile(optimizer=…, loss=…), also where a train_step of its own computes another one",
             todo="compile it with the loss that evaluations report",
         )
-    refuse_one_hot(model, target, outputs, num_classes)
+    _refuse_one_hot(model, target, outputs)
     if distribution.train.gradient_compression != "none":
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
@@ -69,6 +70,39 @@ def check_compiled(
             expected="an optimizer without use_ema",
             todo="leave it out",
         )
+
+
+def _refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any) -> None:
+    """Refuses a loss of Keras's that spreads a label over all scores, without a word; the user's own may be any."""
+    own, flat, given = {*own_methods(model)}, tf.nest.flatten(outputs), model.loss
+    if "compute_loss" in own or {"train_step", "test_step"} <= own:
+        return
+    if isinstance(given, Mapping):
+        names = sorted(outputs) if isinstance(outputs, Mapping) else output_names(model, len(flat))
+        given = [given.get(name) for name in names]
+    for loss, output in zip(given if isinstance(given, (list, tuple)) else [given] * len(flat), flat):
+        found, shape = tf.keras.losses.get(loss), tf.TensorShape(getattr(output, "shape", None))[1:]
+        by_keras = getattr(found, "__module__", "").startswith(("keras.", "tf_keras."))
+        if by_keras and shape.is_fully_defined() and _spreads(getattr(found, "call", found), shape.num_elements()):
+            name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+            raise UserCodeError(
+                f"trainer.model: {target!r} returns a model with the loss {name}, which is of one-hot labels",
+                expected="a loss of labels that are numbers, int64 [batch]",
+                todo="compile it with sparse_categorical_crossentropy, or a loss of your own that calls "
+                "tf.one_hot(labels, num_classes) itself",
+            )
+
+
+def _spreads(loss: Callable, places: int) -> bool:
+    """Whether a loss does not read a label as a place among scores: it is the same wherever they are high, or fails."""
+    scores = np.linspace(0.1, 0.9, places, dtype=np.float32)[np.newaxis]
+    try:
+        with tf.init_scope():
+            pairs = [(loss([[at]], scores), loss([[at]], scores[:, ::-1])) for at in (0.0, places - 1.0)]
+            return places > 1 and all(np.isclose(np.mean(one), np.mean(other), rtol=1e-4) for one, other in pairs)
+    except ValueError:
+        # Of labels and scores of other shapes.
+        return places > 1
 
 
 def refuse_option(target: str, option: str) -> None:

@@ -299,7 +299,7 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
     precision = options.get("precision", "float32")
     own = {name: value for name, value in options.items() if name != "precision"}
     model = _model(tf, **own)
-    arguments = model, "nets:mine", Distribution(), precision, model.output, 0
+    arguments = model, "nets:mine", Distribution(), precision, model.output
     if not told:
         check_compiled(*arguments)
         return

@@ -90,7 +90,7 @@ class ModelMaker:
             refuse_parts(network, section.model or "")
         if is_compiled(network):
             target, train = section.model or "", section.distribution
-            check_compiled(network, target, train, section.precision, outputs, self.num_classes)
+            check_compiled(network, target, train, section.precision, outputs)
             refuse_step_options(section, "returns a compiled model")
             if section.sync_every:
                 refuse_option(section.model or "", "trainer.sync_every")

@@ -1,0 +1,126 @@
+"""Losses of one-hot labels are refused where labels are numbers, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.pipeline.errors import UserCodeError
+
+pytestmark = pytest.mark.unit
+
+SPARSE = "sparse_categorical_crossentropy"
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow
+
+    return tensorflow
+
+
+def _model(tf, loss, units=(3,), kind=None):
+    image = tf.keras.Input([4], name="image")
+    outputs = [tf.keras.layers.Dense(count, name=name)(image) for count, name in zip(units, "ab")]
+    model = (kind or tf.keras.Model)(image, outputs if outputs[1:] else outputs[0])
+    model.compile("sgd", loss(tf) if callable(loss) else loss)
+    return model
+
+
+def _check(model):
+    from tfx_estimator.model_fn.compiled_checks import check_compiled
+    from tfx_estimator.pipeline.config.distribution import Distribution
+
+    check_compiled(model, "nets:mine", Distribution(), "float32", model.output)
+
+
+@pytest.mark.parametrize(
+    ("loss", "named"),
+    [
+        ("categorical_crossentropy", "categorical_crossentropy"),
+        (["kld"], "kld"),
+        ({"a": "mse"}, "mse"),
+        ("binary_crossentropy", "binary_crossentropy"),
+        (lambda tf: tf.keras.losses.CategoricalCrossentropy(from_logits=True), "CategoricalCrossentropy"),
+        (lambda tf: tf.keras.losses.CategoricalHinge(), "CategoricalHinge"),
+        (lambda tf: tf.keras.losses.cosine_similarity, "cosine_similarity"),
+    ],
+)
+def test_a_loss_of_one_hot_labels_is_refused(tf, loss, named):
+    with pytest.raises(UserCodeError, match=f"the loss {named}, which is of one-hot labels") as caught:
+        _check(_model(tf, loss))
+    assert "sparse_categorical_crossentropy, or a loss of your own that calls tf.one_hot" in caught.value.todo
+
+
+def test_of_several_outputs_each_has_its_own(tf):
+    for loss in ([SPARSE, "mse"], {"a": SPARSE, "b": "mse"}, {"a": SPARSE}):
+        _check(_model(tf, loss, (3, 1)))
+    for loss in ([SPARSE, "mse"], {"b": "mse"}, "mse"):
+        with pytest.raises(UserCodeError, match="the loss mse"):
+            _check(_model(tf, loss, (3, 2)))
+
+
+def _own(tf):
+    """What a user may write."""
+
+    class Loss(tf.keras.losses.CategoricalCrossentropy):
+        def call(self, y_true, y_pred):
+            return super().call(tf.one_hot(tf.cast(tf.reshape(y_true, [-1]), tf.int32), 3), y_pred)
+
+    return Loss()
+
+
+@pytest.mark.parametrize(
+    ("loss", "units"),
+    [
+        (_own, (3,)),
+        (lambda tf: lambda labels, scores: scores, (3,)),
+        (lambda tf: tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0), (3,)),
+        (SPARSE, (1000,)),
+        ("binary_crossentropy", (1,)),
+        ("mse", (1,)),
+    ],
+)
+def test_what_is_the_users_own_or_of_numbers_is_not(tf, loss, units):
+    _check(_model(tf, loss, units))
+
+
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [(["compute_loss"], ""), (["train_step", "test_step"], ""), (["train_step"], "the loss mse")],
+)
+def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(tf, methods, told):
+    kind = type("Own", (tf.keras.Model,), {name: lambda *values, **named: None for name in methods})
+    model = _model(tf, "mse", kind=kind)
+    if not told:
+        _check(model)
+        return
+    with pytest.raises(UserCodeError, match=told):
+        _check(model)
+
+
+def test_of_a_class_of_its_own_the_outputs_tell(tf, monkeypatch):
+    from tfx_estimator.components.trainer.keras import model
+    from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+    class Own(tf.keras.Model):
+        def __init__(self, units):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(units)
+
+        def call(self, images):
+            return self.dense(images)
+
+    def compiled(num_classes, units):
+        made = Own(units)
+        made.compile("sgd", "mse")
+        return made
+
+    spec = {"image": tf.io.FixedLenFeature([4], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    monkeypatch.setattr(model, "find_function", lambda _: compiled)
+    makers = [
+        model.ModelMaker(TrainerSection(model="own:network", train_steps=1, params={"units": units}), 3, spec)
+        for units in (1, 3)
+    ]
+    makers[0].make()
+    with pytest.raises(UserCodeError, match="the loss mse"):
+        makers[1].make()
