@@ -7,21 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.classes import find_label
-from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, ChangeThreshold, EvaluatorSection, Metric, Threshold
-from tfx_estimator.pipeline.config.metric_table import METRICS, name_in_results
+from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, EvaluatorSection, Metric, Threshold
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
 from tfx_estimator.pipeline.errors import DeclarationError
 
 _PATH = "evaluator.metrics"
 # TFMA 0.46 misspells their names in the results, so the name is given to it.
-_MISSPELT = ("CoefficientOfDiscrimination", "RelativeCoefficientOfDiscrimination")
+_MISSPELT = {
+    "CoefficientOfDiscrimination": "coefficient_of_discrimination",
+    "RelativeCoefficientOfDiscrimination": "relative_coefficient_of_discrimination",
+}
 # Takes no single threshold.
 _LISTED = "ConfusionMatrixAtThresholds"
+# The one of TFMA's own that compares labels with scores as Keras does.
+_AS_KERAS = "BinaryCrossEntropy"
 
 
 def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> tfma.EvalConfig:
@@ -82,15 +87,14 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
 def _metric_config(metric: Metric) -> tfma.MetricConfig:
     options = dict(metric.options)
     if metric.name in _MISSPELT:
-        options.setdefault("name", name_in_results(metric.name, {}))
-    if metric.name == _LISTED and not isinstance(options["thresholds"], (list, tuple)):
+        options.setdefault("name", _MISSPELT[metric.name])
+    if metric.name == _LISTED and isinstance(options.get("thresholds"), (int, float)):
         options["thresholds"] = [options["thresholds"]]
     return tfma.MetricConfig(class_name=metric.name, config=json.dumps(options, sort_keys=True) if options else "")
 
 
 def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.MetricsSpec | None:
     """The classes that a metric is of; None where it is of all of them at once."""
-    traits = METRICS[metric.name]
     spec = tfma.MetricsSpec()
     if metric.binarize is not None:
         every = range(len(label_names))
@@ -105,13 +109,19 @@ def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.Metr
         spec.binarize.class_ids.values.extend(labels)
     if metric.top_k:
         spec.binarize.top_k_list.values.extend(metric.top_k)
-    by_itself = traits.aggregate if spec.ByteSize() == 0 and label_names else ""
-    if aggregate := metric.aggregate or by_itself:
+    by_itself = spec.ByteSize() == 0 and label_names and _compares_numbers(metric.name)
+    if aggregate := metric.aggregate or ("macro" if by_itself else ""):
         setattr(spec.aggregate, f"{aggregate}_average", True)
         if aggregate != "micro":
             # TFMA knows no other way to tell how many classes there are.
             spec.aggregate.class_weights.update(dict.fromkeys(range(len(label_names)), 1.0))
     return spec if spec.ByteSize() else None
+
+
+def _compares_numbers(name: str) -> bool:
+    """Whether a metric's own value would compare the labels' numbers with the scores, so that it is that of classes."""
+    is_keras = name not in metric_types.registered_metrics()
+    return name == _AS_KERAS or (is_keras and not name.startswith("Sparse"))
 
 
 def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
@@ -147,7 +157,7 @@ def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[PerSliceMetr
         return []
     threshold = tfma.MetricThreshold(
         value_threshold=_value_threshold(metric.threshold),
-        change_threshold=_change_threshold(metric.change_threshold, METRICS[metric.name].direction),
+        change_threshold=_change_threshold(metric),
     )
     slices = [_slicing(each, label_names) for each in parse_held(metric.slices)]
     return [PerSliceMetricThreshold(slicing_specs=slices, threshold=threshold)]
@@ -160,10 +170,11 @@ def _value_threshold(section: Threshold | None) -> tfma.GenericValueThreshold | 
     return tfma.GenericValueThreshold(**_wrapped(bounds))
 
 
-def _change_threshold(section: ChangeThreshold | None, direction: str) -> tfma.GenericChangeThreshold | None:
+def _change_threshold(metric: Metric) -> tfma.GenericChangeThreshold | None:
+    section = metric.change_threshold
     if section is None:
         return None
-    chosen = tfma.MetricDirection.Value((section.direction or direction).upper())
+    chosen = tfma.MetricDirection.Value(str(metric.direction).upper())
     limits = _wrapped({"absolute": section.absolute, "relative": section.relative})
     return tfma.GenericChangeThreshold(direction=chosen, **limits)
 

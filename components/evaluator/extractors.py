@@ -18,7 +18,7 @@ from tensorflow_model_analysis.utils import util
 
 from tfx_estimator.components.evaluator.extras import Extras, current
 from tfx_estimator.data.features import IMAGE
-from tfx_estimator.pipeline.config.metric_table import FEATURES, MEAN
+from tfx_estimator.pipeline.config.evaluator import FEATURES, MEAN
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.errors import UserCodeError
 

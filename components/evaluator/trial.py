@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,11 +15,15 @@ from tensorflow_model_analysis.utils import model_util
 
 from tfx_estimator.components.evaluator.extractors import find_averaged
 from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.text import one_line
 
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
+# What TFMA measures without a word, and wrongly: by labels that are no class's number; of a class, where it takes all.
+_OF_OTHER_LABELS = re.compile("(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy")
+_OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
 def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
@@ -28,27 +34,51 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
         num_classes: Of the data.
 
     Raises:
-        DeclarationError: TFMA cannot make a metric, or not measure it; or a threshold is of what is no number.
+        DeclarationError: TFMA cannot make or measure a metric, or not rightly; two have one name in the results; or a
+            threshold is of what is no number.
     """
+    seen: set[tuple[str, Any]] = set()
     for spec in config.metrics_specs:
         for metric in spec.metrics:
             alone = tfma.MetricsSpec()
             alone.CopyFrom(spec)
             del alone.metrics[:], alone.model_names[:]
             alone.metrics.add().CopyFrom(metric)
-            # Of what a preprocessing_fn returns nothing is made up.
-            if {*find_averaged(tfma.EvalConfig(metrics_specs=[alone]))} - {LABEL}:
-                continue
             one = tfma.EvalConfig(model_specs=[tfma.ModelSpec(label_key=LABEL)], metrics_specs=[alone])
             try:
-                measured = _measure(one, num_classes)
-                thresholds = metric_specs.metric_thresholds_from_metrics_specs(one.metrics_specs, eval_config=one)
+                _refuse_wrong(metric, alone)
+                _try(one, num_classes, seen)
             except Exception as error:  # whatever TFMA and Keras raise
                 raise _refusal(metric, f"cannot be measured: {one_line(str(error))[:300]}") from error
-            for key in thresholds:
-                value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
-                if not isinstance(value, (int, float, np.number)):
-                    raise _refusal(metric, "has a threshold, and is no single number")
+
+
+def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
+    thresholds = json.loads(metric.config or "{}").get("thresholds")
+    if _OF_OTHER_LABELS.match(metric.class_name):
+        raise ValueError("it reads one-hot labels, or others, and those of a classifier here are numbers")
+    if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
+        raise ValueError("it is of all classes at once, without binarize, top_k or aggregate")
+    if metric.class_name.startswith("AUC") and isinstance(thresholds, list) and thresholds != sorted({*thresholds}):
+        raise ValueError("its thresholds are not from the lowest to the highest, without which its area is wrong")
+
+
+def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) -> None:
+    """Measures one metric; `seen` are the names of those before it, and then of this one."""
+    computations = list(metric_specs.to_computations(list(config.metrics_specs), config))
+    keys = [key for each in computations for key in each.keys if not key.name.startswith("_")]
+    # The results tell an aggregate from the whole no more than TFMA does.
+    names = {(key.name, key.sub_key) for key in keys}
+    if twice := sorted(name for name, _ in names & seen):
+        raise ValueError(f"the results call another one {twice[0]}, too: add options: {{name: another_name}} to one")
+    seen |= names
+    # Of what a preprocessing_fn returns nothing is made up.
+    if {*find_averaged(config)} - {LABEL}:
+        return
+    measured = _measure(computations, num_classes)
+    for key in metric_specs.metric_thresholds_from_metrics_specs(config.metrics_specs, eval_config=config):
+        value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
+        if not isinstance(value, (int, float, np.number)):
+            raise ValueError("it has a threshold, and TFMA has no single number under its name: see binarize and top_k")
 
 
 def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequence[bytes]) -> None:
@@ -95,18 +125,22 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
 
 def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     options = f" with {metric.config}" if metric.config else ""
+    name, known = metric.class_name, {*metric_types.registered_metrics(), *vars(tf.keras.metrics)}
+    near = f"Sparse{name}" if f"Sparse{name}" in known else "" if name in known else nearest(name, known)
     return DeclarationError(
-        f"evaluator.metrics: {metric.class_name}{options} {what}",
+        f"evaluator.metrics: {name}{options} {what}",
         expected="a metric, and options, that TFMA can measure of scores and a label for each example",
-        todo="correct its options, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
+        todo=f"did you mean `{near}`?"
+        if near
+        else "correct its options, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
     )
 
 
-def _measure(config: tfma.EvalConfig, num_classes: int) -> dict[Any, Any]:
+def _measure(computations: Sequence[Any], num_classes: int) -> dict[Any, Any]:
     """What TFMA's pipeline computes of one slice, by MetricKey."""
     found: dict[Any, Any] = {}
     derived, seen = [], set()
-    for computation in metric_specs.to_computations(list(config.metrics_specs), config):
+    for computation in computations:
         if isinstance(computation, metric_types.DerivedMetricComputation):
             derived.append(computation)
         elif isinstance(computation, metric_types.MetricComputation) and computation not in seen:

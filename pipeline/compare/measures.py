@@ -10,7 +10,6 @@ import numpy as np
 
 from tfx_estimator.pipeline.compare.candidates import Candidate
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metrics
-from tfx_estimator.pipeline.config.metric_table import METRICS
 
 _METRICS = "evaluator.metrics"
 _PREDICTION, _LABEL = "prediction", "label"
@@ -31,8 +30,7 @@ def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]
     for candidate in candidates:
         for metric in long_metrics(candidate.values.get(_METRICS) or ()):
             bare = {key: value for key, value in metric.items() if key not in _OF_BLESSING}
-            nature = METRICS.get(bare["name"])
-            if bare not in found and not (nature and _OF_FEATURES in nature.required):
+            if bare not in found and _OF_FEATURES not in (bare.get("options") or {}):
                 found.append(bare)
     return found
 

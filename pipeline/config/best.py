@@ -19,6 +19,17 @@ _MORE = re.compile(r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|s
 _METRIC = constr(min_length=1, max_length=200, strip_whitespace=True)
 
 
+def better(metric: str) -> Optional[str]:
+    """Returns `max` or `min`, as a metric's name tells; None where it does not.
+
+    Args:
+        metric: In the results, or its class's.
+    """
+    name = metric.lower()
+    less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
+    return None if less == more or "threshold" in name else "min" if less else "max"
+
+
 def long_metric(value: Any) -> Any:
     """Writes a metric's name as a mapping: `accuracy` is `{metric: accuracy}`.
 
@@ -39,11 +50,7 @@ class _Watched(Section):
     @property
     def better(self) -> Optional[str]:
         """`max` or `min`, of a known metric without being declared; None where nothing tells."""
-        if self.mode:
-            return self.mode
-        name = self.metric.lower()
-        less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
-        return None if less == more else "min" if less else "max"
+        return self.mode or better(self.metric)
 
 
 class KeepBest(_Watched):

@@ -6,12 +6,16 @@ from typing import Any, Literal, Optional, Union
 
 from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
 
+from tfx_estimator.pipeline.config.best import better
 from tfx_estimator.pipeline.config.section import Section, allow_short
 from tfx_estimator.pipeline.config.slices import SliceItem
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
 ALL = "all"
+# The one that reads features, and what TFMA calls those.
+MEAN, FEATURES = "Mean", "features"
+_DIRECTIONS = {"max": "higher_is_better", "min": "lower_is_better"}
 _OF_SLICES = "a feature, `[feature, feature]` crossed, or `{feature: value}`"
 
 
@@ -77,6 +81,12 @@ class Metric(Section):
         """Is it one that is measured anyway, so that there are thresholds to add at most."""
         whole = not self.options and self.binarize is None and not self.top_k and self.aggregate is None
         return whole and self.name in BUILT_IN
+
+    @property
+    def direction(self) -> Optional[str]:
+        """Which way a change of it is better: as declared, or as its name tells; None where nothing does."""
+        declared = self.change_threshold.direction if self.change_threshold else None
+        return declared or _DIRECTIONS.get(better(self.name) or "")
 
 
 def long_metrics(value: Any) -> Any:

@@ -30,7 +30,6 @@ class Stack:
         has_argo: Whether TFX compiles for Kubeflow Pipelines 1, an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
-        metrics: Of TFMA's, those that it has alone.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Stack:
     has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
-    metrics: tuple[str, ...]
 
     @property
     def extra(self) -> str:
@@ -83,7 +81,6 @@ LEGACY = Stack(
     has_argo=True,
     has_eval_saved_model=True,
     has_trainer_fn_executor=True,
-    metrics=("FairnessIndicators",),
 )
 TODAY = Stack(
     name="tfx1.21",
@@ -96,7 +93,6 @@ TODAY = Stack(
     has_argo=False,
     has_eval_saved_model=False,
     has_trainer_fn_executor=False,
-    metrics=("RecallAtFalsePositiveRate",),
 )
 STACKS = (TODAY, LEGACY)
 
@@ -114,12 +110,6 @@ def current() -> Stack:
 def installed() -> Optional[Stack]:
     """Returns the stack whose TFX is installed; None where a declaration can be looked at alone."""
     return current() if version_of("tfx") else None
-
-
-def lacks_metric(name: str) -> bool:
-    """Tells whether the installed TFMA has not a metric that another stack's has."""
-    here = installed()
-    return here is not None and name not in here.metrics and any(name in stack.metrics for stack in STACKS)
 
 
 def choose_keras() -> None:

@@ -1,4 +1,4 @@
-"""The Evaluator's call of a served signature, on made-up examples, as TFMA makes it."""
+"""Declared metrics, and the Evaluator's call of a served signature, tried on what is made up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 
-from tfx_estimator.components.evaluator.trial import try_signature
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.components.evaluator.eval_config import eval_config
+from tfx_estimator.components.evaluator.trial import try_metrics, try_signature
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 CONFIG = tfma.EvalConfig(model_specs=[tfma.ModelSpec(signature_name="serving_default", label_key="label")])
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string)}
@@ -51,3 +53,89 @@ def test_a_signature_that_tfma_cannot_call_is_told(tmp_path, name, told):
             try_signature(str(tmp_path), CONFIG, [example] * 3)
     else:
         try_signature(str(tmp_path), CONFIG, [example] * 3)
+
+
+def _try(*metrics):
+    section = EvaluatorSection(
+        metrics=[Metric(**({"name": each} if isinstance(each, str) else each)) for each in metrics]
+    )
+    try_metrics(eval_config(section, tuple("abcd")), 4)
+
+
+OWN_NAME = {"name": "AUC", "options": {"name": "other"}}
+LABEL = {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}}
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        ["AUC", {"name": "AUC", "binarize": "all"}, {"name": "AUC", "top_k": [2]}, OWN_NAME],
+        [{"name": "AUC", "aggregate": "micro"}, OWN_NAME],
+        [LABEL, {"name": "Mean", "options": {"feature_key_path": ["labels"]}}],
+        [{"name": "Recall", "binarize": [1]}, {"name": "Recall", "options": {"class_id": 2}}],
+        [{"name": "Recall", "binarize": [1], "options": {"name": "sparse_categorical_accuracy"}}, "AUC"],
+        # Thresholds for what is measured anyway.
+        [{"name": name, "threshold": {"lower": 0}} for name in ("ExampleCount", "SparseCategoricalAccuracy")],
+        ["RootMeanSquaredError", "MeanSquaredError", "SparseTopKCategoricalAccuracy", "MultiClassConfusionMatrixPlot"],
+        [
+            {"name": "F1Score", "aggregate": "macro", "threshold": {"lower": 0}},
+            {"name": "CalibrationPlot", "binarize": [1]},
+        ],
+    ],
+)
+def test_metrics_that_tfma_can_measure_pass(metrics):
+    _try(*metrics)
+
+
+def _asked(name, **asked):
+    return {"name": name, **asked}
+
+
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("AUG", ["AUG cannot be measured: Unknown", "did you mean `AUC`?"]),
+        ("f1_score", ["did you mean `F1Score`?"]),
+        ("Zzz", ["see https://www.tensorflow.org/tfx/model_analysis/metrics"]),
+        ("NDCG", ["NDCG cannot be measured"]),
+        ("CategoricalAccuracy", ["it reads one-hot labels", "did you mean `SparseCategoricalAccuracy`?"]),
+        (_asked("CosineSimilarity", aggregate="macro"), ["it reads one-hot labels"]),
+        ("Accuracy", ["it reads one-hot labels"]),
+        (_asked("AUC", options={"num_treshold": 9}), ["unexpected keyword argument 'num_treshold'"]),
+        (_asked("AUC", options={"curve": "ROK"}), ["'ROK' is not a valid AUCCurve"]),
+        (_asked("AUC", options={"name": 3}), ["cannot be measured"]),
+        ("PrecisionAtRecall", ["missing 1 required positional argument: 'recall'"]),
+        ("ConfusionMatrixAtThresholds", ["missing 1 required positional argument: 'thresholds'"]),
+        (_asked("Recall", options={"class_id": 1}, binarize=[1]), ["overlapping settings"]),
+        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), ["its thresholds are not from the lowest to the highest"]),
+        (_asked("ExampleCount", binarize="all"), ["it is of all classes at once"]),
+        (_asked("SparseTopKCategoricalAccuracy", aggregate="macro"), ["it is of all classes at once"]),
+        (_asked("CalibrationPlot", threshold={"lower": 0}), ["it has a threshold, and TFMA has no single number"]),
+        (_asked("Recall", options={"thresholds": [0.1, 0.2]}, threshold={"lower": 0}), ["no single number"]),
+        (_asked("Precision", options={"class_id": 3}, threshold={"lower": 0.5}), ["under its name: see binarize"]),
+        (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), ["no single number under its name"]),
+    ],
+)
+def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, parts):
+    with pytest.raises(DeclarationError) as caught:
+        _try(metric)
+    assert str(caught.value).startswith("evaluator.metrics: ")
+    assert all(part in str(caught.value) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "called"),
+    [
+        (["AUC", {"name": "AUC", "options": {"num_thresholds": 9}}], "auc"),
+        ([{"name": "AUC", "aggregate": "micro"}, {"name": "AUC", "aggregate": "macro"}], "auc"),
+        ([{"name": "Recall", "binarize": [1, 2]}, {"name": "Recall", "options": {"class_id": 2}}], "recall"),
+        (["AUC", {"name": "Precision", "options": {"name": "auc"}}], "auc"),
+        (["BinaryCrossentropy", "BinaryCrossEntropy"], "binary_crossentropy"),
+        ([LABEL, LABEL], "mean_features.label"),
+        # It would be the accuracy that a model is blessed by.
+        ([{"name": "AUC", "options": {"name": "sparse_categorical_accuracy"}}], "sparse_categorical_accuracy"),
+    ],
+)
+def test_two_metrics_of_one_name_are_told(metrics, called):
+    with pytest.raises(DeclarationError, match=f"the results call another one {called}, too: add options: {{name: "):
+        _try(*metrics)

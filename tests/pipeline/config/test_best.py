@@ -42,6 +42,13 @@ def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(wri
         ("my_metric", None),
         ("accuracy_loss", None),
         ("horseshoe", None),
+        ("threshold_at_recall", None),
+        # Classes of TFMA and Keras.
+        ("AUC", "max"),
+        ("F1Score", "max"),
+        ("SparseTopKCategoricalAccuracy", "max"),
+        ("RootMeanSquaredError", "min"),
+        ("ThresholdAtRecall", None),
     ],
 )
 def test_a_known_name_tells_which_way_it_is_better(metric, better):

@@ -67,42 +67,17 @@ def test_editors_know_both_forms():
 
 
 WRONG = {
-    "AUG": ["evaluator.metrics.0.name: AUG", "TFMA and Keras have no such metric", "did you mean `AUC`?"],
-    "f1_score": ["did you mean `F1Score`?"],
-    "accuracy": ["did you mean `SparseCategoricalAccuracy`?"],
-    "Zzz": ["see https://www.tensorflow.org/tfx/model_analysis/metrics"],
-    "CategoricalAccuracy": ["it reads one-hot labels", "did you mean `SparseCategoricalAccuracy`?"],
-    "COCOMeanAverageRecall": ["it is of object detection", "to do: remove it"],
-    "NDCG": ["it is of rankings"],
-    "{name: AUC, options: {num_treshold: 9}}": ["AUC has no option `num_treshold`", "did you mean `num_thresholds`?"],
-    "{name: AUC, options: {curve: ROK}}": ["evaluator.metrics.0.options.curve: ROK", "one of ROC, PR"],
-    "{name: Precision, options: {thresholds: high}}": ["a number, or a list of numbers"],
-    "{name: PrecisionAtRecall}": ["needs the option `recall`", "add options: {recall: VALUE}"],
-    "{name: Recall, options: {class_id: 1}, binarize: [1]}": ["classes are named twice", "name it in binarize"],
-    "{name: Precision, options: {class_id: 3}, threshold: {lower: 0.5}}": [
-        "evaluator.metrics.0.options.class_id: 3",
-        "does not hold for what an option chooses",
-        "write binarize: [3]",
-    ],
-    "{name: AUC, options: {top_k: 2}, change_threshold: {absolute: 0.1}}": ["write top_k: [2] beside options"],
-    "{name: AUC, options: {thresholds: [0.9, 0.1]}}": ["one higher than the other"],
-    "{name: AUCPrecisionRecall, options: {thresholds: [2, -1]}}": ["evaluator.metrics.0.options.thresholds: [2, -1]"],
-    "{name: ExampleCount, binarize: all}": ["ExampleCount cannot be had by it", "of all classes at once"],
-    "{name: ConfusionMatrixPlot, aggregate: macro}": ["any of binarize, top_k, aggregate: micro"],
     "{name: Recall, binarize: []}": ["it names no class", "or all"],
     "{name: Recall, binarize: [1, 1]}": ["1 is named more than once"],
     "{name: Recall, binarize: [-1]}": ["-1 is no label"],
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
-    "{name: CalibrationPlot, threshold: {lower: 0}}": ["CalibrationPlot is no number, but a plot or a matrix"],
-    "{name: Recall, options: {thresholds: [0.1, 0.2]}, threshold: {lower: 0}}": ["one for each of the thresholds"],
     "{name: Recall, threshold: {}}": ["it has no limit", "add lower: VALUE"],
     "{name: Recall, threshold: {lower: 2, upper: 1}}": ["no value is at least lower and at most upper"],
     "{name: Recall, change_threshold: {}}": ["absolute, relative, or both"],
     "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
     "{name: Recall, slices: [label]}": ["there is none", "a threshold beside it"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
-    "{name: Recall, aggregate: weighted_macro, threshold: {lower: 1}}": ["stores a weighted mean as a plain one"],
     "{name: Mean, options: {feature_key_path: label}}": ["it leads to no feature of the examples", "[features, label]"],
     "{name: Mean, options: {feature_key_path: [label]}}": ["evaluator.metrics.0.options.feature_key_path: [label]"],
     "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": [
@@ -125,58 +100,6 @@ def test_a_wrong_metric_is_told(problems, good, item):
     (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
     for part in WRONG[item]:
         assert part in " ".join(problem.split())
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        "[AUC, AUC]",
-        "[AUC, {name: AUC, options: {num_thresholds: 9}}]",
-        "[{name: AUC, aggregate: micro}, {name: AUC, aggregate: macro}]",
-        "[{name: Recall, binarize: [1, 2]}, {name: Recall, options: {class_id: 2}}]",
-        "[ExampleCount, ExampleCount]",
-        "[AUC, {name: Precision, options: {name: auc}}]",
-        "[BinaryCrossentropy, BinaryCrossEntropy]",
-    ],
-)
-def test_two_metrics_of_one_name_are_told(problems, good, pair):
-    (problem,) = problems(f"{good}evaluator: {{metrics: {pair}}}\n")
-    assert problem.startswith("mine.yaml:8  evaluator.metrics.1: ")
-    assert "add options: {name: another_name}" in problem
-
-
-@pytest.mark.parametrize(
-    ("name", "called"),
-    [
-        # It would be the accuracy that a model is blessed by.
-        ("ExampleCount", "sparse_categorical_accuracy"),
-        ("SparseCategoricalAccuracy", "sparse_categorical_accuracy"),
-        ("AUC", "sparse_categorical_crossentropy"),
-        ("MeanLabel", "example_count"),
-    ],
-)
-def test_no_metric_takes_the_name_of_what_is_measured_anyway(problems, good, name, called):
-    item = f"{{name: {name}, options: {{name: {called}}}}}"
-    (problem,) = problems(f"{good}evaluator: {{min_accuracy: 0.99, metrics: [{item}]}}\n")
-    assert f"evaluator.metrics.0: {name}" in problem
-    assert "the results would call it as what is measured anyway" in problem
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        "[AUC, {name: AUC, binarize: all}]",
-        "[{name: AUC, aggregate: micro}, {name: AUC, options: {name: other}}]",
-        "[{name: Mean, options: {feature_key_path: [features, label]}}, "
-        "{name: Mean, options: {feature_key_path: [labels]}}]",
-        "[{name: Recall, binarize: [1], options: {name: sparse_categorical_accuracy}}, AUC]",
-        "[{name: Recall, binarize: [1]}, {name: Recall, options: {class_id: 2}}]",
-        # Thresholds for what is measured anyway.
-        "[{name: ExampleCount, threshold: {lower: 9}}, {name: SparseCategoricalAccuracy, threshold: {lower: 0.1}}]",
-    ],
-)
-def test_metrics_that_the_results_tell_apart(write, good, pair):
-    assert len(load(write(f"{good}evaluator: {{metrics: {pair}}}\n")).declaration.evaluator.metrics) == 2
 
 
 @pytest.mark.parametrize(
