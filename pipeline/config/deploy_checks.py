@@ -20,7 +20,6 @@ from tfx_estimator.pipeline.config.mount_checks import KUBERNETES_NAME, check_ku
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.replaced_checks import check_replaced
 from tfx_estimator.pipeline.config.security_context import find_idle_context, note_context
 from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
@@ -120,8 +119,6 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
         what, expected = "a TFJob's pods train one model, and no trials", "the values that a tuning chose"
         yield Problem("tune", what, expected, "tune elsewhere first, and write its best values down")
     yield from _unfit(deploy, target)
-    if target != TFJOB:
-        yield from check_replaced(declaration, target)
 
 
 def find_idle(declaration: Declaration, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:

@@ -507,8 +507,6 @@ def test_a_missing_account_and_the_quota_are_told_beside_the_problems(target, sa
         ("deploy.volumes=[{claim: a, path: /usr/}]", "", "hide what the image has"),
         ("deploy.volumes=[{claim: a, path: /tmp, read_only: true}]", "", "takes nothing"),
         ("deploy.secrets=[{name: a, path: //tmp/}]", "", "takes nothing"),
-        ("deploy.env.GREETING='hello {{workflow.name}}'", "kubeflow", "deploy.env.GREETING"),
-        ("deploy.pipeline_root='gs://example-bucket/{{x}}'", "vertex", "no `{{`"),
         ("pusher.destination=gs://b/models", "vertex", "a bucket has a name of at least 3"),
         ("pusher.destination=gs://b/models", "kubeflow", "a bucket has a name of at least 3"),
         ("deploy.pipeline_root=gs://b/x", "vertex", "a bucket has a name of at least 3"),
