@@ -58,16 +58,6 @@ def _partitioner(declaration: Declaration) -> Iterator[Problem]:
             "remove it, or set trainer.path to keras",
             depends=("trainer.path",),
         )
-    elif declaration.trainer.optimizer.name == "adafactor":
-        yield Problem(
-            "trainer.optimizer.name",
-            "adafactor keeps means of a variable's rows and columns, and of each part that a partitioner cuts it into "
-            "it would keep others: the update would be another one",
-            "another optimizer beside a variable_partitioner",
-            "choose one, such as adam; or remove the variable_partitioner",
-            value="adafactor",
-            depends=(path,),
-        )
     given = [name for name in _SIZES if getattr(section, name) is not None]
     if len(given) != 1:
         yield Problem(
