@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Optional
 
-from tfx_estimator.pipeline.config.best import METRICS, EarlyStopping
+from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _EVALUATOR, _STRATEGY = "trainer.distribution.evaluator", "trainer.distribution.train.strategy"
@@ -70,37 +67,3 @@ def check_best(declaration: Declaration) -> Iterator[Problem]:
                 value=section.metric,
                 depends=(f"{path}.mode",),
             )
-        if isinstance(section, EarlyStopping) and trainer.train_steps and section.min_steps >= trainer.train_steps:
-            yield Problem(
-                f"{path}.min_steps",
-                "training ends before any evaluation counts",
-                f"less than trainer.train_steps, {trainer.train_steps}",
-                "lower it, or train longer",
-                value=str(section.min_steps),
-                depends=("trainer.train_steps",),
-            )
-
-
-def stops_too_late(trainer: TrainerSection) -> Optional[str]:
-    """Says that early stopping has too few evaluations to end a training before its last step.
-
-    Args:
-        trainer: Typed values.
-
-    Returns:
-        None where it may end one, or is not declared, or the steps are not known.
-    """
-    rule, steps = trainer.early_stopping, trainer.train_steps
-    if rule is None or not steps:
-        return None
-    every = trainer.checkpoint_steps
-    # The number of evaluations that count: one at each checkpoint, and one at the last step.
-    count = math.ceil(steps / every) - max(math.ceil(rule.min_steps / every) - 1, 0)
-    # One more, because the first evaluation that counts is always an improvement.
-    if rule.patience + 1 < count:
-        return None
-    evaluations = "1 evaluation counts" if count == 1 else f"at most {count:,} evaluations count"
-    return (
-        f"trainer.early_stopping.patience, {rule.patience:,}, is too much to end training early: {evaluations}, one at "
-        f"each {every:,} steps (trainer.save_checkpoints_steps)"
-    )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.config import read, render
 from tfx_estimator.pipeline.config.beam_checks import note_beam
-from tfx_estimator.pipeline.config.best_checks import stops_too_late
 from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
@@ -15,13 +14,12 @@ from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.optimizer_checks import decays_twice, ends_before_boundaries
+from tfx_estimator.pipeline.config.optimizer_checks import decays_twice
 from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error
 from tfx_estimator.pipeline.config.profile_checks import note_profile
 from tfx_estimator.pipeline.config.runtime_checks import note_runtime
-from tfx_estimator.pipeline.config.technique_notes import note_techniques
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune_checks import note_tune
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
@@ -75,7 +73,6 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *names,
         *note_dataset(declaration),
         *note_runtime(declaration, target),
-        *note_techniques(declaration, target),
         *note_profile(declaration),
         *note_tune(declaration),
         *deployed,
@@ -121,8 +118,4 @@ def _warnings(
     found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
     if twice := decays_twice(declaration.trainer.optimizer):
         found.append(f"{origins['trainer.optimizer.weight_decay']}  {twice}")
-    if unused := ends_before_boundaries(declaration.trainer.optimizer, declaration.trainer.train_steps):
-        found.append(f"{origins['trainer.optimizer.boundaries']}  {unused}")
-    if late := stops_too_late(declaration.trainer):
-        found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)

@@ -30,14 +30,11 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
     yield from _warmup(section, declaration.trainer.train_steps)
     yield from _piecewise(section)
     yield from _scaling(declaration)
-    yield from _end(section)
     clips = [key for key in _CLIPS if getattr(section, key) is not None]
     for key in clips[1:]:
         what = f"{_PATH}.{clips[0]} is given as well"
         todo = f"set one to null: --set {_PATH}.{clips[0]}=null"
         yield _problem(section, key, what, "at most one of " + ", ".join(_CLIPS), todo, f"{_PATH}.{clips[0]}")
-    if section.name == "lion" and section.beta_1 == 0:
-        yield _problem(section, "beta_1", "of 0, lion would be the sign of the gradient", "more than 0", "raise it")
 
 
 def decays_twice(section: Optimizer) -> Optional[str]:
@@ -55,29 +52,6 @@ def decays_twice(section: Optimizer) -> Optional[str]:
         f"{_PATH}.weight_decay is L2 on kernels, added to the loss, and adamw keeps its decoupled_weight_decay of "
         f"{section.resolved()['decoupled_weight_decay']:g} beside it: what Keras calls weight_decay is "
         f"{_PATH}.decoupled_weight_decay; set that, or both"
-    )
-
-
-def ends_before_boundaries(section: Optimizer, steps: Optional[int]) -> Optional[str]:
-    """Says that training ends before some rates of `piecewise` are used.
-
-    Args:
-        section: Typed values.
-        steps: `trainer.train_steps`; None is not known.
-
-    Returns:
-        None where each is used, or the steps are not known.
-    """
-    boundaries, values = section.boundaries or (), section.values or ()
-    # A boundary is the last step of its rate, counted from 0.
-    late = [each for each in boundaries if steps and each >= steps - 1]
-    if section.schedule != "piecewise" or not late:
-        return None
-    beyond = ", ".join(f"{each:,}" for each in late)
-    unused = ", ".join(f"{each:g}" for each in values[-len(late) :])
-    return (
-        f"{_PATH}.boundaries: training ends at step {steps:,} (trainer.train_steps), not beyond {beyond}: of "
-        f"{_PATH}.values {unused} {'are' if len(late) > 1 else 'is'} never used"
     )
 
 
@@ -138,14 +112,6 @@ def _piecewise(section: Optimizer) -> Iterator[Problem]:
     if section.learning_rate != section.__fields__["learning_rate"].default:
         what = "the schedule `piecewise` has its rates in values"
         yield _problem(section, "learning_rate", what, f"{_PATH}.values alone", "remove it", depends)
-
-
-def _end(section: Optimizer) -> Iterator[Problem]:
-    end = section.end_learning_rate
-    if end is not None and end >= section.learning_rate and section.schedule in OF_SCHEDULES["end_learning_rate"]:
-        what = "the learning rate would not fall"
-        expected = f"less than {_PATH}.learning_rate, {section.learning_rate:g}"
-        yield _problem(section, "end_learning_rate", what, expected, "lower it", f"{_PATH}.learning_rate")
 
 
 def _problem(section: Optimizer, key: str, what: str, expected: str, todo: str, *depends: str) -> Problem:

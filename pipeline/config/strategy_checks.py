@@ -37,7 +37,6 @@ def check_distribution(declaration: Declaration) -> Iterator[Problem]:
         yield from _batch("train", "global_batch_size", declaration.trainer.global_batch_size, distribution.train)
         yield from _batch("eval", "eval_batch_size", declaration.trainer.eval_batch_size, distribution.eval)
         yield from _shards(declaration)
-        yield from _checkpoints(declaration)
 
 
 def check_strategies(distribution: Distribution) -> Iterator[Problem]:
@@ -306,24 +305,6 @@ def _deterministic(declaration: Declaration) -> Iterator[Problem]:
             value="true",
             depends=(f"{_PATH}.train.strategy",),
         )
-
-
-def _checkpoints(declaration: Declaration) -> Iterator[Problem]:
-    """An evaluator evaluates checkpoints, and so has nothing to do if the last one is the first."""
-    trainer = declaration.trainer
-    wanted = trainer.distribution.evaluator and trainer.distribution.train.is_cluster
-    # Epochs are steps when the examples are counted.
-    if not wanted or trainer.train_steps is None or trainer.checkpoint_steps < trainer.train_steps:
-        return
-    yield Problem(
-        f"{_PATH}.evaluator",
-        f"the evaluator would have nothing to evaluate before the end: a checkpoint comes every "
-        f"{_count(trainer.checkpoint_steps, 'step')}, and training has {trainer.train_steps}",
-        "trainer.save_checkpoints_steps below trainer.train_steps",
-        "set trainer.save_checkpoints_steps lower, or remove the evaluator",
-        value="true",
-        depends=("trainer.save_checkpoints_steps", "trainer.train_steps", f"{_PATH}.train.strategy"),
-    )
 
 
 def _needs_gpus(path: str, key: str, instead: str) -> Problem:
