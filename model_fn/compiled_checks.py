@@ -16,8 +16,8 @@ def check_compiled(
     target: str,
     distribution: Distribution,
     precision: str,
-    outputs: Any = None,
-    num_classes: int = 0,
+    outputs: Any,
+    num_classes: int,
 ) -> None:
     """Refuses what would fail after the training, or have no effect.
 

@@ -121,7 +121,7 @@ class KerasClassifier(tf.keras.Model):
         )
 
         def compute(part: Part) -> Computed:
-            # In a graph without a tape, whose gradients cannot be gated, and which forgets where things were computed.
+            # Graph mode: tf.gradients; GradientTape has no gate_gradients and loses device colocation.
             with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
                 with dropout_keys(told_apart(part.features), section.seed, iterations):
                     logits = self(part.features, training=True)

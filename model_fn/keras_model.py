@@ -26,16 +26,10 @@ def is_subclassed(model: tf.keras.Model) -> bool:
     return not model._is_graph_network and not isinstance(model, tf.keras.Sequential)
 
 
-def input_names(model: tf.keras.Model) -> Optional[list[str]]:
-    """Returns what the inputs of a functional model are called; None if the model is another one, or a Sequential.
+def _input_names(model: tf.keras.Model) -> Optional[list[str]]:
+    """What the inputs of a functional model are called, in their order; None if it is another one, or a Sequential.
 
     As Keras has it: the keys of a model that was made of a dict of inputs, whatever these are named; else their names.
-
-    Args:
-        model: A network, or a compiled model.
-
-    Returns:
-        As many names as the model has inputs, in the order of these.
     """
     if isinstance(model, tf.keras.Sequential) or is_subclassed(model):
         return None
@@ -65,7 +59,7 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
 
 
 def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
-    names = input_names(model)
+    names = _input_names(model)
     if names is None:
         sequential = isinstance(model, tf.keras.Sequential)
         if IMAGE in features and (sequential or len(features) == 1):
@@ -165,7 +159,7 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     raise UserCodeError(
         f"trainer.model: the network {what}; the data have {num_classes} classes",
         expected=f"one output, the logits, float [batch, {num_classes}]",
-        todo="end it with Dense(num_classes), the function's first argument; or compile the model with its own loss",
+        todo="end it with Dense(num_classes), the function's first argument; or compile the model, on path keras",
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.keras_model import is_subclassed
 from tfx_estimator.model_fn.own_methods import own_methods
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -87,21 +86,19 @@ _CHOSEN = ("accuracy", "acc", "crossentropy", "ce")
 _NUMBER, _ONE, _SEVERAL, _SHAPED = "number", "one", "several", "shaped"
 
 
-def refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any = None, num_classes: int = 0) -> None:
+def refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any, num_classes: int) -> None:
     """Refuses a compiled model whose loss, or one of whose metrics, is of other labels than numbers, or of two classes.
 
     Args:
         model: Compiled, and built.
         target: `trainer.model`.
-        outputs: What it puts out of a batch; None takes what a functional model says of itself.
+        outputs: What it puts out of a batch.
         num_classes: Of the data; 0 where that is not known.
 
     Raises:
         UserCodeError: One of them is Keras's own, and is given the labels as they are.
     """
     own = own_methods(model)
-    if outputs is None and not is_subclassed(model):
-        outputs = model.output
     scores, check = _Scores(model, outputs), functools.partial(_check, target, num_classes)
     # A method of the user's may give them other labels. But the compiled loss is in every evaluation, given these ones,
     # unless there is a `compute_loss`.

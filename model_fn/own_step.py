@@ -1,4 +1,4 @@
-"""What is declared of the built-in training step, beside code of the user's that brings a step of its own."""
+"""Options that only the built-in train step supports."""
 
 from __future__ import annotations
 

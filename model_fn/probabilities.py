@@ -54,7 +54,7 @@ def refuse_probabilities(model: tf.keras.Model, outputs: Any) -> None:
         f"trainer.model: the network {what}: the loss of a network is of logits, and would be that of a softmax of "
         "probabilities, which trains badly and is never sure of anything",
         expected="logits, of any size: what is served has the probabilities beside them",
-        todo="end it with Dense(num_classes), without an activation; or compile the model with its own loss",
+        todo="end it with Dense(num_classes), without an activation; or compile the model, on path keras",
     )
 
 

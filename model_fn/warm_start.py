@@ -203,7 +203,8 @@ def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, li
     parts = {_name(each): each for each in variables}
     found: dict[str, list[Any]] = {}
     for name, each in parts.items():
-        whole = whole_name(each)
+        part = _part(each)
+        whole = part.full_name if part else name
         if name in names or whole.rpartition("/")[2] in _AVERAGES:
             found.setdefault(whole, []).append(each)
     return found
@@ -217,16 +218,6 @@ def shape_of(parts: Sequence[Any]) -> list[int]:
     """
     part = _part(parts[0])
     return list(part.full_shape) if part else parts[0].shape.as_list()
-
-
-def whole_name(variable: Any) -> str:
-    """Returns the name of a variable, or of the one that it is a part of, as a checkpoint has it.
-
-    Args:
-        variable: Of a TF1 graph.
-    """
-    part = _part(variable)
-    return part.full_name if part else _name(variable)
 
 
 def _part(variable: Any) -> Any:

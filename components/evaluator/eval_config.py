@@ -90,7 +90,7 @@ def _metric_config(metric: Metric) -> tfma.MetricConfig:
 
 def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.MetricsSpec | None:
     """The classes that a metric is of; None where it is of all of them at once."""
-    nature = METRICS[metric.name]
+    traits = METRICS[metric.name]
     spec = tfma.MetricsSpec()
     if metric.binarize is not None:
         every = range(len(label_names))
@@ -105,7 +105,7 @@ def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.Metr
         spec.binarize.class_ids.values.extend(labels)
     if metric.top_k:
         spec.binarize.top_k_list.values.extend(metric.top_k)
-    by_itself = nature.aggregate if spec.ByteSize() == 0 and label_names else ""
+    by_itself = traits.aggregate if spec.ByteSize() == 0 and label_names else ""
     if aggregate := metric.aggregate or by_itself:
         setattr(spec.aggregate, f"{aggregate}_average", True)
         if aggregate != "micro":

@@ -7,14 +7,13 @@ from typing import Any
 
 from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.parallel_checks import check_parallel
-from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.sync import check_sync
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.xla_checks import check_xla
 
 # What TFX's Trainer calls it.
 _CALLED = {
@@ -54,9 +53,8 @@ def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str 
     section = parse({**own, **values}, TrainerSection, ("trainer",), argument)
     asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].get_default()}
     declaration = Declaration.construct(trainer=section)
-    checks = (check_accumulation, check_precision, check_xla, check_parallel)
-    found = [problem for check in checks for problem in check(declaration, ())]
-    problems = [problem for problem in (*found, *check_sync(declaration)) if _name(problem) in asked]
+    found = [*broken(STEP, Case(declaration)), *check_parallel(declaration, ())]
+    problems = [problem for problem in found if _name(problem) in asked]
     problems += _others(asked - set(map(_name, problems)))
     if problems:
         raise argument.refusal(problems)

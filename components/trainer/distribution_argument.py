@@ -10,8 +10,10 @@ from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.settings import RUN_FN
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
-from tfx_estimator.pipeline.config.strategy_checks import check_own_input, check_strategies
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.distribution import OWN_INPUT, STRATEGIES
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
@@ -39,7 +41,7 @@ def read_distribution(
     """
     argument = argument or _argument(component)
     section = read_section(given, Distribution, _PATH, argument)
-    if problems := [*check_strategies(section), *check_own_input(section)]:
+    if problems := list(broken((*STRATEGIES, *OWN_INPUT), Case.of_distribution(section))):
         raise argument.refusal(problems)
     return section
 
@@ -67,7 +69,9 @@ def check_contract(distribution: Distribution, contract: Contract, component: st
             expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
-    if problems := list(check_run_fn(distribution, run_fn, named)):
+    case = Case.of_distribution(distribution)
+    case.run_fn, case.trainer_fn = run_fn, named
+    if problems := list(broken(RUN_FN_DISTRIBUTION, case)):
         raise _argument(component).refusal(problems)
 
 

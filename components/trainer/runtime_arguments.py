@@ -6,8 +6,10 @@ from typing import Any, Optional
 
 from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
-from tfx_estimator.pipeline.config.profile_checks import refuse_run_fn
-from tfx_estimator.pipeline.config.runtime_checks import check_runtime
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.run_fn import TRAINS_ITSELF
+from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _FORM = 'threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
@@ -35,7 +37,7 @@ def read_runtime(given: dict[str, Any], settings: Settings, component: str = TRA
         raise argument.twice()
     values = {name: plain(value, Argument((name,), component, _FORM), name) for name, value in given.items()}
     section = parse({**values, "distribution": settings.distribution}, TrainerSection, ("trainer",), argument)
-    if problems := list(check_runtime(section)):
+    if problems := list(broken(RUNTIME, Case.of_trainer(section))):
         raise argument.refusal(problems)
     return {name: value for name, value in section.dict().items() if name in given}
 
@@ -51,5 +53,7 @@ def check_profiled(settings: Settings, path: str, component: str = TRAINER) -> N
     Raises:
         DeclarationError: A run_fn's steps are its own.
     """
-    if path == RUN_FN and settings.declaration is None and settings.runtime.profile is not None:
-        raise Argument(("profile",), component).refusal([refuse_run_fn()])
+    if path != RUN_FN or settings.declaration is not None:
+        return
+    if problems := list(broken(TRAINS_ITSELF, Case.of_trainer(settings.runtime))):
+        raise Argument(("profile",), component).refusal(problems)

@@ -1,4 +1,4 @@
-"""Has chance, and the names that Keras gives, be the same in each call of a user's code, whatever ran before it.
+"""Makes RNG state and Keras layer names reproducible before each call of user code.
 
 A RunConfig's `tf_random_seed` reaches what TensorFlow draws in an Estimator's graph. Keras draws its seeds from a
 generator of its own, one for each thread, and the model_fn of each replica is called in another thread.

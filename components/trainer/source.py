@@ -35,9 +35,9 @@ _OF_ESTIMATOR = (
 )
 _OF_KERAS = (
     *_BEST,
-    "compiled_notices",
     "declared_input",
     "export",
+    "keras.compiled_notices",
     "keras.deciding",
     "keras.drivers",
     "keras.evaluation",
@@ -61,9 +61,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     RUN_FN: _OF_RUN_FN,
 }
 _BUILT_IN = (
-    "compiled_notices",
-    "estimator.compiled_model",
-    "estimator.compiled_refusals",
+    "estimator.first_call",
     "estimator.loading",
     "estimator.receivers",
     "estimator.trainer_fn",

@@ -9,9 +9,12 @@ from typing import Any, Union
 from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.run_fn import TRAINS_ITSELF
+from tfx_estimator.pipeline.config.rules.training import WARM_START
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start, refuse_run_fn
 
 _PATH = ("trainer", "warm_start")
 _FORM = 'a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}'
@@ -40,7 +43,8 @@ def read_warm_start(
         raise argument.twice()
     section = read_section(given, WarmStart, _PATH, argument)
     section = section.copy(update={key: _absolute(getattr(section, key)) for key in _PATHS if getattr(section, key)})
-    if problems := list(check_warm_start(TrainerSection(warm_start=section, distribution=settings.distribution))):
+    trainer = TrainerSection(warm_start=section, distribution=settings.distribution)
+    if problems := list(broken(WARM_START, Case.of_trainer(trainer))):
         raise argument.refusal(problems)
     return section
 
@@ -57,7 +61,8 @@ def check_begun(settings: Settings, path: str, component: str = TRAINER) -> None
         DeclarationError: It is a run_fn.
     """
     if path == RUN_FN and settings.warm_start_section is not None:
-        raise _argument(component).refusal([refuse_run_fn()])
+        trainer = TrainerSection.parse_obj({"warm_start": settings.warm_start_section})
+        raise _argument(component).refusal(list(broken(TRAINS_ITSELF, Case.of_trainer(trainer))))
 
 
 def _absolute(path: str) -> str:

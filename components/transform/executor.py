@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 from tfx.components.transform import executor, labels
 
 from tfx_estimator.components.inventory import reads_whole
-from tfx_estimator.components.transform.renaming import renamed_again
 from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
+
+_TIMES = 4
 
 
 class Executor(executor.Executor):
@@ -74,3 +76,30 @@ def _place(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     return f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else repr(function)
+
+
+@contextlib.contextmanager
+def renamed_again() -> Iterator[None]:
+    """Has TensorFlow try again, in this process, where it took a folder for a file.
+
+    It asks whether there is a folder first, and takes any error for a no: then it renames the object of that name,
+    which is not there, and does not try again. TensorFlow Transform publishes its graph by two such renames.
+
+    Source: `GcsFileSystem::RenameFile` of TensorFlow 2.15.
+    """
+    rename = tf.io.gfile.rename
+
+    def again(src: str, dst: str, overwrite: bool = False) -> None:
+        for tries_left in reversed(range(_TIMES)):
+            try:
+                rename(src, dst, overwrite)
+                return
+            except tf.errors.NotFoundError:
+                if not tries_left or not tf.io.gfile.isdir(src):
+                    raise
+
+    tf.io.gfile.rename = again
+    try:
+        yield
+    finally:
+        tf.io.gfile.rename = rename

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from tfx.dsl.components.base import base_executor
@@ -21,11 +22,10 @@ from tfx_estimator.components.trainer.tuned import write_config
 from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.search import Search
-from tfx_estimator.components.tuner.table import lines
 from tfx_estimator.components.tuner.training import Trials, steps_of
 from tfx_estimator.components.tuner.trials import FAILED, Result, Trial, best_of
 from tfx_estimator.components.unkeyed import unkeyed_property
-from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, tell_values
+from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
 from tfx_estimator.pipeline.errors import DeclarationError, TrainingError
@@ -154,3 +154,41 @@ def _write(uri: str, section: TuneSection, found: list[Result], best: Result, fo
         {"trial_id": str(each.number), "score": each.score, **each.values} for each in found if each.status != FAILED
     ]
     write_whole(os.path.join(uri, _RESULTS_FILE), json.dumps(rows))
+
+
+def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list[str]:
+    """Lays out the table.
+
+    Args:
+        results: Of the trials.
+        section: What was tuned.
+        best: Of them.
+
+    Returns:
+        A head, and a line for each trial.
+    """
+    names = short_names(list(section.ranges))
+    rows = [["trial", *names.values(), section.objective.metric, "steps", "seconds", ""]]
+    rows += [
+        [
+            str(each.number),
+            *(show_value(each.values.get(name, "")) for name in names),
+            "-" if each.score is None else f"{each.score:.4f}",
+            "-" if each.steps is None else f"{each.steps:,}",
+            f"{each.seconds:.1f}",
+            _remark(each, best),
+        ]
+        for each in results
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + f"  {row[-1]}".rstrip()
+        for row in rows
+    ]
+
+
+def _remark(each: Result, best: Result) -> str:
+    if each.status == FAILED:
+        return f"failed: {each.reason.splitlines()[0]}"
+    remarks = [*(["best"] if each is best else []), *([f"goes on from {each.parent}"] if each.parent else [])]
+    return ", ".join(remarks)

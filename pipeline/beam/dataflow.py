@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.metadata
+import io
+import tarfile
 import tempfile
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
@@ -19,9 +24,17 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.runner import PipelineState
 
-from tfx_estimator.pipeline.beam.package import build_sdist
+import tfx_estimator
 from tfx_estimator.pipeline.ending import shared_status, signals
 from tfx_estimator.pipeline.log import get_logger
+
+# No requirements: the workers' image has them, and pip need not ask anybody.
+_SETUP = """\
+from setuptools import find_packages, setup
+
+setup(name="tfx-estimator", version={version!r}, packages=find_packages(), include_package_data=True)
+"""
+_NOT = ("__pycache__",)
 
 # From 25.3 on pip builds in an environment of its own, into which it would fetch setuptools; the image has it.
 # Source: https://github.com/apache/beam/pull/37331, of Beam 2.72.
@@ -143,3 +156,40 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             logger.warning(f"the Dataflow job {job} has ended: {states[-1]}")
         else:
             logger.warning(f"the Dataflow job {job} is {states[-1]}: its workers may still write for a while")
+
+
+def build_sdist(folder: str) -> str:
+    """Writes it, from what is installed; the same files give the same bytes.
+
+    Args:
+        folder: Where to.
+
+    Returns:
+        Its path.
+    """
+    version = importlib.metadata.version("tfx-estimator")
+    name = f"tfx_estimator-{version}"
+    # As setuptools finds them: `src/tfx_estimator` has links to its folders.
+    package = Path(tfx_estimator.__file__).parent
+    files = {f"tfx_estimator/{path}": (package / path).read_bytes() for path in _files(package, Path())}
+    files["setup.py"] = _SETUP.format(version=version).encode()
+    files["MANIFEST.in"] = b"graft tfx_estimator\n"
+    files["PKG-INFO"] = f"Metadata-Version: 2.1\nName: tfx-estimator\nVersion: {version}\n".encode()
+    target = Path(folder) / f"{name}.tar.gz"
+    with gzip.GzipFile(target, "wb", mtime=0) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        for path in sorted(files):
+            entry = tarfile.TarInfo(f"{name}/{path}")
+            entry.size = len(files[path])
+            archive.addfile(entry, io.BytesIO(files[path]))
+    return str(target)
+
+
+def _files(package: Path, folder: Path) -> list[Path]:
+    found = []
+    for path in sorted((package / folder).iterdir()):
+        relative = folder / path.name
+        if path.is_dir() and path.name not in _NOT:
+            found += _files(package, relative)
+        elif path.is_file():
+            found.append(relative)
+    return found

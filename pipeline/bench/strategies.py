@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.strategies import NATURES
+from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.cpus import available_cpus
@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functio
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
 # Strategies with several devices in one process, or with several processes, take a count.
-_COUNTED = tuple(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
+_COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
 NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
 ALL = "all"
 _DEFAULT_COUNT = 2
@@ -74,7 +74,7 @@ class Contender:
     def overrides(self) -> tuple[str, ...]:
         """What declares this strategy, and its path, in place of those of a file."""
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
-        sizes = {"workers": self.count} if NATURES[name].is_cluster else {"devices": {"cpu": self.count}}
+        sizes = {"workers": self.count} if TRAITS[name].is_cluster else {"devices": {"cpu": self.count}}
         train = {"strategy": name, **(sizes if name in _COUNTED else {})}
         declared = f"trainer.distribution.train={json.dumps(train)}"
         return (declared, f"trainer.path={self.path}") if self.path else (declared,)
@@ -95,11 +95,11 @@ class Contender:
         trainer = values["trainer"]
         distribution = trainer["distribution"]
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
-        nature = NATURES[name]
+        traits = TRAITS[name]
         train = distribution["train"] if distribution["train"]["strategy"] == name else {}
-        sizes = {"workers": self.count} if nature.is_cluster else {"devices": {"cpu": self.count}}
+        sizes = {"workers": self.count} if traits.is_cluster else {"devices": {"cpu": self.count}}
         train = {**train, "strategy": name, "devices": {}, **(sizes if name in _COUNTED else {})}
-        if nature.asynchronous:
+        if traits.asynchronous:
             train["ps"] = train.get("ps") or 1
         trainer["distribution"] = {
             **{key: distribution[key] for key in ("sharding", "network")},
@@ -114,9 +114,9 @@ class Contender:
             early_stopping=None,
             profile=None,
         )
-        if nature.distributes:
+        if traits.distributes:
             trainer.update(model_parallel=None, pipeline_parallel=None)
-        if not (nature.is_cluster and nature.in_step):
+        if not (traits.is_cluster and traits.in_step):
             trainer["sync_every"] = None
         if trainer["class_weights"] == BALANCED:
             # No weights cost less by a multiplication.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.augment_checks import check_augment
 from tfx_estimator.pipeline.config.beam_checks import check_beam
-from tfx_estimator.pipeline.config.best_checks import check_best
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -22,21 +19,20 @@ from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
 from tfx_estimator.pipeline.config.parallel_checks import check_parallel
-from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
-from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.profile_checks import check_profile
-from tfx_estimator.pipeline.config.run_fn_checks import check_run_fn
-from tfx_estimator.pipeline.config.runtime_checks import check_runtime
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
+from tfx_estimator.pipeline.config.rules.parameter_server import PARAMETER_SERVERS
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
+from tfx_estimator.pipeline.config.rules.step import STEP
+from tfx_estimator.pipeline.config.rules.training import TRAINING
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
-from tfx_estimator.pipeline.config.strategy_checks import check_distribution
-from tfx_estimator.pipeline.config.sync import check_sync
 from tfx_estimator.pipeline.config.tfjob_checks import check_tfjob
 from tfx_estimator.pipeline.config.travel_checks import check_travel
-from tfx_estimator.pipeline.config.warm_start_checks import check_warm_start
-from tfx_estimator.pipeline.config.xla_checks import check_xla
-from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of, read_run_fn
+
+RULES = (*TRAINING, *STEP, *DISTRIBUTION, *PARAMETER_SERVERS, *RUN_FN)
 
 
 def check(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> list[Problem]:
@@ -54,22 +50,11 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *_data(declaration),
         *_code(declaration, search_paths),
         *check_network(declaration, search_paths),
-        *_length(declaration),
         *check_optimizer(declaration),
         *check_class_weights(declaration),
-        *check_precision(declaration, search_paths),
-        *check_xla(declaration, search_paths),
+        *broken(RULES, Case(declaration, search_paths, target)),
         *check_augment(declaration),
-        *check_distribution(declaration),
-        *check_accumulation(declaration, search_paths),
         *check_parallel(declaration, search_paths),
-        *check_parameter_servers(declaration),
-        *check_runtime(declaration.trainer),
-        *check_sync(declaration),
-        *check_warm_start(declaration.trainer),
-        *check_best(declaration),
-        *check_profile(declaration),
-        *_run_fn(declaration, search_paths),
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
         *(() if target else (*_stores(declaration), *_pusher(declaration))),
@@ -176,33 +161,6 @@ def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Pro
         yield from check_module_file(
             "transform.module_file", transform.module_file, ("preprocessing_fn",), search_paths
         )
-
-
-def _run_fn(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
-    file, distribution = declaration.trainer.module_file, declaration.trainer.distribution
-    if not distribution.distributes:
-        return
-    if file is None or RUN_FN not in (functions_of(file) or ()):
-        return
-    run_fn = read_run_fn(file, search_paths)
-    module, _, name = run_fn.trainer_fn.rpartition(".")
-    renamed = name if name == "trainer_fn" else f"{name} as trainer_fn"
-    instead = f"name a module file with the one line: from {module} import {renamed}" if name else ""
-    for problem in check_run_fn(distribution, run_fn, instead):
-        yield dataclasses.replace(problem, depends=("trainer.module_file",))
-
-
-def _length(declaration: Declaration) -> Iterator[Problem]:
-    trainer = declaration.trainer
-    both = ("trainer.train_steps", "trainer.train_epochs")
-    if trainer.train_steps is not None and trainer.train_epochs is not None:
-        what, todo = "trainer.train_steps and trainer.train_epochs are both given", "--set trainer.train_steps=null"
-        written = f"{trainer.train_epochs:g}"
-        yield Problem(both[1], what, "exactly one of the two", f"set one to null: {todo}", value=written, depends=both)
-    elif trainer.train_steps is None and trainer.train_epochs is None:
-        what = "neither trainer.train_steps nor trainer.train_epochs is given"
-        todo = "add `train_steps:` or `train_epochs:` under `trainer:`, or --set trainer.train_epochs=10"
-        yield Problem(both[0], what, "exactly one of the two", todo, depends=both)
 
 
 def _stores(declaration: Declaration) -> Iterator[Problem]:

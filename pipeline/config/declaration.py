@@ -11,13 +11,19 @@ from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-from tfx_estimator.pipeline.config.pusher import PusherSection
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.transform import TransformSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.errors import DeclarationError
+
+
+class PusherSection(Section):
+    """Where a blessed model is pushed, into a new versioned folder."""
+
+    destination: Optional[str] = Field(default=None, description="a folder; null is `serving` in the work folder")
+
 
 _NAME = constr(regex=r"^[a-z][a-z0-9-]{0,62}\Z")
 

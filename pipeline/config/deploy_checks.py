@@ -73,7 +73,9 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
     for name, node in deploy.nodes.declared():
         if node.accelerators and not deploy.nodes.of(name).accelerator:
             todo = f"add `accelerator:` under `deploy.nodes.{name}`"
-            yield Problem(f"deploy.nodes.{name}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+            yield Problem(
+                f"deploy.nodes.{name}.accelerators", "the type of accelerator is missing", "accelerator: KIND", todo
+            )
 
 
 def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]:

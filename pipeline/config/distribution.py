@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.short_forms import (
     long_devices,
     long_strategy,
 )
-from tfx_estimator.pipeline.config.strategies import NATURES, AnyStrategy, Nature
+from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy, StrategyTraits
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
@@ -121,29 +121,29 @@ class Strategy(Section):
     _long_devices = validator("devices", pre=True, allow_reuse=True)(long_devices)
 
     @property
-    def nature(self) -> Nature:
+    def traits(self) -> StrategyTraits:
         """What is true of this strategy, whatever else is declared."""
-        return NATURES[self.strategy]
+        return TRAITS[self.strategy]
 
     @property
     def distributes(self) -> bool:
         """May there be several replicas."""
-        return self.nature.distributes
+        return self.traits.distributes
 
     @property
     def in_step(self) -> bool:
         """Do all replicas take part in each step, which updates the weights once."""
-        return self.nature.in_step
+        return self.traits.in_step
 
     @property
     def asynchronous(self) -> bool:
         """Does each worker update the weights at its own pace."""
-        return self.nature.asynchronous
+        return self.traits.asynchronous
 
     @property
     def is_cluster(self) -> bool:
         """Are there several processes."""
-        return self.nature.is_cluster
+        return self.traits.is_cluster
 
     @property
     def is_collective(self) -> bool:
@@ -152,7 +152,7 @@ class Strategy(Section):
 
     def takes(self, option: str) -> bool:
         """Is an option that not every strategy takes one of this strategy's."""
-        return option in self.nature.options
+        return option in self.traits.options
 
 
 class VariablePartitioner(Section):

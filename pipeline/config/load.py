@@ -14,12 +14,10 @@ from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.optimizer_checks import decays_twice
+from tfx_estimator.pipeline.config.notes import decays_twice, note_profile, note_runtime
 from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error
-from tfx_estimator.pipeline.config.profile_checks import note_profile
-from tfx_estimator.pipeline.config.runtime_checks import note_runtime
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune_checks import note_tune
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread

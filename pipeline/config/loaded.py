@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfx_estimator.pipeline.config.accumulation_checks import check_accumulation
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.precision_checks import check_precision
 from tfx_estimator.pipeline.config.problems import to_error
-from tfx_estimator.pipeline.config.runtime_checks import check_runtime
-from tfx_estimator.pipeline.config.strategy_checks import check_distribution
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
+from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
-from tfx_estimator.pipeline.config.xla_checks import check_xla
 from tfx_estimator.pipeline.text import one_line
 from tfx_estimator.pipeline.user_source import loader
 
@@ -69,12 +69,7 @@ class Loaded:
             raise refuse_others_cluster()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
         declaration = self.declaration.copy(update={"trainer": trainer})
-        problems = [
-            *check_distribution(declaration),
-            *check_accumulation(declaration, self.search_paths),
-            *check_runtime(trainer),
-            *check_precision(declaration, self.search_paths),
-            *check_xla(declaration, self.search_paths),
-        ]
+        rules = (*DISTRIBUTION, *PARTS, *RUNTIME, *PRECISION, *XLA)
+        problems = broken(rules, Case(declaration, self.search_paths))
         if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
             raise to_error(found, self.source)

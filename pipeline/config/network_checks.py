@@ -9,7 +9,6 @@ from typing import Any
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.strategy_checks import check_own_step
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
@@ -37,8 +36,7 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
     path = declaration.trainer.path
     if is_model_fn(argument_names(arguments)):
         if path == "estimator":
-            reason = f"{target} is a whole model_fn, which makes its own"
-            return [*check_own_step(declaration.trainer.distribution, reason)]
+            return []
         return [
             Problem(
                 "trainer.path",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -35,24 +35,6 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
         what = f"{_PATH}.{clips[0]} is given as well"
         todo = f"set one to null: --set {_PATH}.{clips[0]}=null"
         yield _problem(section, key, what, "at most one of " + ", ".join(_CLIPS), todo, f"{_PATH}.{clips[0]}")
-
-
-def decays_twice(section: Optimizer) -> Optional[str]:
-    """Says that adamw decays the weights twice, where `weight_decay` is written as Keras calls the other one.
-
-    Args:
-        section: Typed values.
-
-    Returns:
-        None where it does not, or where both are declared.
-    """
-    if section.name != "adamw" or not section.weight_decay or section.decoupled_weight_decay is not None:
-        return None
-    return (
-        f"{_PATH}.weight_decay is L2 on kernels, added to the loss, and adamw keeps its decoupled_weight_decay of "
-        f"{section.resolved()['decoupled_weight_decay']:g} beside it: what Keras calls weight_decay is "
-        f"{_PATH}.decoupled_weight_decay; set that, or both"
-    )
 
 
 def _of_others(section: Optimizer, key: str, noun: str, table: dict[str, dict[str, Any]]) -> Iterator[Problem]:

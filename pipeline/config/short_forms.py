@@ -8,12 +8,12 @@ from typing import Any
 from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.evaluator import long_metrics
-from tfx_estimator.pipeline.config.strategies import NATURES
+from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.sync import long_sync
 from tfx_estimator.pipeline.config.tune import long_ranges
 from tfx_estimator.pipeline.config.yaml_text import Path
 
-_COUNTED = "|".join(name for name, nature in NATURES.items() if nature.on_devices or nature.is_cluster)
+_COUNTED = "|".join(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
 # For editors that check YAML by the JSON schema.
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
@@ -33,11 +33,11 @@ def long_strategy(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     name, _, count = value.partition(":")
-    nature = NATURES.get(name)
-    counted = nature is not None and (nature.on_devices or nature.is_cluster)
-    if nature is None or not counted or not _COUNT.fullmatch(count):
+    traits = TRAITS.get(name)
+    counted = traits is not None and (traits.on_devices or traits.is_cluster)
+    if traits is None or not counted or not _COUNT.fullmatch(count):
         return {"strategy": value}
-    return {"strategy": name, **({"workers": int(count)} if nature.is_cluster else {"devices": {"cpu": int(count)}})}
+    return {"strategy": name, **({"workers": int(count)} if traits.is_cluster else {"devices": {"cpu": int(count)}})}
 
 
 def long_devices(value: Any) -> Any:

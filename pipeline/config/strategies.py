@@ -9,7 +9,7 @@ AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker
 
 
 @dataclass(frozen=True)
-class Nature:
+class StrategyTraits:
     """What is true of one strategy, whatever is declared of it.
 
     Args:
@@ -34,24 +34,26 @@ class Nature:
         return self.in_step or self.asynchronous
 
 
-NATURES: dict[str, Nature] = {
-    "one_device": Nature(),
-    "mirrored": Nature(
+TRAITS: dict[str, StrategyTraits] = {
+    "one_device": StrategyTraits(),
+    "mirrored": StrategyTraits(
         in_step=True, on_devices=True, options=("cross_device_ops", "num_packs", "gradient_compression")
     ),
-    "central_storage": Nature(in_step=True, on_devices=True, one_copy=True),
-    "multi_worker_mirrored": Nature(
+    "central_storage": StrategyTraits(in_step=True, on_devices=True, one_copy=True),
+    "multi_worker_mirrored": StrategyTraits(
         in_step=True,
         is_cluster=True,
         options=("workers", "communication", "bytes_per_pack", "gradient_compression", "timeout_seconds"),
     ),
-    "parameter_server": Nature(asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")),
-    "tpu": Nature(in_step=True, options=("tpu",)),
+    "parameter_server": StrategyTraits(
+        asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")
+    ),
+    "tpu": StrategyTraits(in_step=True, options=("tpu",)),
 }
 # Options that not every strategy has.
-OPTIONS = tuple(dict.fromkeys(option for nature in NATURES.values() for option in nature.options))
+OPTIONS = tuple(dict.fromkeys(option for traits in TRAITS.values() for option in traits.options))
 
 
 def taking(option: str) -> tuple[str, ...]:
     """The strategies that take an option; none for one that all of them take."""
-    return tuple(name for name, nature in NATURES.items() if option in nature.options)
+    return tuple(name for name, traits in TRAITS.items() if option in traits.options)

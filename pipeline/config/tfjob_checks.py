@@ -36,7 +36,7 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
             yield Problem(where, what, "types that there are", todo, depends=("trainer.distribution",))
         if replica.accelerators and not replica.accelerator:
             todo = f"add `accelerator:` under `{where}`"
-            yield Problem(f"{where}.accelerators", "of which kind is not said", "accelerator: KIND", todo)
+            yield Problem(f"{where}.accelerators", "the type of accelerator is missing", "accelerator: KIND", todo)
         if replica.accelerator is not None and not _RESOURCE.fullmatch(replica.accelerator):
             what, expected = "this is no accelerator of Kubernetes", "its resource, as nvidia.com/gpu"
             yield Problem(f"{where}.accelerator", what, expected, "correct it", value=replica.accelerator)

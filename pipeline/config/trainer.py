@@ -36,8 +36,8 @@ class TrainerSection(Section):
     model: Optional[str] = Field(
         default=None,
         description="a built-in network (mnist_cnn, cifar_cnn, cifar_resnet, cifar_resnet9); or "
-        "`package.module:function`: a network function, one that returns a compiled tf.keras.Model, or a whole "
-        "Estimator model_fn",
+        "`package.module:function`: a network function; for the Keras paths, one that returns a compiled "
+        "tf.keras.Model; or, for estimator, a whole model_fn",
     )
     module_file: Optional[str] = Field(
         default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"

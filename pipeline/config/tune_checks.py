@@ -8,7 +8,7 @@ from typing import Any, Optional, get_origin
 from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
-from tfx_estimator.pipeline.config.best_checks import METRICS
+from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import all_keys, find_field

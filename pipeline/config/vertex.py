@@ -106,7 +106,7 @@ def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Pro
             what, expected = "this is no accelerator of Vertex AI", "as NVIDIA_TESLA_T4"
             yield Problem(f"{path}.accelerator", what, expected, "correct it", value=machine.accelerator)
         if machine.accelerators and not (machine.accelerator or job.machine.accelerator):
-            what, todo = "of which kind is not said", f"add `accelerator:` under `{path}`"
+            what, todo = "the type of accelerator is missing", f"add `accelerator:` under `{path}`"
             yield Problem(f"{path}.accelerators", what, "accelerator: KIND", todo)
     if job.network is not None and not _NETWORK.fullmatch(job.network):
         what, expected = "this is no network that Vertex AI takes", "projects/NUMBER/global/networks/NAME"

@@ -218,7 +218,7 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         runtime=found["runtime_bytes"] + _RUNNING_BYTES,
         replicas=train.devices.count,
         held_by_servers=train.asynchronous,
-        one_copy=train.nature.one_copy,
+        one_copy=train.traits.one_copy,
     )
     if split:
         once = memory.weights + memory.gradients + memory.slots + memory.activations

@@ -71,7 +71,7 @@ def wire_of(
         total = 2 * (workers - 1) * gradients
         ring = f"a ring all-reduce of {what}: 2 (n - 1) / n of them from each worker"
         return Wire(total // workers, total, workers * local, ring)
-    if devices > 1 and train.nature.one_copy:
+    if devices > 1 and train.traits.one_copy:
         how = "each device reads the weights from the host, and sends it its gradients"
         return Wire(0, 0, devices * (weights + gradients), how)
     if devices > 1:

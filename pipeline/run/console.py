@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from rich.console import Console
@@ -19,12 +21,13 @@ from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous
-from tfx_estimator.pipeline.run.reported import reported
-from tfx_estimator.pipeline.run.summary import Summary
-from tfx_estimator.pipeline.run.table import print_table
+from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned
+from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.text import one_line
+
+REPORT = "report.html"
 
 
 def run_declaration(
@@ -121,3 +124,39 @@ def _collect(results: Summary, folders: PipelineFolders) -> None:
     from tfx_estimator.pipeline.run.results import collect
 
     collect(results, folders)
+
+
+@contextlib.contextmanager
+def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
+    """Makes the report when the context ends; whoever interrupts a run does not want to wait for it.
+
+    Args:
+        results: Of the run; written when the context ends.
+        view: Shows what is going on, or that there is no report: that must not fail a run.
+        logs: The run's folder of logs.
+    """
+    try:
+        yield
+    finally:
+        if results.state != INTERRUPTED:
+            _leave(results, view, logs)
+
+
+def _leave(results: Summary, view: View, logs: str) -> None:
+    path = os.path.join(logs, REPORT)
+    try:
+        with view.waiting("making the report"):
+            from tfx_estimator.pipeline.report.report import write_report
+            from tfx_estimator.pipeline.report.source import read_run
+
+            write_report(read_run(logs), path)
+    except Exception as error:
+        logging.getLogger(__name__).exception("there is no report")
+        view.hide()
+        view.current = "report"
+        view.warn(text := f"it could not be made: {type(error).__name__}: {error}")
+        results.warnings.append(Warned("report", text))
+        with contextlib.suppress(OSError):
+            results.write(os.path.join(logs, FILE))
+    else:
+        view.note(f"{'report':<{COLUMN}} {path}")

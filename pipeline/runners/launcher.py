@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from tfx import types
@@ -13,7 +13,6 @@ from tfx.proto.orchestration import execution_result_pb2
 
 from tfx_estimator.components import inventory
 from tfx_estimator.pipeline.log import get_logger
-from tfx_estimator.pipeline.runners.cache_key import with_sorted_properties
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 
 logger = get_logger("run")
@@ -98,3 +97,43 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, original)
+
+
+def with_sorted_properties(get_cache_context: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns TFX's function, which then sees the properties of input artifacts sorted by name, as protobuf 3 has them.
+
+    Args:
+        get_cache_context: Of `tfx.orchestration.portable.cache_utils`.
+    """
+
+    def get(*, input_artifacts: Optional[Mapping[str, Sequence[types.Artifact]]] = None, **others: Any) -> Any:
+        inputs = (input_artifacts or {}).items()
+        told = {key: [_Sorted(artifact.mlmd_artifact) for artifact in channel] for key, channel in inputs}
+        return get_cache_context(input_artifacts=told, **others)
+
+    return get
+
+
+class _Sorted:
+    """In place of an artifact, and of its message, which is asked for its bytes alone."""
+
+    def __init__(self, message: Any) -> None:
+        self.mlmd_artifact = self
+        self._message = message
+
+    def SerializeToString(self, deterministic: bool) -> bytes:  # noqa: N802
+        """See google.protobuf.message.Message: the bytes of a message are those of its fields, by their numbers."""
+        return b"".join(part.SerializeToString(deterministic=deterministic) for part in self._parts())
+
+    def _parts(self) -> Iterator[Any]:
+        for field, value in self._message.ListFields():
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            for name in sorted(value) if is_map else [None]:
+                part = type(self._message)()
+                if is_map:
+                    getattr(part, field.name)[name].CopyFrom(value[name])
+                elif field.message_type is not None:
+                    getattr(part, field.name).CopyFrom(value)
+                else:
+                    setattr(part, field.name, value)
+                yield part

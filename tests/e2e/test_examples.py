@@ -55,11 +55,9 @@ def test_an_image_folder_is_trained_for_epochs_and_tested_on_a_third_split(tmp_p
     assert (results["training"]["train_epochs"], results["training"]["last_step"]) == (9, 203)
 
 
-@pytest.mark.long  # tests/components/trainer/test_compiled_models.py trains such models on every path
-@pytest.mark.parametrize("path", ["keras", "estimator"])
-def test_a_compiled_keras_model_of_two_inputs_is_pushed_by_both_paths(tmp_path, path):
+@pytest.mark.long  # tests/components/trainer/test_compiled_models.py trains such models on both Keras paths
+def test_a_compiled_keras_model_of_two_inputs_is_pushed(tmp_path):
     folder = copy_example("own-keras-model", tmp_path)
-    edit(folder / "own-keras-model.yaml", "path: keras ", f"path: {path} ")
     workdir = Workdir(folder / "runs")
     said = workdir.run("own-keras-model.yaml", cwd=folder)
     assert "compiled:compiled returns a compiled model: it is trained by its own optimizer, " in said

@@ -298,7 +298,8 @@ def test_what_could_not_be_evaluated_or_kept_is_refused(tf, options, told):
         options = {"optimizer": optimizers[options["optimizer"]]()}
     precision = options.get("precision", "float32")
     own = {name: value for name, value in options.items() if name != "precision"}
-    arguments = _model(tf, **own), "nets:mine", Distribution(), precision
+    model = _model(tf, **own)
+    arguments = model, "nets:mine", Distribution(), precision, model.output, 0
     if not told:
         check_compiled(*arguments)
         return

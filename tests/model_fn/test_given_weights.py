@@ -15,11 +15,11 @@ pytestmark = pytest.mark.unit
 def find(function):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+    from tfx_estimator.components.trainer.estimator.first_call import call_first
     from tfx_estimator.components.trainer.settings import Settings
 
     spec = {"image": tf.io.FixedLenFeature([28, 28, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-    return find_compiled(function, Settings(declaration=None, label_names=("a", "b", "c")), spec)
+    return call_first(function, Settings(declaration=None, label_names=("a", "b", "c")), spec)
 
 
 def trained(function, folder, steps=1):

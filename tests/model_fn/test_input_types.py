@@ -37,12 +37,10 @@ def _network(tf, form, dtype):
     return tf.keras.Model({"image": image} if form == "dict" else image, found)
 
 
-@pytest.mark.parametrize("path", ["keras", "keras, compiled", "estimator", "estimator, compiled"])
+@pytest.mark.parametrize("path", ["keras", "keras, compiled", "estimator"])
 @pytest.mark.parametrize("form", ["functional", "dict", "sequential"])
 def test_one_of_integers_is_refused_for_features_of_floats(tf, monkeypatch, tmp_path, form, path):
-    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
     from tfx_estimator.components.trainer.keras import model
-    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.model_fn.classifier import make_model_fn
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -57,12 +55,10 @@ def test_one_of_integers_is_refused_for_features_of_floats(tf, monkeypatch, tmp_
     monkeypatch.setattr(model, "find_function", lambda _: network)
     estimator = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=PARAMS)
     batch = {"image": np.ones([2, 4, 4, 1], np.float32)}, np.zeros(2, np.int64)
-    settings = Settings(declaration=None, label_names=("a", "b", "c"))
     look = {
         "keras": maker.make,
         "keras, compiled": maker.make,
         "estimator": lambda: estimator.train(lambda: tf.data.Dataset.from_tensors(batch), steps=1),
-        "estimator, compiled": lambda: find_compiled(network, settings, spec),
     }[path]
     with pytest.raises(UserCodeError, match=r"the model's input \w+ is of uint8, and its feature of float32") as caught:
         look()

@@ -71,21 +71,13 @@ def test_a_functional_model_is_given_the_features_of_its_inputs(tf, names, featu
         ({"mean": "image"}, ["image", "mean"], {"mean": "mean"}),
     ],
 )
-@pytest.mark.parametrize("kind", ["built", "estimator"])
-def test_a_dict_of_inputs_is_given_the_features_of_its_keys(tf, keys, features, given, kind):
-    from tfx_estimator.components.trainer.estimator.compiled_model import _inputs
+def test_a_dict_of_inputs_is_given_the_features_of_its_keys(tf, keys, features, given):
     from tfx_estimator.model_fn.keras_model import inputs_of
 
     inputs = {key: tf.keras.Input(SHAPES.get(key, [4, 4, 1]), name=name) for key, name in keys.items()}
     flat = {key: tf.keras.layers.Flatten()(each) for key, each in inputs.items()}
     model = tf.keras.Model(inputs, {key: tf.reduce_sum(each, axis=-1) for key, each in flat.items()})
     there = _features(tf, *features)
-    if kind == "estimator":
-        # By the names of the inputs, in their order.
-        found = _inputs(model, there)
-        assert list(found) == model.input_names
-        assert all(each is there[given[key]] for each, key in zip(found.values(), sorted(given)))
-        return
     found = inputs_of(model, there)
     assert sorted(found) == sorted(given)
     assert all(found[key] is there[name] for key, name in given.items())
@@ -278,7 +270,7 @@ def _frozen(model):
     ],
 )
 def test_probabilities_and_nothing_to_train_are_refused_on_every_path(tf, monkeypatch, last, said, path):
-    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+    from tfx_estimator.components.trainer.estimator.first_call import call_first
     from tfx_estimator.components.trainer.keras import model
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -288,7 +280,7 @@ def test_probabilities_and_nothing_to_train_are_refused_on_every_path(tf, monkey
     maker = model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, spec)
     monkeypatch.setattr(model, "find_function", lambda _: network)
     settings = Settings(declaration=None, label_names=("a", "b", "c"))
-    look = maker.make if path == "keras" else lambda: find_compiled(network, settings, spec)
+    look = maker.make if path == "keras" else lambda: call_first(network, settings, spec)
     if not said:
         look()
         return

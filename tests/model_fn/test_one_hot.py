@@ -38,7 +38,7 @@ def _check(tf, model, num_classes=0):
     from tfx_estimator.model_fn.compiled_checks import check_compiled
     from tfx_estimator.pipeline.config.distribution import Distribution
 
-    check_compiled(model, "nets:mine", Distribution(), "float32", num_classes=num_classes)
+    check_compiled(model, "nets:mine", Distribution(), "float32", model.output, num_classes)
 
 
 @pytest.mark.parametrize(

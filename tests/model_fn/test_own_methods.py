@@ -22,7 +22,7 @@ def tf():
 @pytest.mark.parametrize("path", ["keras", "estimator", "in the graph"])
 @pytest.mark.parametrize("method", ["", *METHODS])
 def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(tf, monkeypatch, method, path, base):
-    from tfx_estimator.components.trainer.estimator.compiled_model import find_compiled
+    from tfx_estimator.components.trainer.estimator.first_call import call_first
     from tfx_estimator.components.trainer.keras import model
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -47,7 +47,7 @@ def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(tf, monkeyp
     def look():
         if path == "keras":
             return maker.make()
-        first = find_compiled(network, Settings(declaration=None, label_names=("a", "b", "c")), spec)
+        first = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), spec)
         if path == "estimator":
             return first
         with tf.Graph().as_default():

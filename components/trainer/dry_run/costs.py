@@ -266,9 +266,13 @@ def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labe
     """Trained, other and the optimizer's variables; the loss, and all that a step does."""
     import tensorflow as tf
 
+    from tfx_estimator.components.trainer.estimator.first_call import refuse_compiled
     from tfx_estimator.components.trainer.keras.model import ModelMaker
+    from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 
     model = ModelMaker(section, len(settings.label_names), spec).make_compiled(2)
+    if section.path == ESTIMATOR and isinstance(model, CompiledClassifier):
+        refuse_compiled(model.own)
     function = tf.function(model.train_step).get_concrete_function((features, labels))
     graph = function.graph
     variables = model.optimizer.variables

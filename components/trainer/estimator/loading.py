@@ -1,4 +1,4 @@
-"""Has a network's function not load again, in an Estimator's graph, what it loaded outside of it."""
+"""Skips load_weights when the network function is called again inside the Estimator graph."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class UnmovedStepHook(tf.compat.v1.train.SessionRunHook):
 
 
 class StepListener(tf.compat.v1.train.CheckpointSaverListener):
-    """Shows the step of a checkpoint before it is written: a saver comes before the hooks of a TrainSpec.
+    """Shows the step of a checkpoint before it is written: CheckpointSaverHook runs before TrainSpec hooks.
 
     Args:
         progress: Where to show the step.

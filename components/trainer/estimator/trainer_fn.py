@@ -10,9 +10,9 @@ from typing import Any, Optional
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.declared_input import declared_input
-from tfx_estimator.components.trainer.estimator import compiled_model, receivers
+from tfx_estimator.components.trainer.estimator import receivers
+from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
@@ -62,11 +62,8 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     if is_model_fn(function):
         estimator, recorded = _of_model_fn(function, section, settings, config)
     else:
-        first = compiled_model.find_compiled(function, settings, declared.transformed_spec)
-        if first.model is not None:
-            estimator, recorded = _of_compiled(first.model, section, settings, config)
-        else:
-            estimator, recorded = _of_network(function, first, section, settings, config)
+        first = call_first(function, settings, declared.transformed_spec)
+        estimator, recorded = _of_network(function, first, section, settings, config)
     serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -103,18 +100,9 @@ def _of_model_fn(
     return estimator, {SPEC_KEY: params}
 
 
-def _of_compiled(
-    model: tf.keras.Model, section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
-) -> _Made:
-    """Makes the Estimator of a compiled Keras model of the user's."""
-    refuse_step_options(section, "returns a compiled model")
-    estimator = compiled_model.make_estimator(model, settings, config)
-    return estimator, {compiled_model.NOTICES_KEY: compiled_notices(model, section, settings.declared)}
-
-
 def _of_network(
     function: Callable[..., Any],
-    first: compiled_model.FirstCall,
+    first: FirstCall,
     section: TrainerSection,
     settings: Settings,
     config: tf.estimator.RunConfig,

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.checkpoints import step_of
-from tfx_estimator.components.trainer.estimator.compiled_model import NOTICES_KEY
 from tfx_estimator.components.trainer.estimator.deciding import (
     Deciding,
     EarlyStopHook,
@@ -58,7 +57,7 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
     if _in_step(context):
         _refuse_listeners(spec["train_spec"])
     if task.type == CHIEF:
-        _notice(spec, context)
+        _tell_scaling(spec, context)
     training = _Training(
         spec=spec,
         context=context,
@@ -96,10 +95,8 @@ def _refuse_listeners(train_spec: tf.estimator.TrainSpec) -> None:
         )
 
 
-def _notice(spec: dict[str, Any], context: TaskContext) -> None:
-    """Reports what else the user should know of the model that is trained."""
-    for text in spec.get(NOTICES_KEY, ()):
-        context.progress.write(Event.NOTICED, text=text)
+def _tell_scaling(spec: dict[str, Any], context: TaskContext) -> None:
+    """Reports what the replicas make of the declared learning rate."""
     if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
         strategy = spec["estimator"].config.train_distribute
         replicas = strategy.num_replicas_in_sync if strategy else 1

@@ -7,14 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of, whole_name
+from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 bring_back_estimator()
-
-# How Keras names what belongs to an optimizer in a graph.
-_OPTIMIZER = "training/"
 
 
 class _Deferred(tf.estimator.WarmStartSettings):
@@ -29,7 +26,7 @@ class _Deferred(tf.estimator.WarmStartSettings):
 
     def __iter__(self) -> Iterator[Any]:
         if self.own is not None:
-            # A compiled model of Keras's comes with weights of its own.
+            # That of a trainer_fn of the user's may come with weights of its own.
             tf.compat.v1.train.warm_start(*self.own)
         collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
         variables = of_graph(*collections)
@@ -41,21 +38,6 @@ class _Deferred(tf.estimator.WarmStartSettings):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
         """Of each task in a cluster TensorFlow copies the Estimator; a tuple's own copy would unpack it, too early."""
-        return self
-
-
-class ModelWeights(tf.estimator.WarmStartSettings):
-    """All weights of a compiled model: TensorFlow's own settings leave out those that no optimizer trains."""
-
-    def __iter__(self) -> Iterator[Any]:
-        there = {name for name, _ in tf.train.list_variables(self.ckpt_to_initialize_from)}
-        # The optimizer's begin as they would.
-        names = {name for name in there - {"global_step"} if not name.startswith(_OPTIMIZER)}
-        wanted = [_own(each) for each in tf.compat.v1.global_variables() if whole_name(each) in names]
-        return iter((self.ckpt_to_initialize_from, wanted, None, None))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ModelWeights:
-        """As of those above."""
         return self
 
 

@@ -15,11 +15,11 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers, served
 from tfx_estimator.components.trainer.keras.agreement import Agreement
+from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.deciding import Deciding
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation, require_number

@@ -111,7 +111,7 @@ def _unknown(notes: list[str], question: str) -> Iterator[None]:
 
 
 def _on_cpus(declared: Strategy, replicas: int) -> TrainStrategy:
-    strategy = declared.strategy if declared.nature.on_devices else "mirrored"
+    strategy = declared.strategy if declared.traits.on_devices else "mirrored"
     return TrainStrategy.parse_obj({"strategy": strategy, "devices": {"cpu": replicas}})
 
 

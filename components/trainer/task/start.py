@@ -37,7 +37,7 @@ _PEER_WORDS = (
     "oordination service",
 )
 
-# For what the user's code has left at work, when the task's is done; less than the supervisor bears without progress.
+# Grace period for leftover threads; must stay below stall_timeout.
 # What a run_fn leaves may be its model on the way to a bucket: to that only the share applies.
 _EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
 # Of these, until a task is killed that Python itself cannot end.
@@ -95,7 +95,7 @@ def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
 
 
 def _seconds_to_exit(context: TaskContext) -> float:
-    """How long what the user's code has left at work may take."""
+    """Grace period for leftover threads, in seconds."""
     from tfx_estimator.components.trainer.settings import RUN_FN
 
     share = _EXIT_SHARE * context.settings.stall_timeout

@@ -1,4 +1,4 @@
-"""A compiled Keras model of the user's, on every path: its own loss, optimizer and metrics; a network's outputs."""
+"""A compiled Keras model of the user's, on the Keras paths: its own loss, optimizer, metrics; a network's outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import Training, make_digits
-from tests.equivalence.conftest import read_losses, read_weights
+from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -106,31 +106,33 @@ def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
     return found
 
 
-def test_an_estimator_and_keras_train_it_alike_by_its_own_loss_and_say_so(train):
+def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
     mirrored = {"train": STRATEGIES["mirrored"], "eval": STRATEGIES["mirrored"]}
-    model, estimator = train("functional", distribution=mirrored, optimizer={"learning_rate": 0.5})
-    other, keras = train("functional", path="keras", distribution=mirrored, optimizer={"learning_rate": 0.5})
-    assert len(_losses(estimator)) == STEPS
-    np.testing.assert_allclose(_losses(estimator), _losses(keras), rtol=0, atol=CLOSE)
-    # The Estimator's evaluation loss is not halved under two replicas.
-    np.testing.assert_allclose(_metrics(estimator), _metrics(keras), rtol=0, atol=1e-4)
-    for run in (estimator, keras):
-        assert _steps(run) == [0, STEPS]
-        brings, vain = _said(run)
-        assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
-        named = "and evaluated by its metrics as well, accuracy, top2"
-        assert brings.endswith(f"optimizer, SGD, and loss, SparseCategoricalCrossentropy, {named}")
-        assert vain.startswith("trainer.optimizer.learning_rate has no effect")
-    answers, others = _answers(model), _answers(other)
-    assert sorted(answers) == sorted(others) == OUTPUTS
-    np.testing.assert_allclose(answers["probabilities"], others["probabilities"], rtol=0, atol=CLOSE)
+    model, run = train("functional", 2 * STEPS, path="keras", distribution=mirrored, optimizer={"learning_rate": 0.5})
+    losses, metrics = alone
+    assert len(losses) == 2 * STEPS
+    np.testing.assert_allclose(_losses(run), losses, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(_metrics(run), metrics, rtol=0, atol=1e-4)
+    assert _steps(run) == [0, 2 * STEPS]
+    brings, vain = _said(run)
+    assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
+    named = "and evaluated by its metrics as well, accuracy, top2"
+    assert brings.endswith(f"optimizer, SGD, and loss, SparseCategoricalCrossentropy, {named}")
+    assert vain.startswith("trainer.optimizer.learning_rate has no effect")
+    answers = _answers(model)
+    assert sorted(answers) == OUTPUTS
     np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=0, atol=CLOSE)
+
+
+def test_an_estimator_refuses_it(train):
+    with pytest.raises(TfxEstimatorError, match="the function returns a compiled Keras model"):
+        train("functional")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("optimizer", ["new", "legacy"])
-@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_every_strategy_trains_it_and_goes_on(train, alone, path, optimizer, strategy):
     section = {"path": path, "params": {"optimizer": optimizer}, "distribution": {"train": STRATEGIES[strategy]}}
     _, half = train("functional", STEPS, **section)
@@ -142,7 +144,7 @@ def test_every_strategy_trains_it_and_goes_on(train, alone, path, optimizer, str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_a_model_of_probabilities_serves_them(train, path):
     model, run = train("softmax", 60, path=path)
     answers = _answers(model)
@@ -165,48 +167,39 @@ def test_a_train_step_of_its_own_is_the_one_that_trains(train, alone, path, stra
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("model", ["subclassed", "adamw"])
+def test_any_class_and_optimizer_is_trained(train, model):
+    assert _steps(train(model, path="keras")[1]) == [0, STEPS]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
-@pytest.mark.parametrize(
-    ("model", "told"),
-    [
-        ("subclassed", "a class of its own, Own"),
-        ("own_step", "a train_step of its own"),
-        ("adamw", "an Estimator cannot have the optimizer AdamW"),
-        ("nothing", "NoneType"),
-    ],
-)
-def test_what_a_path_cannot_train_is_refused(train, model, told, path):
-    if path == "keras" and model != "nothing":
-        assert _steps(train(model, path=path)[1]) == [0, STEPS]
-        return
-    with pytest.raises(TfxEstimatorError) as caught:
-        train(model, path=path)
-    assert told in str(caught.value)
+def test_a_function_that_returns_nothing_is_refused(train, path):
+    with pytest.raises(TfxEstimatorError, match="NoneType"):
+        train("nothing", path=path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", ["two_outputs", "pair"])
-def test_several_outputs_are_trained_and_served_alike_on_every_path(train, model):
+def test_several_outputs_are_trained_and_served_alike_on_both_paths(train, model):
     found = []
-    for path in ("keras", "keras_custom_loop", *(["estimator"] if model == "two_outputs" else [])):
+    for path in ("keras", "keras_custom_loop"):
         served, run = train(model, path=path)
         answers = _answers(served)
         assert sorted(answers) == (["again", "digit"] if model == "two_outputs" else ["output_1", "output_2"])
         found.append((_losses(run), run.get_float_custom_property("eval_average_loss"), answers))
-    (losses, evaluated, answers), *others = found
+    (losses, evaluated, answers), (other, others_evaluated, others_answers) = found
     assert losses[-1] < losses[0]
-    for other, others_evaluated, others_answers in others:
-        np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
-        assert others_evaluated == pytest.approx(evaluated, abs=1e-4)
-        for name, each in answers.items():
-            np.testing.assert_allclose(others_answers[name], each, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
+    assert others_evaluated == pytest.approx(evaluated, abs=1e-4)
+    for name, each in answers.items():
+        np.testing.assert_allclose(others_answers[name], each, rtol=0, atol=1e-4)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["estimator", "keras"])
-def test_its_batches_are_not_cut_into_parts(train, path):
+def test_its_batches_are_not_cut_into_parts(train):
     with pytest.raises(TfxEstimatorError, match="returns a compiled model: its batches would stay whole"):
-        train("functional", path=path, gradient_accumulation=2)
+        train("functional", path="keras", gradient_accumulation=2)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +216,7 @@ def test_a_model_of_two_features_is_the_same_on_every_path(
 ):
     monkeypatch.syspath_prepend(str(HERE / "user"))
     found = []
-    for path in ("estimator", "keras", "keras_custom_loop"):
+    for path in ("keras", "keras_custom_loop", *([] if compiled else ["estimator"])):
         training = Training(tmp_path / path, two_features)
         served, run = _train(training, settings, "two_inputs", path=path, params={"compiled": compiled, "named": named})
         assert len(_losses(run)) == STEPS
@@ -235,17 +228,3 @@ def test_a_model_of_two_features_is_the_same_on_every_path(
     for other, others_answers in others:
         np.testing.assert_allclose(other, losses, rtol=0, atol=CLOSE)
         np.testing.assert_allclose(others_answers, answers, rtol=0, atol=CLOSE)
-
-
-@pytest.mark.parametrize(
-    "strategy", [pytest.param(each, marks=pytest.mark.long) if each == "mirrored" else each for each in STRATEGIES][:3]
-)
-def test_an_estimator_begins_with_the_weights_that_no_optimizer_trains(train, strategy):
-    central = strategy == "central_storage"
-    distribution = {"train": STRATEGIES[strategy]}
-    _, run = train("not_trained", 2, distribution=distribution, params={"normalised": not central})
-    weights = read_weights(run.uri)
-    expected = {"shifted/shift": 7.0}
-    expected.update({} if central else {"norm/moving_mean": 0.25, "norm/moving_variance": 4.0})
-    assert {name: float(weights[name].min()) for name in expected} == expected
-    assert {name: float(weights[name].max()) for name in expected} == expected

@@ -304,7 +304,7 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
         ),
         (
             4,
-            {"model": "compiled_models:functional"},
+            {"model": "compiled_models:functional", "path": "keras"},
             [
                 "training goes on from there",
                 "a learning rate that your code makes of the number of steps is cut at step 4",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.transform.renaming import renamed_again
+from tfx_estimator.components.transform.executor import renamed_again
 
 pytestmark = pytest.mark.unit
 

@@ -37,7 +37,7 @@ local.main("digits", workdir)
 
 @pytest.mark.unit
 def test_the_package_is_the_same_file_each_time(tmp_path):
-    from tfx_estimator.pipeline.beam.package import build_sdist
+    from tfx_estimator.pipeline.beam.dataflow import build_sdist
 
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

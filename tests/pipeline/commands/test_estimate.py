@@ -10,6 +10,7 @@ import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings, training
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.errors import UserCodeError
 
 __all__ = ["declaration", "digits", "settings", "training"]
 
@@ -205,6 +206,11 @@ def test_a_users_network_a_compiled_model_and_a_whole_model_fn(put_together, nam
     # SGD remembers nothing of a variable; the two others bring Adam, which remembers two numbers of each.
     adams = 0 if name == "network" else 2
     assert found["memory"]["slots"] == pytest.approx(adams * 4 * parameters, abs=100)
+
+
+def test_a_compiled_model_that_an_estimator_would_not_train_is_not_estimated(put_together):
+    with pytest.raises(UserCodeError, match="the function returns a compiled Keras model"):
+        put_together("compiled", "trainer.path=estimator")
 
 
 def test_the_parts_of_a_batch_take_the_memory_of_one(put_together):

@@ -147,7 +147,7 @@ def test_the_page_is_whole_and_escaped():
 
 
 def test_examples_are_found_in_another_order():
-    from tfx_estimator.pipeline.compare.pairing import match
+    from tfx_estimator.pipeline.compare.judge import match
 
     first, second = [b"a", b"b", b"c", b"b"], [b"b", b"c", b"b", b"a"]
     found = match(first, second)

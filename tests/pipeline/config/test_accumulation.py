@@ -95,7 +95,7 @@ def test_a_wrong_number_of_parallel_parts_is_out_of_range_and_a_wrong_word_has_a
         ("  pipeline_parallel: {stages: 2, microbatches: 2}\n", "there is trainer.pipeline_parallel as well"),
         (
             "  distribution: {train: {strategy: tpu, tpu: local}}\n",
-            "the strategy is tpu: the CPUs of a TPU's host compute no step",
+            "a TPU's host computes no step",
         ),
     ],
 )
@@ -104,7 +104,6 @@ def test_what_computes_a_batch_whole_is_refused_beside_parallel_parts_but_not_be
 ):
     message = refuse(good + more + PARALLEL.format(2))
     assert reason in message
-    assert "one of the two" in message
     load(write(good + more + PARALLEL.format("auto")))
 
 

@@ -85,7 +85,7 @@ def test_a_run_fn_does_this_by_itself_and_a_trainer_fn_does_not(write, good, pro
     write("def run_fn(fn_args): ...\n", "module.py")
     found = problems(f"{own}  keep_best: loss\n  early_stopping: loss\n")
     assert len(found) == 2
-    assert all("a run_fn trains, evaluates and saves by itself" in each for each in found)
+    assert all("a run_fn evaluates and " in each for each in found)
     write("def trainer_fn(fn_args, schema): ...\n", "module.py")
     write(f"{own}  keep_best: loss\n  early_stopping: loss\n")
     assert load("mine.yaml").declaration.trainer.early_stopping

@@ -11,18 +11,12 @@ TRAIN = "  distribution: {train: {strategy: multi_worker_mirrored, gradient_comp
 OWN = "def model_fn(features, labels, mode, params): ...\ndef trainer_fn(fn_args, schema): ...\n"
 
 
-@pytest.mark.parametrize(
-    ("trained", "reason"),
-    [
-        ("model: own:model_fn", "own:model_fn is a whole model_fn, which makes its own"),
-        ("module_file: own.py", "what trains here adds up its gradients by itself"),
-    ],
-)
-def test_it_is_of_the_built_in_step(problems, tmp_path, trained, reason):
+@pytest.mark.parametrize("trained", ["model: own:model_fn", "module_file: own.py"])
+def test_it_is_of_the_built_in_step(problems, tmp_path, trained):
     (tmp_path / "own.py").write_text(OWN)
     (problem,) = problems(f"{HEAD}  {trained}\n{TRAIN}")
     assert "trainer.distribution.train.gradient_compression: bf16" in problem
-    assert f"it is for the built-in training step: {reason}" in problem
+    assert "it is for the built-in training step" in problem
 
 
 def test_nccl_adds_up_no_bfloat16(problems):

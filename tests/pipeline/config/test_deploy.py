@@ -64,7 +64,7 @@ def test_what_lies_in_a_volume_is_there():
     ("override", "target", "said"),
     [
         ("deploy.image=tfx:latest", "", "not pinned by its digest"),
-        ("deploy.nodes.Trainer.accelerators=2", "", "of which kind is not said"),
+        ("deploy.nodes.Trainer.accelerators=2", "", "the type of accelerator is missing"),
         ("deploy.nodes.Trainer.cpu=0", "", "out of range"),
         ("deploy.nodes.Triner={cpu: 1}", "", "did you mean `Trainer`?"),
         ("deploy.imge=x", "", "did you mean `image`?"),

@@ -204,7 +204,7 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
             "evaluator": ("n1-highmem-32", "NVIDIA_L4", 1, 500),
         }
     (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
-    assert "deploy.vertex.evaluator.accelerators of which kind is not said" in problem
+    assert "deploy.vertex.evaluator.accelerators the type of accelerator is missing" in problem
 
 
 def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
-from tfx_estimator.pipeline.config.strategies import NATURES, AnyStrategy
+from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy
 
 pytestmark = pytest.mark.unit
 
@@ -18,9 +18,9 @@ PRODUCT = ("pipeline", "components", "model_fn", "data", "src/tfx_estimator")
 
 
 def test_every_strategy_that_can_be_declared_has_its_line_in_the_table():
-    assert set(NATURES) == set(get_args(AnyStrategy))
+    assert set(TRAITS) == set(get_args(AnyStrategy))
     options = set(TrainStrategy.__fields__) | set(Strategy.__fields__)
-    assert {option for nature in NATURES.values() for option in nature.options} <= options
+    assert {option for traits in TRAITS.values() for option in traits.options} <= options
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def _names_strategy(node: ast.expr, constants: set[str]) -> bool:
         return any(_names_strategy(item, constants) for item in node.elts)
     if isinstance(node, ast.Name):
         return node.id in constants
-    return isinstance(node, ast.Constant) and node.value in NATURES
+    return isinstance(node, ast.Constant) and node.value in TRAITS

@@ -229,7 +229,7 @@ BAD = {
         "{train: {strategy: tpu, tpu: ' ', devices: {cpu: 2, gpu: 3}}}",
         (f"{TRAIN}.devices", "the strategy tpu trains on the TPU's own cores", "no devices", "remove the devices"),
         (
-            f"{TRAIN}.tpu",
+            f"{TRAIN}.tpu: ' '",
             "the strategy tpu needs to know which TPU",
             "its address, grpc://HOST:8470, or its name",
             f"set {TRAIN}.tpu",

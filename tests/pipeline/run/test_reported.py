@@ -8,8 +8,8 @@ import json
 import pytest
 
 from tfx_estimator.pipeline.errors import DataNotFoundError
+from tfx_estimator.pipeline.run.console import reported
 from tfx_estimator.pipeline.run.printing import make_console
-from tfx_estimator.pipeline.run.reported import reported
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.run.view import View
 

@@ -14,7 +14,7 @@ def test_the_bytes_of_an_artifact_are_those_of_protobuf_3():
     from ml_metadata.proto import metadata_store_pb2
     from tfx.types import standard_artifacts
 
-    from tfx_estimator.pipeline.runners.cache_key import with_sorted_properties
+    from tfx_estimator.pipeline.runners.launcher import with_sorted_properties
 
     artifact = standard_artifacts.Model()
     artifact.set_mlmd_artifact(metadata_store_pb2.Artifact(id=1, type_id=2, uri="u", name="n"))

@@ -142,7 +142,7 @@ def test_the_step_that_only_waits_has_no_machine_of_the_default():
     [
         ("deploy.vertex={ps: {}}", VERTEX, "trainer.distribution has no ps"),
         ("deploy.vertex={machine: {machine_type: big}}", VERTEX, "this is no type of machine"),
-        ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "of which kind is not said"),
+        ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "the type of accelerator is missing"),
         ("deploy.vertex={chief: {accelerator: nvidia.com/gpu}}", VERTEX, "this is no accelerator of Vertex AI"),
         ("deploy.vertex={network: default}", VERTEX, "this is no network"),
         ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),

@@ -9,7 +9,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
-from tfx_estimator.components.trainer.supervisor.cost import Cost
+from tfx_estimator.components.trainer.supervisor.report import Cost
 
 pytestmark = pytest.mark.unit
 

@@ -62,7 +62,7 @@ def pair(num_classes):
 
 
 def adamw(num_classes):
-    """With an optimizer that an Estimator cannot have."""
+    """With an optimizer that tf.keras.optimizers.legacy has not."""
     model = tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes)])
     model.compile(tf.keras.optimizers.AdamW(0.001), "sparse_categorical_crossentropy")
     return model
@@ -104,30 +104,3 @@ def own_step(num_classes):
 
 def nothing(num_classes):
     """Forgets to return."""
-
-
-@tf.keras.utils.register_keras_serializable("tests")
-class Shifted(layers.Layer):
-    """Adds what is not trained."""
-
-    def build(self, input_shape):
-        self.shift = self.add_weight("shift", (), trainable=False)
-
-    def call(self, inputs):
-        return inputs + self.shift
-
-
-def not_trained(num_classes, normalised=True):
-    """With weights that no optimizer trains, and which are the model's all the same: averages, and one of its own."""
-    image = tf.keras.Input([28, 28, 1], name="image")
-    hidden = layers.Flatten()(image)
-    if normalised:
-        # The averages stay, as the momentum is 1.
-        norm = layers.BatchNormalization(name="norm", momentum=1.0)
-        hidden = norm(hidden)
-        norm.moving_mean.assign(tf.fill([784], 0.25))
-        norm.moving_variance.assign(tf.fill([784], 4.0))
-    shifted = Shifted(name="shifted")
-    model = tf.keras.Model(image, layers.Dense(num_classes, name="logits")(shifted(hidden)))
-    shifted.shift.assign(7.0)
-    return _compile(model)

@@ -1,4 +1,4 @@
-"""What is said of a compiled model of the user's, on every path that trains one."""
+"""What is said of a compiled model of the user's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.model_fn.probabilities import assumed, mismatch
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -27,9 +26,7 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     """
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
-    metrics, added = _metrics(model)
-    evaluates = section.path != ESTIMATOR
-    if metrics := [*metrics, *(added if evaluates else ())]:
+    if metrics := _metrics(model):
         own += f", and evaluated by its metrics as well, {', '.join(metrics)}"
     said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
     if taken := assumed(model):
@@ -39,19 +36,14 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
         )
     if wrong := mismatch(model):
         said.append(f"the loss of {section.model}, {loss}, {wrong}")
-    if added and not evaluates:
-        said.append(
-            f"{', '.join(added)}, of the add_metric of {section.model}, {'is' if len(added) == 1 else 'are'} not "
-            "evaluated: TensorFlow leaves it out of an Estimator. trainer.path: keras has it"
-        )
     vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
     if vain:
         verb = "has" if len(vain) == 1 else "have"
         said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
     said += [f"{key}=True has no effect, in the compile of {section.model}" for key in _OF_FIT if getattr(model, key)]
     if steps := _steps_per_execution(model):
-        says = section.path != ESTIMATOR and not section.distribution.train.asynchronous
-        instead = "; trainer.steps_per_execution says how many steps one call does" if says else ""
+        asynchronous = section.distribution.train.asynchronous
+        instead = "" if asynchronous else "; trainer.steps_per_execution says how many steps one call does"
         said.append(f"steps_per_execution={steps} has no effect, in the compile of {section.model}{instead}")
     # Within one that scales the loss.
     if isinstance(getattr(model.optimizer, "inner_optimizer", model.optimizer), tf.keras.optimizers.Nadam):
@@ -63,15 +55,15 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     return said
 
 
-def _metrics(model: tf.keras.Model) -> tuple[list[str], list[str]]:
-    """Names those of `compile`, which Keras makes with the first batch; and those of `add_metric` and of its steps."""
+def _metrics(model: tf.keras.Model) -> list[str]:
+    """Names those of `compile`, which Keras makes with the first batch; then those of `add_metric` and of its steps."""
     declared = model.compiled_metrics
     given = [declared._user_metrics, declared._user_weighted_metrics] if declared is not None else []
-    compiled = list(dict.fromkeys(_name(each) for each in tf.nest.flatten(given) if each is not None))
+    compiled = [_name(each) for each in tf.nest.flatten(given) if each is not None]
     # Those of `compile` are among these, once they are made; and the mean of the loss is one to Keras.
     made = {id(each) for each in (declared.metrics if declared is not None else ())}
     others = [_name(each) for each in model.metrics if id(each) not in made]
-    return compiled, [name for name in dict.fromkeys(others) if name not in ("loss", *compiled)]
+    return list(dict.fromkeys([*compiled, *(name for name in others if name != "loss")]))
 
 
 def _name(metric: Any) -> str:

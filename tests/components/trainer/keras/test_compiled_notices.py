@@ -34,7 +34,7 @@ pytestmark = pytest.mark.unit
 def test_what_has_no_effect_is_told(options, declared, said):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     model = tf.keras.Sequential([tf.keras.layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", **options)
@@ -53,7 +53,7 @@ def test_what_has_no_effect_is_told(options, declared, said):
 def test_an_optimizer_that_counts_traces_is_told(optimizer, told):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     module, _, name = optimizer.replace("scaled ", "").rpartition(".")
     made = getattr(tf.keras.optimizers.legacy if module else tf.keras.optimizers, name)()
@@ -69,7 +69,7 @@ def test_an_optimizer_that_counts_traces_is_told(optimizer, told):
 def test_its_metrics_are_named_before_keras_has_made_them():
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     def share(labels, outputs):
         return tf.reduce_mean(outputs)
@@ -84,24 +84,19 @@ def test_its_metrics_are_named_before_keras_has_made_them():
     model = Own(image, tf.keras.layers.Dense(3, activation="softmax")(image))
     top2 = tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2, name="top2")
     model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
-    for path, tells in (("keras", 1), ("estimator", 0)):
-        section = TrainerSection(model="own:net", train_steps=1, path=path)
-        first, *_ = compiled_notices(model, section, [])
-        # Those that its steps keep an Estimator knows nothing of.
-        kept = ", kept" if path == "keras" else ""
-        assert first.endswith(f", and evaluated by its metrics as well, accuracy, share, top2{kept}")
-        model.compile(steps_per_execution="auto", optimizer="sgd", loss="sparse_categorical_crossentropy")
-        *_, last = compiled_notices(model, section, [])
-        assert last.startswith("steps_per_execution='auto' has no effect, in the compile of own:net")
-        assert ("trainer.steps_per_execution" in last) == tells
-        model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy", share], weighted_metrics=[top2])
+    section = TrainerSection(model="own:net", train_steps=1, path="keras")
+    first, *_ = compiled_notices(model, section, [])
+    assert first.endswith(", and evaluated by its metrics as well, accuracy, share, top2, kept")
+    model.compile(steps_per_execution="auto", optimizer="sgd", loss="sparse_categorical_crossentropy")
+    *_, last = compiled_notices(model, section, [])
+    assert last.startswith("steps_per_execution='auto' has no effect, in the compile of own:net; trainer.steps_per_exe")
 
 
 @pytest.mark.parametrize("built", [True, False])
-def test_an_added_metric_is_named_where_it_is_evaluated(built):
+def test_an_added_metric_is_named(built):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     image = tf.keras.Input([4])
     model = tf.keras.Model(image, tf.keras.layers.Dense(3, activation="softmax")(image))
@@ -109,12 +104,8 @@ def test_an_added_metric_is_named_where_it_is_evaluated(built):
     model.compile("sgd", "sparse_categorical_crossentropy", ["mae"])
     if built:
         model.evaluate(tf.zeros([2, 4]), tf.zeros([2, 1]), verbose=0)
-    named = ", and evaluated by its metrics as well, mae"
-    (keras,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1, path="keras"), [])
-    assert keras.endswith(f"{named}, mean_out")
-    estimator, left_out = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), [])
-    assert estimator.endswith(named)
-    assert left_out.startswith("mean_out, of the add_metric of own:net, is not evaluated")
+    (said,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1, path="keras"), [])
+    assert said.endswith(", and evaluated by its metrics as well, mae, mean_out")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +119,7 @@ def test_an_added_metric_is_named_where_it_is_evaluated(built):
 def test_it_is_said_what_outputs_are_taken_for_where_the_loss_does_not_tell(last, taken):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     def own_crossentropy(labels, outputs):
         return outputs
@@ -137,7 +128,7 @@ def test_it_is_said_what_outputs_are_taken_for_where_the_loss_does_not_tell(last
     model = tf.keras.Sequential([dense])
     model.compile("sgd", own_crossentropy)
     model(tf.zeros([1, 4]))
-    said = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), [])[1:]
+    said = compiled_notices(model, TrainerSection(model="own:net", train_steps=1, path="keras"), [])[1:]
     if not taken:
         assert not said
         return
@@ -152,11 +143,11 @@ def test_it_is_said_what_outputs_are_taken_for_where_the_loss_does_not_tell(last
 def test_a_loss_that_does_not_fit_the_last_layer_is_told(last):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.compiled_notices import compiled_notices
+    from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 
     model = tf.keras.Sequential([tf.keras.Input([4], name="image"), tf.keras.layers.Dense(3, activation=last)])
     model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=last == "softmax"))
-    (told,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1), [])[1:]
+    (told,) = compiled_notices(model, TrainerSection(model="own:net", train_steps=1, path="keras"), [])[1:]
     does = (
         "has from_logits=True, and the model ends with softmax" if last else "is of probabilities, and the model ends"
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.parameter_server_checks import check_parameter_servers
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.parameter_server import PARAMETER_SERVERS
+from tfx_estimator.pipeline.config.rules.rule import broken
 
 pytestmark = pytest.mark.unit
 
@@ -44,4 +46,4 @@ def test_what_is_refused(path, train, sharding, found):
         "distribution": {"train": {"strategy": "parameter_server", **train}, "sharding": sharding},
     }
     declaration = Declaration.parse_obj({"name": "d", "data": {"dataset": "digits"}, "trainer": trainer})
-    assert [problem.path for problem in check_parameter_servers(declaration)] == found
+    assert [problem.path for problem in broken(PARAMETER_SERVERS, Case(declaration))] == found

@@ -1,0 +1,164 @@
+"""Calls the function of a network outside of the Estimator's graph first: what is wrong with it, and its weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.components.trainer import seeds
+from tfx_estimator.components.trainer.estimator.loading import loaded_before
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.task.user_code import call_network
+from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
+from tfx_estimator.model_fn.keras_model import build, is_compiled, require_trainable
+from tfx_estimator.model_fn.own_methods import refuse_own_methods
+from tfx_estimator.model_fn.probabilities import refuse_probabilities
+from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.log import get_logger
+
+_PROJECT = __name__.partition(".")[0]
+
+logger = get_logger("trainer")
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """What a function of the user's came to when it was called outside of the Estimator's graph.
+
+    Args:
+        failure: What it raised.
+        given: The weights that it gave a network.
+    """
+
+    failure: Optional[Exception] = None
+    given: Optional[GivenWeights] = None
+
+    def call_again(self, function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
+        """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
+
+        Args:
+            function: Of the user's.
+            num_classes: As of `call_network`, and likewise the next.
+            params: `trainer.params`.
+
+        Returns:
+            What it returned.
+        """
+        first = self.failure
+        try:
+            with loaded_before() if self.given else contextlib.nullcontext():
+                model = call_network(function, num_classes, params)
+        except Exception as error:
+            if first is not None and error.__context__ is None and _told(error) != _told(first):
+                error.__context__ = first
+            raise
+        if first is not None and isinstance(model, tf.keras.Model) and _was_loaded(model):
+            raise UserCodeError(
+                "trainer.model: the function gives its network weights, and works in an Estimator's graph alone, where "
+                f"they are lost; outside of it: {type(first).__name__}: {first}",
+                expected="a function that can be called outside of a graph too",
+                todo="correct what fails there; or declare trainer.warm_start, in place of loading weights",
+            ) from first
+        refuse_compiled(model)
+        refuse_own_methods(model)
+        return model
+
+
+def refuse_compiled(model: Any) -> None:
+    """Refuses a compiled model.
+
+    Args:
+        model: What the user's function returned; what is no model passes.
+
+    Raises:
+        UserCodeError: It is one.
+    """
+    if isinstance(model, tf.keras.Model) and is_compiled(model):
+        raise UserCodeError(
+            "trainer.model: the function returns a compiled Keras model, which trainer.path: estimator does not train",
+            expected="a network that is not compiled, which is trained by the declared optimizer and loss",
+            todo="set trainer.path: keras, which trains a compiled model as it is; or name a trainer.module_file whose "
+            "trainer_fn makes the Estimator, by tf.keras.estimator.model_to_estimator",
+        )
+
+
+def _was_loaded(model: tf.keras.Model) -> bool:
+    """Has Keras written weights into its session."""
+    weights = [
+        each for layer in model._flatten_layers() for each in (*layer._trainable_weights, *layer._non_trainable_weights)
+    ]
+    return any(hasattr(each, "_assign_placeholder") for each in weights)
+
+
+def _told(error: Exception) -> tuple[type, str]:
+    return type(error), str(error)
+
+
+def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
+    """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do.
+
+    Args:
+        function: Returns a tf.keras.Model.
+        settings: Of the Trainer.
+        spec: Of the transformed features.
+
+    Returns:
+        What the call came to.
+
+    Raises:
+        UserCodeError: The model is compiled; or it has a training of its own, probabilities for outputs, or nothing to
+            train.
+    """
+    # The networks that are built in are networks.
+    if function.__module__.startswith(f"{_PROJECT}."):
+        return FirstCall()
+    seeds.begin(settings.trainer)
+    # Nothing is computed here that is worth a GPU's memory, which the session is given with options of its own.
+    with tf.device("/cpu:0"):
+        return _call(function, settings, spec)
+
+
+def _call(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
+    try:
+        with watching() as made:
+            params = settings.trainer.params if settings.trainer else {}
+            model = _computed(lambda: call_network(function, len(settings.label_names), params))
+    except Exception as error:
+        # A network may need the graph in which it will be called next; what is wrong with it is told there.
+        logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
+        return FirstCall(failure=error)
+    if not isinstance(model, tf.keras.Model):
+        return FirstCall()
+    return FirstCall(given=_look_at(model, made.changed(), spec))
+
+
+def _computed(compute: Callable[[], Any]) -> Any:
+    """What a CPU cannot compute, such as convolutions with channels first, is computed where TensorFlow puts it."""
+    try:
+        return compute()
+    except Exception:
+        if not tf.config.list_logical_devices("GPU"):
+            raise
+    with tf.device(None):
+        return compute()
+
+
+def _look_at(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]) -> Optional[GivenWeights]:
+    """Checks a network as the Keras paths do, and keeps what weights it was given."""
+    refuse_compiled(network)
+    refuse_own_methods(network)
+    try:
+        outputs = _computed(lambda: build(network, spec))
+    except Exception:
+        # As for the function itself; but weights could not be told apart in the graph.
+        if changed:
+            raise
+        logger.debug(f"{network.name} cannot be called outside of a graph", exc_info=True)
+        return None
+    refuse_probabilities(network, outputs)
+    require_trainable(network)
+    return keep(network, changed)

@@ -1,0 +1,122 @@
+"""A rule is a row: which key, when it is broken, and what a person is told. One engine reads all tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.v1 import BaseModel
+
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.yaml_text import inline
+
+When = Callable[[Case], Any]
+STRATEGY, CODE = "trainer.distribution.train.strategy", ("trainer.module_file", "trainer.model")
+
+
+def always(_: Case) -> bool:
+    """A rule of this kind says itself when it is broken."""
+    return True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that a declaration must not say.
+
+    A `{name}` in a text, and in `path`, is filled in by `str.format`: from what `when` found, or from the case, as in
+    `{train.strategy}`.
+
+    Args:
+        path: Dotted key that is wrong; the problem shows its value.
+        when: Says whether the rule is broken: false; true; names for the texts, of which `value` is shown in place of
+            the key's; or several of these, a problem each.
+        what: What is wrong.
+        expected: What is expected instead.
+        todo: What to do next.
+        depends: Further dotted keys that the problem follows from: where one is wrong itself, it is not shown.
+    """
+
+    path: str
+    when: When
+    what: str
+    expected: str
+    todo: str
+    depends: tuple[str, ...] = ()
+
+
+def own_code(path: str, why: str, unset: str, instead: str, when: When = always) -> Rule:
+    """What is for the built-in step, beside code of the user's that does its own; `why` goes on from whose it is."""
+    return Rule(
+        path,
+        lambda case: when(case) and case.own,
+        f"{{own}} {why}",
+        f"{unset}; or trainer.model with a function that returns the network",
+        f"remove it, and {instead}",
+        CODE,
+    )
+
+
+def conflict(path: str, other: str, when: When, why: str) -> Rule:
+    """Two keys of which one must go; `other` may be a name of what `when` finds."""
+    return Rule(path, when, why, "one of the two", f"remove one of them: {path} or {other}", (other,))
+
+
+def of_strategy(path: str, when: When, why: str, expected: str, todo: str = "") -> Rule:
+    """What the declared strategy of training cannot do."""
+    return Rule(path, when, why, expected, todo or "remove it, or choose another strategy", (STRATEGY,))
+
+
+def given(condition: When, *rules: Rule) -> tuple[Rule, ...]:
+    """Rules that are asked under a condition alone."""
+
+    def narrow(rule: Rule) -> Rule:
+        return dataclasses.replace(rule, when=lambda case: condition(case) and rule.when(case))
+
+    return tuple(map(narrow, rules))
+
+
+def broken(rules: Iterable[Rule], case: Case) -> Iterator[Problem]:
+    """Yields a problem for each time that a rule is broken."""
+    for rule in rules:
+        for found in _each(rule.when(case)):
+            names = _Names(case, found)
+            path, what, expected, todo = (
+                text.format_map(names) for text in (rule.path, rule.what, rule.expected, rule.todo)
+            )
+            depends = tuple(each.format_map(names) for each in rule.depends)
+            value = found["value"] if "value" in found else written(case, path)
+            yield Problem(path, what, expected, todo, value=value, depends=depends)
+
+
+def written(case: Case, path: str) -> str:
+    """The value of a key, as YAML has it; empty of a section."""
+    value: Any = case
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, (list, tuple)) else getattr(value, key, None)
+    if value is None or isinstance(value, (BaseModel, Mapping)):
+        return ""
+    return inline(list(value) if isinstance(value, tuple) else value)
+
+
+def _each(found: Any) -> Iterator[Mapping[str, Any]]:
+    if found and isinstance(found, Mapping):
+        yield found
+    elif isinstance(found, Iterable) and not isinstance(found, str):
+        for each in found:
+            yield from _each(each)
+    elif found:
+        yield {"found": found}
+
+
+class _Names(dict[str, Any]):
+    """The names that a text may say."""
+
+    def __init__(self, case: Case, found: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._case = case
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self._case, name)
