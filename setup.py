@@ -40,6 +40,8 @@ PIPELINE_REQUIREMENTS = [
     "keras-tuner>=1.4.7,<1.5",
     # The tests and intervals of `tfx-estimator compare`.
     "scipy>=1.12,<2",
+    # Claims of folders in a bucket: TensorFlow's client writes nothing on a condition.
+    "google-cloud-storage",
     # Kubernetes' API, for TFJobs.
     "kubernetes>=12",
     # TFX installs a user's module_file by calling pip.

@@ -43,13 +43,14 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def read_json(path: str) -> Any:
+def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
     """Reads a file that others may be overwriting.
 
     In a bucket no more of it may come at first than the old one had.
 
     Args:
         path: The file.
+        waits: Between tries to read one of this machine, in seconds.
 
     Returns:
         What it holds; None if there is none.
@@ -58,7 +59,7 @@ def read_json(path: str) -> Any:
         ValueError: It is no JSON.
         Exception: The store's own; it is away.
     """
-    for seconds in (*(RETRY_SECONDS if is_address(path) else ()), None):
+    for seconds in (*(RETRY_SECONDS if is_address(path) else waits), None):
         try:
             if not fileio.exists(path):
                 return None

@@ -125,7 +125,7 @@ def find_division(
         UserCodeError: The network cannot be divided so.
     """
     if declared := section.model_parallel:
-        return Division(Placement(_MODEL, declared.devices, declared.layers or {}))
+        return Division(Placement(_MODEL, declared.devices, declared.layers))
     if section.pipeline_parallel:
         return _find_stages(section.pipeline_parallel, make(), features)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Optional
 
 import tensorflow as tf
 
@@ -19,7 +19,6 @@ from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
 from tfx_estimator.model_fn.objective import Objective, count_hits
 from tfx_estimator.model_fn.parallel_parts import in_parallel, refuse_state
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half, stored
-from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.model_fn.update import gradients_of
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -40,17 +39,12 @@ class KerasClassifier(tf.keras.Model):
     Args:
         network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
         section: The declared trainer, its class weights by label.
-        division: Where the network's layers are, or which of its weights are split; None is on one device.
+        division: Where the network's layers are; None is on one device.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
 
-    def __init__(
-        self,
-        network: tf.keras.Model,
-        section: TrainerSection,
-        division: Optional[Union[Division, SplitWeights]] = None,
-    ) -> None:
+    def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
         # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
         super().__init__(name="classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.network = network
@@ -60,11 +54,6 @@ class KerasClassifier(tf.keras.Model):
         self._compiler = Compiler(network)
         # `train_step` has added up already.
         self.distribute_reduction_method = "first"
-
-    @property
-    def split(self) -> Optional[SplitWeights]:
-        """The layout of single weights; None where each is whole."""
-        return self._division if isinstance(self._division, SplitWeights) else None
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Computes the logits.
@@ -116,7 +105,7 @@ class KerasClassifier(tf.keras.Model):
             loss_options=section.loss_options,
             weight_decay=section.optimizer.weight_decay,
             global_batch_size=section.global_batch_size,
-            beside=isinstance(division, Division),
+            beside=division is not None,
             scale=getattr(self.optimizer, "loss_scale", None),
         )
 
@@ -133,7 +122,7 @@ class KerasClassifier(tf.keras.Model):
             return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients)
 
         parts = section.gradient_accumulation
-        if isinstance(division, Division) and division.stages:
+        if division and division.stages:
             own = objective.of_pipeline()
             pipeline = division.pipeline(self.network, section, step=iterations, **own)
             whole = pipeline.compute(*data)
@@ -144,10 +133,7 @@ class KerasClassifier(tf.keras.Model):
             whole = in_turn(self._compiler.part(of_part) if compiles else of_part, *data, parts)
             if self._parallel > 1 and changes_since(begin):
                 raise refuse_state(self._parallel, self.network)
-        gradients = objective.unscaled(whole.gradients)
-        if self.split:
-            gradients = self.split.as_kept(gradients, variables)
-        pairs = zip(gradients, variables)
+        pairs = zip(objective.unscaled(whole.gradients), variables)
         accuracy = whole.hits / section.global_batch_size
         if alone:
             self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)

@@ -301,9 +301,7 @@ def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
     channels = examples.shape[-1] if examples.shape.rank > 2 else 1
     flat = tf.cast(tf.reshape(examples, [-1, size]), tf.float32)
     # Three eighths of the image away: at a half, all would be compared twice.
-    place = size - channels * (size // channels * 3 // 8)
-    # Not tf.roll: DTensor has no rule for it.
-    other = tf.concat([flat[:, place:], flat[:, :place]], axis=1)
+    other = tf.roll(flat, channels * (size // channels * 3 // 8), axis=1)
     larger = flat - other > _ROUNDING * (tf.abs(flat) + tf.abs(other))
     factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
     hashes = tf.reduce_sum(tf.cast(larger, tf.uint64) * factors, axis=-1)

@@ -1,92 +1,84 @@
-"""What a claim of a training folder says: which process has it, and whether that is alive; and how it is read."""
+"""Where a claim lies: in a file of a mounted folder, or, in Cloud Storage, in the metadata of an object."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import socket
-import time
+from collections.abc import Iterator
 from typing import Any, Optional
 
-import tensorflow as tf
-from tfx.dsl.io import fileio
+from tfx_estimator.components.files import RETRY_SECONDS, read_json
+from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.files import write_whole
 
-from tfx_estimator.components.files import RETRY_SECONDS
-from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
-
-# Beside a training folder: how a claim of it is called.
-ENDING = ".claim"
+# How long the store may take for an answer: a sign of life that waits longer is better said again.
+_ANSWER_SECONDS = 10.0
 
 
-def process() -> dict[str, Any]:
-    """Names this process: its number tells something only in its namespace, of this start of its machine."""
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        space = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-        return {"host": socket.gethostname(), "space": space, "pid": os.getpid()}
-    return {"host": socket.gethostname(), "space": "", "pid": os.getpid()}
+class ClaimFile:
+    """A claim in a mounted folder, which several that come at once may all write: the last of them has it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def read(self) -> Optional[dict[str, Any]]:
+        """Returns what it says; None if there is none."""
+        with _used(self._path):
+            return read_json(self._path, RETRY_SECONDS)
+
+    def write(self, claim: dict[str, Any], seen: Optional[dict[str, Any]]) -> None:
+        """Replaces what was seen; where nothing was, leaves what is there now, if the file system has links."""
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            write_whole(self._path, json.dumps(claim), new=seen is None)
+
+    def remove(self, seen: dict[str, Any]) -> None:
+        """Removes what was seen."""
+        os.remove(self._path)
 
 
-def taken(folder: str, claim: Optional[dict[str, Any]]) -> TrainingError:
-    """Returns the error of whoever came later.
+class StoredClaim:
+    """A claim in Cloud Storage, which changes an object only for who names the generation that it has."""
 
-    Args:
-        folder: The training folder.
-        claim: Of the other job, if it is known.
-    """
-    return TrainingError(
-        f"another job trains in {folder}{_where(claim, ', ')}",
-        expected="one job of a pipeline at a time: they would write the same checkpoints",
-        todo="wait for it, or cancel it; or compile with another name or trainer.seed",
-    )
+    def __init__(self, path: str) -> None:
+        self._path = path
+        bucket, _, self._name = path.removeprefix("gs://").partition("/")
+        with _used(path):
+            from google.cloud import storage
 
+            self._bucket = storage.Client(project=None).bucket(bucket)
 
-def lost(folder: str, claim: Optional[dict[str, Any]]) -> StoppedError:
-    """Returns the error of a job that gave no sign of life.
+    def read(self) -> Optional[dict[str, Any]]:
+        """Returns what it says, and its generation; None if there is none."""
+        with _used(self._path):
+            blob = self._bucket.get_blob(self._name, timeout=_ANSWER_SECONDS)
+            return blob and {**json.loads(blob.metadata["claim"]), "generation": blob.generation}
 
-    Args:
-        folder: The training folder.
-        claim: Of the other job, if it is known.
-    """
-    return StoppedError(
-        f"another job{_where(claim)} has taken over {folder}: this one gave no sign of life for a while",
-        expected="one job of a pipeline at a time: they would write the same files",
-        todo="wait for the other; then run this one again, if it is still wanted",
-    )
+    def write(self, claim: dict[str, Any], seen: Optional[dict[str, Any]]) -> None:
+        """Replaces what was seen, or makes it where that is None; leaves what is there if it is anything else."""
+        blob, generation = self._bucket.blob(self._name), seen["generation"] if seen else 0
+        blob.metadata = {"claim": json.dumps(claim)}
+        with _used(self._path):
+            blob.upload_from_string(b"", if_generation_match=generation, timeout=_ANSWER_SECONDS)
 
-
-def _where(claim: Optional[dict[str, Any]], before: str = " ") -> str:
-    return f"{before}on {claim['host']}" if claim and "host" in claim else ""
+    def remove(self, seen: dict[str, Any]) -> None:
+        """Removes what was seen; leaves what is there if it is anything else."""
+        with _used(self._path):
+            self._bucket.blob(self._name).delete(if_generation_match=seen["generation"], timeout=_ANSWER_SECONDS)
 
 
-def is_dead(claim: dict[str, Any]) -> bool:
-    """Is it of a process that has ended, for all that can be seen from here."""
-    me = process()
-    if not me["space"] or claim.get("space") != me["space"]:
-        return False
-    return claim["pid"] == me["pid"] or not os.path.exists(f"/proc/{claim['pid']}")
-
-
-def read_claim(path: str) -> Optional[dict[str, Any]]:
-    """Reads it; None if there is none.
-
-    Raises:
-        PipelineError: It is there, perhaps, and cannot be read.
-    """
-    for seconds in (*RETRY_SECONDS, None):
-        try:
-            if not fileio.exists(path):
-                return None
-            with fileio.open(path) as file:
-                return dict(json.loads(file.read()))
-        except (fileio.NotFoundError, tf.errors.NotFoundError, FileNotFoundError):
-            return None
-        except Exception as error:  # the store is away, or the file is being written
-            if seconds is None:
-                raise PipelineError(
-                    f"{path} cannot be read: {getattr(error, 'message', error)}",
-                    expected="the claim of a job, which keeps others out of the folder beside it",
-                    todo="see that this account may read it; remove it if it is damaged and no such job runs",
-                ) from error
-            time.sleep(seconds)
-    return None
+@contextlib.contextmanager
+def _used(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # which is the store's
+        # Whoever looks then finds what another has written; or he himself, if the answer to the first try was lost.
+        if getattr(error, "code", None) == 412:
+            return
+        todo = "see that this account may read and write it; remove it if it is damaged and no such job runs"
+        raise PipelineError(
+            f"{path} cannot be read or written: {getattr(error, 'message', error)}",
+            expected="the claim of a job, which keeps others out of the folder beside it",
+            todo="pip install google-cloud-storage" if isinstance(error, ImportError) else todo,
+        ) from error

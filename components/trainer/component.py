@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
-from absl import logging
 from tfx import types
 from tfx.components.trainer import component as tfx_trainer
 from tfx.dsl.components.base import executor_spec
@@ -18,21 +15,17 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.in_python import TRAINER, Argument, plain
 from tfx_estimator.components.trainer import published, stack_change, training_folder
 from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.trainer.training_root import with_training_root
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN
-
-# TFX's runner of services on which each job has a folder of its own.
-_RUNNER = "KubeflowV2DagRunner"
 
 
 class Driver(UnkeyedDriver):
@@ -165,36 +158,3 @@ class Trainer(tfx_trainer.Trainer):
         if trainer_fn:
             self.spec.exec_properties[TRAINER_FN] = self.spec.exec_properties.pop(RUN_FN)
         self.spec.exec_properties.update(settings.to_properties())
-
-
-def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
-    """Returns the settings with what a Trainer is given; says so where the next job would not find its checkpoints.
-
-    Args:
-        settings: Of the Trainer.
-        given: Its parameter.
-
-    Raises:
-        DeclarationError: It is no text.
-    """
-    if given is None:
-        if settings.declaration is None and not settings.training_root and _is_compiled_for_jobs():
-            logging.warning(
-                "Trainer: each job of a service has a folder of its own, so that a job after one that was killed would "
-                "begin at step 0. Trainer(training_root=...), a folder that all jobs of the pipeline share, has it go "
-                "on from the last checkpoint; with Pipeline(enable_cache=True), for its examples must be the same ones."
-            )
-        return settings
-    argument = Argument(("training_root",), TRAINER, '"gs://bucket/trainings"', "give the path of a folder")
-    root = plain(os.fspath(given) if isinstance(given, os.PathLike) else given, argument)
-    if not isinstance(root, str) or not root.strip():
-        raise argument.not_plain(given)
-    return dataclasses.replace(settings, training_root=root if is_address(root) else os.path.abspath(root))
-
-
-def _is_compiled_for_jobs() -> bool:
-    """Tells whether code that is at work now, such as the caller's script, names the runner of such a service."""
-    frame = sys._getframe()
-    while frame is not None and _RUNNER not in frame.f_code.co_names:
-        frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None

@@ -9,32 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.claim_file import process
 from tfx_estimator.pipeline import lock
 from tfx_estimator.pipeline.errors import TrainingError
-
-# Beside a folder: how its lock is called.
-ENDING = ".lock"
-# Until whoever has just taken it has said who he is.
-_TRIES, _POLL_SECONDS = 20, 0.05
 
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Keeps other runs out of a folder for the context, as `lock.take_for_run` does.
-
-    Args:
-        folder: The folder, which need not be there.
-
-    Raises:
-        TrainingError: Another run has it.
-        PipelineError: The lock cannot be had.
-    """
-    path = folder.rstrip("/") + ENDING
+    """Keeps other runs out of a folder, which need not be there: raises TrainingError, or as `lock.take_for_run`."""
+    path = f"{folder.rstrip('/')}.lock"
     fd = lock.take_for_run(lambda: _take(path), path, folder)
     if fd is None:
         raise _taken(folder, path, _read(path))
@@ -47,14 +34,26 @@ def locked(folder: str) -> Iterator[None]:
         lock.give_back(path, fd)
 
 
+def process() -> dict[str, Any]:
+    """Names this process: its number tells something only in its namespace, of this start of its machine."""
+    space = ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        space = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return {"host": socket.gethostname(), "space": space, "pid": os.getpid()}
+
+
+def is_here(holder: dict[str, Any]) -> bool:
+    """Does the number of a process that was named so tell something here: elsewhere it may be another's."""
+    space = process()["space"]
+    return bool(space) and holder.get("space") == space
+
+
 def _take(path: str) -> Optional[int]:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    for _ in range(_TRIES):
-        if (fd := lock.take(path)) is not None:
+    for _ in range(20):  # until whoever has just taken it has said who he is
+        if (fd := lock.take(path)) is not None or _read(path):
             return fd
-        if _read(path):
-            break
-        time.sleep(_POLL_SECONDS)
+        time.sleep(0.05)
     return None
 
 
@@ -70,9 +69,7 @@ def _taken(folder: str, path: str, holder: Optional[dict[str, Any]]) -> Training
     if holder:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
         who = f": process {holder['pid']} on {holder['host']}, since {since}"
-        # Elsewhere, or in another container, the number is another process's.
-        if all(holder.get(name) == value for name, value in process().items() if name != "pid"):
-            end = f"end it (kill {holder['pid']})"
+        end += f" (kill {holder['pid']})" if is_here(holder) else ""
     error = TrainingError(
         f"another run is at work in {folder}{who}",
         expected="one run of a pipeline at a time: they would write the same checkpoints",

@@ -1,61 +1,41 @@
 """A claim of a training folder: two jobs of one pipeline, run at once, would write the same checkpoints.
 
-On this machine a lock keeps them apart. On a service nobody does: the claim is a file that is written anew while its
-job lives. One that is not was left by a job that was killed, and is taken over. Whoever writes it looks first whether
-it is still his: of two that came at once, or of one that slept and was taken over, only one goes on. In an object store
-see `stored_claim`.
+On this machine a lock keeps them apart. On a service the claim is written anew while its job lives; one that is not was
+left by a killed job, and is taken over. Whoever writes it looks then whether it is his: of those at once one goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeGuard, Union
 
-from tfx.dsl.io import fileio
-
-from tfx_estimator.components.trainer.claim_file import ENDING, is_dead, lost, process, read_claim, taken
+from tfx_estimator.components.trainer.claim_file import ClaimFile, StoredClaim
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
-from tfx_estimator.components.trainer.folder_lock import locked
-from tfx_estimator.components.trainer.stored_claim import StoredClaim
+from tfx_estimator.components.trainer.folder_lock import is_here, locked, process
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import StoppedError
-from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.errors import StoppedError, TrainingError
 from tfx_estimator.pipeline.log import get_logger
 
-BEAT_SECONDS = 15.0
-# How long a claim may stay as it is before it counts as left behind.
-PATIENCE_SECONDS = 60.0
-# Kubeflow Pipelines 1 sets it.
-_KFP_POD = "KFP_POD_NAME"
+# Seconds between two signs of life; and without one, until a claim counts as left behind.
+_BEAT, _PATIENCE = 15.0, 60.0
+_EXPECTED = "one job of a pipeline at a time: they would write the same checkpoints"
 
 logger = get_logger("trainer")
 
 
 @contextlib.contextmanager
-def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], None]]:
-    """Keeps other jobs and runs of a pipeline out of a folder.
-
-    Args:
-        folder: As of `claimed`.
-        is_on_service: Is the pipeline known to run on a service.
-
-    Yields:
-        As `claimed`.
-
-    Raises:
-        TfxEstimatorError: As `claimed`, or another run of this machine has it.
-    """
+def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], object]]:
+    """Keeps other jobs and runs of a pipeline out of a folder: see `claimed`, and `locked`."""
     place = resolve(os.environ)
     if place is not None and place.task.type != CHIEF:
         yield lambda: None
-    elif is_on_service or os.environ.get(_KFP_POD):
+    elif is_on_service or os.environ.get("KFP_POD_NAME"):  # Kubeflow Pipelines 1 sets it
         with claimed(folder) as check:
             yield check
     else:
@@ -65,28 +45,16 @@ def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def claimed(
-    folder: str, beat: float = BEAT_SECONDS, patience: float = PATIENCE_SECONDS
-) -> Iterator[Callable[[], None]]:
-    """Claims a folder for the context. Once it is lost, SIGTERM ends what this process does in it.
+def claimed(folder: str, beat: float = _BEAT, patience: float = _PATIENCE) -> Iterator[Callable[[], object]]:
+    """Claims a folder, which need not be there; raises TrainingError if a living job has it.
 
-    Args:
-        folder: The training folder, which need not be there.
-        beat: Seconds between two signs of life.
-        patience: Seconds to wait for one of somebody else's; at least two beats.
-
-    Yields:
-        What raises StoppedError if the claim is lost; to be called before what others would see.
-
-    Raises:
-        TrainingError: A living job has it.
-        StoppedError: Another job has taken it over meanwhile.
-        PipelineError: The claim cannot be read.
+    Yields what raises StoppedError if the claim is lost, to be called before what others would see; once that is found,
+    SIGTERM ends what this process does in the folder.
     """
-    claim = StoredClaim(folder) if is_address(folder) else _Claim(folder)
-    claim.take(beat / 10, patience)
-    ended = threading.Event()
-    beats = threading.Thread(target=_beat, args=(claim, ended, beat), name="training-claim", daemon=True)
+    claim, ended = _Claim(folder), threading.Event()
+    # A file is no lock: by then, who came at the same time has written it as well.
+    claim.take(0.0 if is_address(folder) else beat / 10, patience)
+    beats = threading.Thread(target=claim.live, args=(ended, beat), name="training-claim", daemon=True)
     beats.start()
     try:
         yield claim.look
@@ -105,66 +73,64 @@ class _Claim:
     """This job's claim of a folder."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._path = folder.rstrip("/") + ENDING
+        self._folder, path = folder, f"{folder.rstrip('/')}.claim"
+        self._file: Union[ClaimFile, StoredClaim] = StoredClaim(path) if is_address(folder) else ClaimFile(path)
         self._mine = {"owner": uuid.uuid4().hex, **process(), "beat": 0}
         self.lost: Optional[StoppedError] = None
 
     def take(self, settle: float, patience: float) -> None:
-        """Takes it, and looks after `settle` seconds whether somebody else has done so at the same time."""
-        left = _wait(self._path, self._folder, patience)
-        fileio.makedirs(os.path.dirname(self._path))
-        with contextlib.suppress(FileExistsError):
-            write_whole(self._path, json.dumps(self._mine), new=left is None)
-        time.sleep(settle)
-        now = read_claim(self._path)
-        if not self._is_mine(now):
-            raise taken(self._folder, now)
+        """Takes it, once what is there has given no sign of life, and looks after `settle` seconds who has it."""
+        seen = first = self._file.read()
+        if first is not None and not _is_dead(first):
+            logger.info(f"another job has claimed {self._folder}: waiting {patience:g} s for a sign of life of it")
+            deadline = time.monotonic() + patience
+            while seen == first and time.monotonic() < deadline:
+                time.sleep(min(1.0, patience / 10))
+                seen = self._file.read()
+        if seen in (first, None):
+            self._file.write(self._mine, seen)
+            time.sleep(settle)
+        if not self._is_mine(now := self._file.read()):
+            what = f"another job trains in {self._folder}{_where(now, ',')}"
+            todo = "wait for it, or cancel it; or compile with another name or trainer.seed"
+            raise TrainingError(what, expected=_EXPECTED, todo=todo)
 
-    def look(self) -> None:
-        """Raises StoppedError if it is not this job's any more."""
-        now = read_claim(self._path)
-        if not self._is_mine(now):
-            self.lost = lost(self._folder, now)
-            raise self.lost
+    def look(self) -> dict[str, Any]:
+        """Returns what it says; raises StoppedError if it is not this job's any more."""
+        if self._is_mine(now := self._file.read()):
+            return now
+        what = f"another job{_where(now)} has taken over {self._folder}: this one gave no sign of life for a while"
+        todo = "wait for the other; then run this one again, if it is still wanted"
+        self.lost = StoppedError(what, expected=_EXPECTED, todo=todo)
+        raise self.lost
 
-    def live(self) -> None:
-        """Gives a sign of life."""
-        self.look()
-        self._mine["beat"] += 1
-        write_whole(self._path, json.dumps(self._mine))
+    def live(self, ended: threading.Event, beat: float) -> None:
+        """Gives signs of life."""
+        while not ended.wait(beat):
+            try:
+                now = self.look()
+                self._mine["beat"] += 1
+                self._file.write(self._mine, now)
+            except StoppedError as error:
+                logger.error(error.what)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            except Exception as error:  # file systems have errors of their own; the next beat may come through
+                logger.info(f"the claim cannot be renewed: {error}")
 
     def give_back(self) -> None:
-        """Removes it, if it is still there."""
-        if self._is_mine(read_claim(self._path)):
-            fileio.remove(self._path)
+        """Removes it, if it is still this job's."""
+        if self._is_mine(now := self._file.read()):
+            self._file.remove(now)
 
-    def _is_mine(self, claim: Optional[dict[str, Any]]) -> bool:
+    def _is_mine(self, claim: Optional[dict[str, Any]]) -> TypeGuard[dict[str, Any]]:
         return claim is not None and claim.get("owner") == self._mine["owner"]
 
 
-def _wait(path: str, folder: str, patience: float) -> Optional[dict[str, Any]]:
-    """Waits until a claim that is there is gone, or shows that its job lives, or that it does not: then returns it."""
-    first, deadline = read_claim(path), time.monotonic() + patience
-    if first is None or is_dead(first):
-        return first
-    logger.info(f"another job has claimed {folder}: waiting {patience:g} s for a sign of life of it")
-    while time.monotonic() < deadline:
-        time.sleep(min(1.0, patience / 10))
-        if (now := read_claim(path)) is None:
-            return None
-        if now != first:
-            raise taken(folder, now)
-    return first
+def _is_dead(claim: dict[str, Any]) -> bool:
+    """Is it of a process that has ended, for all that can be seen from here."""
+    return is_here(claim) and (claim["pid"] == os.getpid() or not os.path.exists(f"/proc/{claim['pid']}"))
 
 
-def _beat(claim: Union[_Claim, StoredClaim], ended: threading.Event, seconds: float) -> None:
-    while not ended.wait(seconds):
-        try:
-            claim.live()
-        except StoppedError as error:
-            logger.error(error.what)
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        except Exception as error:  # file systems have errors of their own; the next beat may come through
-            logger.info(f"the claim cannot be renewed: {error}")
+def _where(claim: Optional[dict[str, Any]], before: str = "") -> str:
+    return f"{before} on {claim['host']}" if claim and "host" in claim else ""

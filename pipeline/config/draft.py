@@ -41,6 +41,8 @@ _STAND_INS: dict[Path, Any] = {
     ("trainer", "keep_best", "metric"): "loss",
     ("trainer", "sync_every", "steps"): 4,
     ("tune", "ranges"): {},
+    ("trainer", "model_parallel", "devices"): ["cpu:0", "cpu:1"],
+    ("trainer", "model_parallel", "layers"): {"*": 0},
     ("trainer", "pipeline_parallel", "stages"): 2,
     ("trainer", "pipeline_parallel", "microbatches"): 1,
     ("beam", "dataflow", "project"): "stand-in",

@@ -29,8 +29,6 @@ def reject(value: Any, annotation: Any) -> str:
     """
     origin = typing.get_origin(annotation)
     if origin is typing.Union:
-        if value is None and type(None) in typing.get_args(annotation):
-            return ""
         return _reject_all(value, _alternatives(annotation))
     if origin is tuple:
         return _reject_items(value, annotation)

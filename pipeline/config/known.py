@@ -18,6 +18,10 @@ _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 _OPTIMIZER = "trainer.optimizer"
 _ONE_PROCESS = "evaluation runs in one process"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
+_LAYOUT = (
+    "of weights split among devices, which is not done here: put whole layers on named devices, by devices and layers, "
+    "or cut the network into stages, by trainer.pipeline_parallel"
+)
 _OVERLAP = "no switch of TensorFlow's: packs overlap with what is left of the backward pass, so set bytes_per_pack"
 
 # Dotted path -> value -> why not.
@@ -49,6 +53,7 @@ MEASURED: dict[str, str] = {"trainer.precision": "float32,mixed_bfloat16", "trai
 # Dotted path, or the key alone if it means one thing everywhere -> why not.
 KEYS: dict[str, str] = {
     f"{_TRAIN}.overlap": _OVERLAP,
+    **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _LAYOUT),
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2: adafactor takes the smaller of the learning rate and "
     "1/sqrt(step) either way",

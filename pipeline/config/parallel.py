@@ -1,10 +1,9 @@
-"""`trainer.model_parallel` and `trainer.pipeline_parallel`: one network on several devices of a process."""
+"""`trainer.model_parallel` and `trainer.pipeline_parallel`: layers of one network on several devices of a process."""
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Any, Optional, Union
+from typing import Union
 
 from pydantic.v1 import Field, conint
 
@@ -16,51 +15,19 @@ DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
 
 
 class ModelParallel(Section):
-    """Which layers are on which device, in turn; or which weights are split among all of them."""
+    """Which layers are on which device; each device computes the whole batch through its own layers, in turn."""
 
-    devices: tuple[str, ...] = Field(
-        default=(),
-        description="of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]; with a mesh none are GPUs, where "
-        "there are as many, and else logical CPUs",
-    )
-    layers: Optional[dict[str, _INDEX]] = Field(  # type: ignore[valid-type]
-        default=None,
+    devices: tuple[str, ...] = Field(..., description="of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
+    layers: dict[str, _INDEX] = Field(  # type: ignore[valid-type]
+        ...,
         description="{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
         "`devices`, from 0; a layer that is not named is on the first one",
     )
-    mesh: Optional[dict[str, conint(ge=1, le=_MOST)]] = Field(  # type: ignore[valid-type]
-        default=None, description="{dimension: devices}, in place of `layers`, for a layout: {model: 2}"
-    )
-    layout: Optional[dict[str, tuple[Optional[str], ...]]] = Field(
-        default=None,
-        description="{layer/weight: [dimension of the mesh, or null, for each of the weight's]}: [null, model] is its "
-        "columns, [model, null] its rows; the name may be a pattern; one that is not named is whole on each device",
-    )
-
-    class Config(Section.Config):
-        """pydantic's settings."""
-
-        @staticmethod
-        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
-            """Tells editors that null may be in a layout, too."""
-            Section.Config.schema_extra(schema, model)
-            lists = schema["properties"]["layout"]["anyOf"][0]["additionalProperties"]
-            lists["items"] = {"anyOf": [lists["items"], {"type": "null"}]}
-
-    @property
-    def splits(self) -> bool:
-        """Are single weights split, and not whole layers put somewhere."""
-        return self.mesh is not None or self.layout is not None
-
-    @property
-    def mesh_size(self) -> int:
-        """How many devices the mesh has; 0 without one."""
-        return math.prod(self.mesh.values()) if self.mesh else 0
 
     @property
     def logical_cpus(self) -> int:
-        """How many logical CPUs the devices may need; 0 if they are all GPUs."""
-        return _logical_cpus(self.devices) if self.devices else self.mesh_size
+        """How many logical CPUs the devices need; 0 if they are all GPUs."""
+        return _logical_cpus(self.devices)
 
 
 class PipelineParallel(Section):

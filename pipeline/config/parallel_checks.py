@@ -13,8 +13,6 @@ from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
 _DISTRIBUTION = "trainer.distribution"
-# Whose updates DTensor computes part by part, each as on the whole weight.
-SPLIT_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
 
 def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -33,7 +31,7 @@ def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Ite
     model, pipeline = trainer.model_parallel, trainer.pipeline_parallel
     if model is not None:
         yield from _common(trainer, _MODEL, search_paths)
-        yield from _layout(trainer, model) if model.splits else _model(model)
+        yield from _model(model)
     if pipeline is not None:
         yield from _common(trainer, _PIPELINE, search_paths)
         yield from _pipeline(trainer, pipeline)
@@ -87,137 +85,13 @@ def _common(trainer: TrainerSection, path: str, search_paths: Sequence[str]) -> 
             )
 
 
-# Words with a meaning in DTensor's sharding specs.
-_RESERVED = {"unsharded", "match", "scalar"}
-
-
-def _layout(trainer: TrainerSection, section: ModelParallel) -> Iterator[Problem]:
-    """Checks the layout of single weights. Only when the network is made is it seen whether they can be split so."""
-    mesh, layout = section.mesh or {}, section.layout or {}
-    if section.layers is not None:
-        yield Problem(
-            f"{_MODEL}.layers",
-            "beside a mesh each layer is on all of its devices",
-            "layers, or mesh and layout",
-            "remove one of them",
-            depends=(f"{_MODEL}.mesh", f"{_MODEL}.layout"),
-        )
-    if len(mesh) != 1 or section.mesh_size < 2:
-        yield Problem(
-            f"{_MODEL}.mesh",
-            f"it has {len(mesh)} dimensions and {section.mesh_size} devices",
-            "one dimension, of two devices or more",
-            "write one such: mesh: {model: 2}",
-        )
-    if reserved := sorted(set(mesh) & _RESERVED):
-        yield Problem(
-            f"{_MODEL}.mesh",
-            f"DTensor has a meaning of its own for {reserved[0]!r}",
-            "a dimension with another name",
-            "call it model, for example, in mesh and in layout",
-            value=reserved[0],
-        )
-    if len({each.partition(":")[0] for each in section.devices}) > 1:
-        yield Problem(
-            f"{_MODEL}.devices",
-            "a mesh is of one kind of device",
-            "CPUs, or GPUs",
-            "name devices of one kind",
-            value=", ".join(section.devices),
-            depends=(f"{_MODEL}.mesh",),
-        )
-    if not any(any(dimensions) for dimensions in layout.values()):
-        yield Problem(
-            f"{_MODEL}.layout",
-            "it splits no weight",
-            "{layer/weight: [dimensions]}",
-            "name a weight: layout: {dense1/kernel: [null, model]}",
-        )
-    for name, dimensions in layout.items():
-        split = [each for each in dimensions if each]
-        if unknown := [each for each in split if each not in mesh]:
-            yield Problem(
-                f"{_MODEL}.layout.{name}",
-                f"the mesh has no dimension {unknown[0]!r}",
-                f"null, or one of {', '.join(mesh) or 'its dimensions'}",
-                "name it so",
-                value=f"[{', '.join(each or 'null' for each in dimensions)}]",
-                depends=(f"{_MODEL}.mesh",),
-            )
-        elif len(split) > 1:
-            yield Problem(
-                f"{_MODEL}.layout.{name}",
-                "a weight is split along one of its dimensions",
-                f"[null, {split[0]}], its columns, or [{split[0]}, null], its rows",
-                "write null for the other",
-            )
-    if section.devices and len(section.devices) != section.mesh_size:
-        yield Problem(
-            f"{_MODEL}.devices",
-            f"there are {len(section.devices)} for a mesh of {section.mesh_size}",
-            "one for each place of the mesh",
-            "name as many, or none",
-            depends=(f"{_MODEL}.mesh",),
-        )
-    yield from _devices(f"{_MODEL}.devices", section.devices)
-    yield from _step_of_layout(trainer)
-
-
-def _step_of_layout(trainer: TrainerSection) -> Iterator[Problem]:
-    """What DTensor has no place for in the step, or what has not been tried with it."""
-    where = f"{_MODEL}.layout"
-    refused = [
-        (
-            "trainer.path",
-            trainer.path not in ("keras", "keras_custom_loop"),
-            f"{where} is of DTensor, which runs functions, and no session of an Estimator",
-            "keras or keras_custom_loop",
-            trainer.path,
-        ),
-        (
-            "trainer.gradient_accumulation",
-            trainer.gradient_accumulation > 1,
-            f"with {where} a batch is computed at once",
-            "1",
-            str(trainer.gradient_accumulation),
-        ),
-        (
-            "trainer.precision",
-            trainer.precision != "float32",
-            f"with {where} weights are used as they are kept",
-            "float32",
-            trainer.precision,
-        ),
-    ]
-    for path, wrong, reason, expected, value in refused:
-        if wrong:
-            yield Problem(path, reason, expected, f"set it so, or remove {_MODEL}", value=value, depends=(where,))
-    if trainer.model in NORMALISING:
-        yield Problem(
-            _MODEL,
-            f"{trainer.model} normalises by FusedBatchNormV3, for which DTensor has no rule",
-            "a network without batch normalisation",
-            "remove it, or choose another network; trainer.model_parallel.layers takes any",
-            depends=("trainer.model", where),
-        )
-    if (name := trainer.optimizer.name) not in SPLIT_OPTIMIZERS:
-        yield Problem(
-            "trainer.optimizer.name",
-            f"{where} has been tried with the optimizers that keep what they remember in the weight's own shape",
-            ", ".join(SPLIT_OPTIMIZERS),
-            "choose one of them",
-            value=name,
-            depends=(where,),
-        )
-
-
 def _model(section: ModelParallel) -> Iterator[Problem]:
     if len(section.devices) < 2:
         yield Problem(f"{_MODEL}.devices", "there is one place only", "two devices or more", "name another one")
     yield from _devices(f"{_MODEL}.devices", section.devices)
     if not section.layers:
         yield Problem(f"{_MODEL}.layers", "it is empty", "{layer: device}", "name layers: layers: {dense1: 1}")
-    for name, index in (section.layers or {}).items():
+    for name, index in section.layers.items():
         if index >= len(section.devices):
             yield Problem(
                 f"{_MODEL}.layers.{name}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config import Declaration
@@ -32,7 +32,6 @@ class Memory:
         runtime: Of a process before it trains.
         replicas: In one process.
         held_by_servers: Are slots, and the weights, on parameter servers.
-        repeated: What the devices of a mesh hold beyond that, since each has its own of what is not split.
         one_copy: Do the replicas of the process share one copy of the weights and of the slots.
     """
 
@@ -45,7 +44,6 @@ class Memory:
     runtime: int
     replicas: int
     held_by_servers: bool
-    repeated: int = 0
     one_copy: bool = False
 
     @property
@@ -58,7 +56,7 @@ class Memory:
     def process(self) -> int:
         """Of one process that trains."""
         shared = (self.replicas - 1) * (self.weights + self.slots) if self.one_copy else 0
-        return self.runtime + (self.data or 0) + self.replicas * self.replica + self.repeated - shared
+        return self.runtime + (self.data or 0) + self.replicas * self.replica - shared
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,6 @@ class Estimate:
         wire: What a step sends.
         unseen: Kinds of operations whose costs are not seen.
         divided: Are parts of the network on several devices of the process.
-        split: Are they single weights, and not layers.
         devices: What each of these holds.
         counted_as: What of the declaration is counted as something else: of what, as what, and why.
     """
@@ -119,7 +116,6 @@ class Estimate:
     wire: Wire
     unseen: tuple[str, ...] = ()
     divided: bool = False
-    split: bool = False
     devices: tuple[Device, ...] = ()
     counted_as: tuple[str, ...] = ()
 
@@ -134,12 +130,7 @@ class Estimate:
         if self.unseen:
             kinds = ", ".join(self.unseen)
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
-        if self.split:
-            notes.append(
-                "Weights are split on a mesh: a replica is counted as if it were on one device; each has all of it but "
-                "the others' parts of those weights, and what DTensor sends is not counted."
-            )
-        elif self.divided:
+        if self.divided:
             notes.append("The layers are on several devices: the memory of the replica is that of all together.")
         if self.memory.data is None:
             notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
@@ -205,7 +196,6 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     train: TrainStrategy = trainer.distribution.train
     gradients, batch = found["trained_bytes"], found["batch"]
     sync, devices = trainer.sync_every, tuple(_devices(trainer, found))
-    split = trainer.model_parallel is not None and trainer.model_parallel.splits
     memory = Memory(
         weights=found["weight_bytes"],
         gradients=gradients,
@@ -220,9 +210,6 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         held_by_servers=train.asynchronous,
         one_copy=train.traits.one_copy,
     )
-    if split:
-        once = memory.weights + memory.gradients + memory.slots + memory.activations
-        memory = replace(memory, repeated=sum(each.total for each in devices) - once)
     return Estimate(
         name=declaration.name,
         model=trainer.model or "",
@@ -246,7 +233,6 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         ),
         unseen=tuple(found["unseen"]),
         divided=trainer.is_divided,
-        split=split,
         devices=devices,
         counted_as=tuple(_counted_as(trainer, found["table_bytes"])),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from tfx_estimator.pipeline.estimate.estimate import Estimate
 from tfx_estimator.pipeline.text import one_line
 
@@ -46,8 +44,8 @@ def lines(found: Estimate) -> list[str]:
         ("", ""),
         ("sent in a step", f"{size(wire.sent)} by each worker, {size(wire.total)} in all: {wire.how}"),
     ]
-    if wire.between_devices != 0:
-        rows.append(("between devices", _known(wire.between_devices)))
+    if wire.between_devices:
+        rows.append(("between devices", f"{size(wire.between_devices)} a step"))
     width = max(len(title) for title, _ in rows)
     shown = [f"{title:<{width}}  {one_line(text)}".rstrip() for title, text in rows]
     return [*shown, *(f"note: {one_line(note)}" for note in found.notes())]
@@ -61,10 +59,6 @@ def _fullest(found: Estimate) -> list[tuple[str, str]]:
     parts = ("weights", "gradients", "slots", "activations")
     told = ", ".join(f"{name} {size(getattr(device, name))}" for name in parts)
     return [("memory of the fullest device", f"{size(device.total)}, on {device.name}: {told}")]
-
-
-def _known(number: Optional[int]) -> str:
-    return "not counted" if number is None else f"{size(number)} a step"
 
 
 def size(number: float) -> str:

@@ -16,13 +16,13 @@ class Wire:
     Args:
         sent: Bytes that one process that trains sends to others, or takes from them if that is more.
         total: The same of all processes together, parameter servers included, each byte counted once.
-        between_devices: Bytes between the devices of one process; None where that is not known.
+        between_devices: Bytes between the devices of one process.
         how: What is sent, in words.
     """
 
     sent: int = 0
     total: int = 0
-    between_devices: Optional[int] = 0
+    between_devices: int = 0
     how: str = "nothing: there is one device"
 
 
@@ -34,7 +34,7 @@ def wire_of(
     sync: Optional[SyncEvery] = None,
     chief_trains: bool = True,
     divided: bool = False,
-    cuts: Optional[int] = None,
+    cuts: int = 0,
     tables: int = 0,
 ) -> Wire:
     """Counts the bytes of one step.
@@ -48,7 +48,7 @@ def wire_of(
         chief_trains: Does the chief of parameter servers do steps as well, as an Estimator's does; on the Keras paths
             it hands them out.
         divided: Are parts of the network on several devices of the process.
-        cuts: Bytes that go between these; None where that is not known.
+        cuts: Bytes that go between these.
         tables: Bytes of the gradients of embeddings, among the others, which are not compressed.
 
     Returns:

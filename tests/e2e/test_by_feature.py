@@ -78,12 +78,6 @@ def _is_set(run: Path) -> None:
     assert "(memory_growth=True, allocator=cuda_malloc_async)" in logs
 
 
-def _has_a_layout(run: Path) -> None:
-    # Each of two devices has half of the rows of the last kernel, and they sum up what they made of them.
-    sums = count_operations(run).items()
-    assert sum(count for (name, kind), count in sums if kind == _SUM and "/logits/MatMul/DTensor" in name) == 2 * STEPS
-
-
 def _is_compiled(run: Path) -> None:
     assert "Compiled cluster using XLA" in read_logs(run)
 
@@ -97,7 +91,6 @@ EFFECTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "packs": (_packs, ()),
     "precision": (_computes_in_16_bits, ()),
     "runtime": (_is_set, ()),
-    "weight_layout": (_has_a_layout, PROFILED),
     "xla": (_is_compiled, ()),
 }
 # What must have run before.

@@ -10,13 +10,7 @@ import os
 
 os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-from tests.equivalence import (  # noqa: F401
-    train_accumulation,
-    train_layers,
-    train_parallel,
-    train_recipes,
-    train_split,
-)
+from tests.equivalence import train_accumulation, train_layers, train_parallel, train_recipes  # noqa: F401
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
 

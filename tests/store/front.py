@@ -12,9 +12,11 @@ to requests stands in FOLDER/faults.log.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import http.client
+import json
 import os
 import random
 import re
@@ -52,7 +54,7 @@ class Front(BaseHTTPRequestHandler):
     cut = ""
     log = Path()
     chance = random.Random(7)
-    lock = threading.Lock()
+    lock, changes = threading.Lock(), threading.Lock()
     # What resumable uploads are to write, and which of them were written to the end.
     uploads: dict[str, str] = {}
     written: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
@@ -84,7 +86,8 @@ class Front(BaseHTTPRequestHandler):
         elif self.path.startswith("/batch"):
             self._answer(*self._batch(body))
         else:
-            status, headers, answer = _ask(self.command, self.path, self._headers(), body)
+            with self.changes if "ifGenerationMatch" in self.path else contextlib.nullcontext():
+                status, headers, answer = self._refusal() or _ask(self.command, self.path, self._headers(), body)
             self._remember(upload, status, headers, answer)
             self._answer(status, headers, answer)
 
@@ -102,6 +105,17 @@ class Front(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
         return True
+
+    def _refusal(self) -> Optional[tuple[int, list[tuple[str, str]], bytes]]:
+        """Keeps a condition of a removal, as the real store does: fake-gcs-server keeps those of uploads."""
+        place = urlsplit(self.path)
+        wanted = parse_qs(place.query).get("ifGenerationMatch")
+        if self.command != "DELETE" or not wanted:
+            return None
+        status, _, answer = _ask("GET", place.path, self._headers(), b"")
+        if status != 200 or json.loads(answer)["generation"] == wanted[0]:
+            return None
+        return 412, [("Content-Type", "application/json")], b'{"error": {"code": 412, "message": "conditionNotMet"}}'
 
     def _remember(self, upload: str, status: int, headers: list[tuple[str, str]], answer: bytes) -> None:
         places = [value for key, value in headers if key.lower() == "location"]

@@ -18,11 +18,11 @@ JOBS, FOLDERS = 3, 6
 # Claims one folder after another, at the moments that it is told; each job's process is as of a machine of its own.
 JOB = """
 import json, sys, time, uuid
-from tfx_estimator.components.trainer import stored_claim
+from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.errors import TrainingError
 
-stored_claim.process = lambda: {"host": "elsewhere", "space": uuid.uuid4().hex, "pid": 1}
+training_claim.process = lambda: {"host": "elsewhere", "space": uuid.uuid4().hex, "pid": 1}
 print("ready", flush=True)
 begin = float(sys.stdin.readline())
 said = []

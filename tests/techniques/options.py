@@ -74,7 +74,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # The name decides on which rows it goes: by this one it needs the fewest.
     "accumulation_parallel": {"gradient_accumulation": 4, "parallel_parts": 2},
     "model_parallel": {"model_parallel": {"devices": ["cpu:0", "cpu:1"], "layers": {"logits": 1}}},
-    "split_weights": {"model_parallel": {"mesh": {"model": 2}, "layout": {"logits/kernel": ["model", None]}}},
     "pipeline_parallel": {"pipeline_parallel": {"stages": 2, "microbatches": 2}},
     "label_smoothing": {"label_smoothing": 0.1},
     "class_weights": {"class_weights": {"3": 2.0}},

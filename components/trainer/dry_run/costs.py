@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import itertools
 import os
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -19,7 +18,6 @@ from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
-from tfx_estimator.pipeline.config.parallel import ModelParallel
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import DataError, UserCodeError
@@ -60,7 +58,7 @@ class Costs:
         unseen: Kinds of operations whose costs are not seen.
         table_bytes: Of tables of embeddings among those: their gradients are rows, which nobody compresses.
         devices: What each of the devices holds that the network is divided among, in the order of the declaration.
-        sent_bytes: Between these in a step; None where that is not known.
+        sent_bytes: Between these in a step.
     """
 
     parameters: int
@@ -77,7 +75,7 @@ class Costs:
     unseen: tuple[str, ...] = ()
     table_bytes: int = 0
     devices: tuple[Held, ...] = ()
-    sent_bytes: Optional[int] = None
+    sent_bytes: int = 0
 
 
 def run(context: TaskContext) -> None:
@@ -197,32 +195,22 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
 
 def _on_cpus(section: TrainerSection) -> TrainerSection:
-    """The section with logical CPUs in place of the devices that parts of the network are on: nothing runs on them.
-
-    With a layout of single weights each device computes as if it were the only one.
-    """
+    """The section with logical CPUs in place of the devices that parts of the network are on: nothing runs on them."""
     model, pipeline = section.model_parallel, section.pipeline_parallel
     if model is not None:
-        places = tuple(f"cpu:{place}" for place in range(len(model.devices)))
-        model = None if model.splits else model.copy(update={"devices": places})
+        model = model.copy(update={"devices": tuple(f"cpu:{place}" for place in range(len(model.devices)))})
     if pipeline is not None:
         pipeline = pipeline.copy(update={"devices": tuple(f"cpu:{place}" for place in range(pipeline.stage_count))})
     return section.copy(update={"model_parallel": model, "pipeline_parallel": pipeline})
 
 
-def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tuple[tuple[Held, ...], Optional[int]]:
+def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tuple[tuple[Held, ...], int]:
     """What each device of a divided network holds, and what goes between them."""
     from tfx_estimator.components.trainer.dry_run import graph_costs
 
     trained, others, slots, loss, _ = built
-    if section.model_parallel is not None and section.model_parallel.splits:
-        peak, parts = graph_costs.peak_bytes(step), section.model_parallel.mesh_size
-        # A slot is as its weight is, in the optimizers that there may be.
-        mine = [_part_bytes(section.model_parallel, each, parts) for each in (trained, others, slots)]
-        peak -= _bytes(trained) - mine[0]
-        return (Held(mine[0] + mine[1], mine[0], mine[2], peak),) * parts, None
     if not section.is_divided:
-        return (), None
+        return (), 0
     variables = {inner.ref(): outer.device for outer, inner in loss.graph.captures}
     places = graph_costs.devices_of(step, variables)
     held = []
@@ -234,21 +222,6 @@ def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tupl
         peak = graph_costs.peak_bytes(step, {op for op, where in places.items() if where == place}.__contains__)
         held.append(Held(_bytes(on_it[0]) + _bytes(on_it[1]), _bytes(on_it[0]), _bytes(on_it[2]), peak))
     return tuple(held), graph_costs.sent_bytes(step, places)
-
-
-def _part_bytes(declared: ModelParallel, variables: Any, parts: int) -> int:
-    """Bytes of variables on one device of a mesh."""
-    from tfx_estimator.model_fn.split_weights import deciding
-
-    layout, total = declared.layout or {}, 0
-    for each in variables:
-        # Of a slot, the layer and weight that it is of are in the middle.
-        names = each.name.partition(":")[0].split("/")
-        pairs = ["/".join(pair) for pair in itertools.pairwise(names)]
-        best = next(filter(None, (deciding(layout, pair) for pair in reversed(pairs))), None)
-        size = _bytes([each])
-        total += size // parts if best and any(layout[best]) else size
-    return total
 
 
 def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:

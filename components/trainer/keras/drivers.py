@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.model_fn.averaging import Averaging
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.split_weights import SplitWeights
 
 
 def fit(
@@ -31,7 +29,7 @@ def fit(
     """
     if watch.ended:
         return
-    if averaging is not None or _split_of(model):
+    if averaging is not None:
         execute, length = make_execute(model, strategy, averaging), model._steps_per_execution
         # Keras keeps what `make_train_function` returned, and has no place in it between two steps.
         model.train_function = lambda iterator: execute(iterator, length.value(), tf.constant(watch.step, tf.int64))
@@ -115,9 +113,6 @@ def make_execute(
         # The step has added up over the replicas, and each has the same; but where they train by themselves.
         return replicas[0] if averaging is None else tf.add_n(list(replicas)) / len(replicas)
 
-    if split := _split_of(model):
-        return _one_by_one(split.make_step(model.train_step))
-
     @tf.function
     def execute(iterator: Any, steps: tf.Tensor, start: Optional[tf.Tensor] = None) -> Mapping[str, tf.Tensor]:
         steps = tf.cast(steps, tf.int64)
@@ -127,21 +122,5 @@ def make_execute(
         for number in tf.range(1, steps):
             one_step(iterator, start + number)
         return one_step(iterator, start + steps)
-
-    return execute
-
-
-def _split_of(model: tf.keras.Model) -> Optional[SplitWeights]:
-    return model.split if isinstance(model, KerasClassifier) else None
-
-
-def _one_by_one(step: Callable[[Any], Mapping[str, tf.Tensor]]) -> Callable[..., Mapping[str, tf.Tensor]]:
-    """Makes a loop outside of TensorFlow: its own has no place for a batch that goes to several devices."""
-
-    def execute(iterator: Any, steps: tf.Tensor, start: Optional[tf.Tensor] = None) -> Mapping[str, tf.Tensor]:
-        values: Mapping[str, tf.Tensor] = {}
-        for _ in range(int(steps)):
-            values = step(next(iterator))
-        return values
 
     return execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import tensorflow as tf
 
@@ -13,7 +13,7 @@ from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
 from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.division import Division, find_division
+from tfx_estimator.model_fn.division import find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_model import (
     build,
@@ -28,7 +28,6 @@ from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.parts import refuse_clipped_parts
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.probabilities import refuse_probabilities
-from tfx_estimator.model_fn.split_weights import SplitWeights
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -72,10 +71,8 @@ class ModelMaker:
                 todo="set trainer.path: estimator, or name a network function",
             )
         use(section.precision, self.trains)
-        division: Optional[Union[Division, SplitWeights]] = None
-        if section.model_parallel and section.model_parallel.splits:
-            division = SplitWeights(section.model_parallel)
-        elif section.is_divided:
+        division = None
+        if section.is_divided:
             features = {name: tf.type_spec_from_value(each) for name, each in example(self.spec).items()}
             division = find_division(section, lambda: self._make_network(function), features)
             seeds.begin(section)
@@ -146,10 +143,7 @@ class ModelMaker:
             compression = declared.distribution.train.gradient_compression
             optimizer = make_keras_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
-        variables = stored(model.trainable_variables)
-        split = model.split if isinstance(model, KerasClassifier) else None
-        with split.optimizing(variables) if split else contextlib.nullcontext():
-            _make_slots(optimizer, variables)
+        _make_slots(optimizer, stored(model.trainable_variables))
         return model
 
 

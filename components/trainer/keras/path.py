@@ -186,10 +186,8 @@ class _Task:
     def _make_evaluation(self) -> Evaluation:
         """Makes the model that evaluates, once."""
         if self._evaluation is None:
-            split = self._section.model_parallel is not None and self._section.model_parallel.splits
             self._evaluation = Evaluation(
-                # A checkpoint has whole weights.
-                self._maker(self._section.undivided if split else self._section, trains=False),
+                self._maker(self._section, trains=False),
                 self._declared.reader,
                 self._eval_strategy,
                 self._section.eval_steps,

@@ -1,194 +1,239 @@
-"""Two jobs of one pipeline do not train in one folder of a store, however their steps mix; the store is a folder."""
+"""Two jobs of one pipeline do not train in one folder of a bucket, as Google's client asks a server for it."""
 
 from __future__ import annotations
 
-import random
+import contextlib
+import json
+import subprocess
+import sys
+import threading
 import time
 import uuid
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.components.trainer.conftest import at_once
+from tests.store.bucket import BUCKET, Bucket, serving_bucket
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer import claim_file, stored_claim, training_claim
-from tfx_estimator.components.trainer.stored_claim import StoredClaim
-from tfx_estimator.components.trainer.training_claim import claimed
-from tfx_estimator.pipeline.errors import StoppedError, TrainingError
+from tfx_estimator.components.trainer import training_claim
+from tfx_estimator.components.trainer.training_claim import _Claim, claimed
+from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
 
 pytestmark = pytest.mark.unit
 
-SETTLE, PATIENCE = 0.005, 0.5
+BEAT, PATIENCE = 0.1, 1.5
+FOLDER, CLAIM = f"gs://{BUCKET}/training/abc-600", "training/abc-600.claim"
+# Has the folder until it is killed.
+HOLDER = """
+import sys, time
+from tfx_estimator.components.trainer.training_claim import claimed
+
+with claimed(sys.argv[1], 0.1, 60):
+    print("claimed", flush=True)
+    time.sleep(600)
+"""
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> str:
-    """The training folder; each claim is as of another machine."""
-    monkeypatch.setattr(training_claim, "is_address", lambda path: True)
+def bucket(monkeypatch) -> Iterator[Bucket]:
+    """The store; each claim is as of another machine."""
     alone = {"host": "elsewhere", "pid": 1}
-    monkeypatch.setattr(stored_claim, "process", lambda: {**alone, "space": uuid.uuid4().hex})
-    (tmp_path / "training").mkdir()
-    return str(tmp_path / "training" / "abc-600")
+    monkeypatch.setattr(training_claim, "process", lambda: {**alone, "space": uuid.uuid4().hex})
+    with serving_bucket() as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.address)
+        yield bucket
 
 
-def files(folder: str) -> list[str]:
-    return sorted(path.name for path in Path(folder).parent.iterdir())
+def said(bucket: Bucket) -> dict[str, Any]:
+    return json.loads(bucket.objects[CLAIM]["metadata"]["claim"])
 
 
-def test_a_folder_that_nobody_has_is_claimed_and_given_back(folder):
-    with claimed(folder, 0.02, PATIENCE) as check:
-        (name,) = files(folder)
-        assert name.startswith("abc-600.claim.00000001.")
-        path = str(Path(folder).parent / name)
-        first = claim_file.read_claim(path)
-        wait_until(lambda: claim_file.read_claim(path) != first, f"a beat after {first}", 10, every=0.01)
+def taken(folder: str = FOLDER) -> _Claim:
+    """Takes it, and gives no sign of life, as a job that was killed or sleeps."""
+    claim = _Claim(folder)
+    claim.take(0, PATIENCE)
+    return claim
+
+
+def meanwhile(bucket: Bucket, verb: str, then: Callable[[], Any]) -> None:
+    """Has the next request of a verb arrive at the store after something else has happened."""
+    left = [then]
+
+    def before(each: str) -> None:
+        if each == verb and left:
+            left.pop()()
+
+    bucket.before = before
+
+
+def lose(bucket: Bucket, verb: str) -> list[str]:
+    """Has the store's next answer to a verb be lost; returns what becomes empty then."""
+    left = [verb]
+    bucket.after = lambda each: bool(each == verb and left and left.pop())
+    return left
+
+
+def test_a_folder_that_nobody_has_is_claimed_and_given_back(bucket):
+    with claimed(FOLDER, BEAT, PATIENCE) as check:
+        first = bucket.objects[CLAIM]["generation"]
+        assert said(bucket)["host"] == "elsewhere"
+        wait_until(lambda: said(bucket)["beat"] > 1, "two beats", 10, every=0.01)
+        assert int(bucket.objects[CLAIM]["generation"]) >= int(first) + 2
         check()
-    assert files(folder) == []
+    assert bucket.objects == {}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_of_those_that_come_at_once_one_goes_on(folder, monkeypatch, seed):
-    chance, write = random.Random(seed), stored_claim.write_whole
+@pytest.mark.parametrize("left", [False, True])
+def test_of_eight_that_come_at_once_one_goes_on(bucket, left):
+    if left:
+        # They wait for a killed job's, and find at the same time that it may be taken over.
+        taken()
+    begun, first, written = time.monotonic(), iter(range(8)), threading.Barrier(8)
 
-    def slowly(path: str, text: Any) -> None:
-        time.sleep(chance.random() * 0.02)
-        write(path, text)
-        time.sleep(chance.random() * 0.02)
+    def before(verb: str) -> None:
+        if verb == "POST" and next(first, None) is not None:
+            # All have seen the same when the first write is done, and each looks before the next one is.
+            time.sleep(0.1 * written.wait(30))
 
-    monkeypatch.setattr(stored_claim, "write_whole", slowly)
+    bucket.before = before
 
     def come(train: Callable[[], None]) -> None:
-        with claimed(folder, 0.1, PATIENCE * 4) as check:
-            check()
+        with claimed(FOLDER, BEAT, PATIENCE) as check:
+            assert not left or time.monotonic() - begun >= PATIENCE
             train()
             check()
 
-    assert sorted("another job trains in" in each for each in at_once(come)) == [False, True, True, True]
-    assert files(folder) == []
+    assert sorted("another job trains in" in each for each in at_once(come, 8)) == [False] + [True] * 7
+    assert bucket.objects == {}
 
 
-def test_what_a_killed_job_left_is_taken_over_after_a_while_and_it_finds_that(folder):
-    killed = StoredClaim(folder)
-    killed.take(SETTLE, PATIENCE)
+def test_a_job_that_lives_is_not_disturbed(bucket):
+    with claimed(FOLDER, BEAT, PATIENCE) as check:
+        owner = said(bucket)["owner"]
+        for _ in range(2):
+            with pytest.raises(TrainingError, match=r"another job trains in .*abc-600, on elsewhere"):
+                taken()
+        check()
+        assert said(bucket)["owner"] == owner
+    with claimed(FOLDER, BEAT, 600):
+        assert said(bucket)["owner"] != owner
+
+
+def test_what_a_killed_process_left_is_taken_over_after_a_while(bucket):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, FOLDER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "claimed\n"
+        with pytest.raises(TrainingError, match="another job trains in"):
+            taken()
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    left = said(bucket)
+    assert left["pid"] == holder.pid
+    # As of another machine, whose processes nobody sees.
+    left["space"] = "elsewhere"
+    bucket.objects[CLAIM]["metadata"]["claim"] = json.dumps(left)
     started = time.monotonic()
-    with claimed(folder, 0.05, PATIENCE) as check:
+    with claimed(FOLDER, BEAT, PATIENCE) as check:
         assert time.monotonic() - started >= PATIENCE
-        # It only slept: it may write once more before it looks, and does not go on.
-        killed._beat()
-        with pytest.raises(StoppedError, match=r"on elsewhere has taken over .*abc-600"):
-            killed.live()
         check()
-        killed.give_back()
-    assert files(folder) == []
+    assert bucket.objects == {}
 
 
-def interrupt(monkeypatch, at: str, then: Callable[[], Any]) -> None:
-    """Has the next write of a file whose name holds a word be stalled while something else happens."""
-    write, left = stored_claim.write_whole, [then]
-
-    def stalled(path: str, text: Any) -> None:
-        if at in path and left:
-            left.pop()()
-        write(path, text)
-
-    monkeypatch.setattr(stored_claim, "write_whole", stalled)
+def test_a_process_that_has_ended_here_is_not_waited_for(bucket, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.address)
+    taken()
+    with claimed(FOLDER, BEAT, 600) as check:
+        check()
 
 
-def test_a_write_that_arrives_when_who_took_over_has_ended_as_well_finds_that(folder, monkeypatch):
+@pytest.mark.parametrize("ended", [False, True])
+def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_arrives(bucket, ended):
+    slept, other = taken(), _Claim(FOLDER)
+
     def take_over() -> None:
-        with claimed(folder, 0.05, PATIENCE):
-            pass
+        other.take(0, PATIENCE)
+        if ended:
+            other.give_back()
 
-    stalled = StoredClaim(folder)
-    stalled.take(SETTLE, PATIENCE)
-    interrupt(monkeypatch, ".00000001.", take_over)
+    now = slept.look()
+    # On its way to the store while the other one takes it, and perhaps ends.
+    meanwhile(bucket, "POST", take_over)
+    slept._file.write(slept._mine, now)
+    assert bucket.objects == {} if ended else said(bucket)["owner"] == other._mine["owner"]
     with pytest.raises(StoppedError, match=r"has taken over .*abc-600"):
-        stalled.live()
-    assert len(files(folder)) == 2
-    # And nobody waits for it.
-    started = time.monotonic()
-    with claimed(folder, 0.05, 60.0) as check:
-        assert time.monotonic() - started < 30
-        check()
-    stalled.give_back()
-    assert files(folder) == []
+        slept.look()
+    slept.give_back()
+    if not ended:
+        other.look()
+        other.give_back()
+    assert bucket.objects == {}
 
 
-def test_that_a_killed_job_is_over_is_known_for_a_week(folder, monkeypatch):
-    StoredClaim(folder).take(SETTLE, PATIENCE)
-    for _ in range(2):
-        with claimed(folder, 0.05, PATIENCE):
-            pass
-        (name,) = files(folder)
-        assert name.startswith("abc-600.claim.over.")
-    # What it wrote last may have arrived after its end.
-    said = (Path(folder).parent / name).read_text()
-    (Path(folder).parent / f"abc-600.claim.00000001.{name.split('.')[3]}").write_text(said)
-    now = time.time()
-    monkeypatch.setattr(stored_claim.time, "time", lambda: now + 8 * 86_400)
-    with claimed(folder, 0.05, 60.0):
-        assert len(files(folder)) == 1
-    assert files(folder) == []
-
-
-def test_that_a_job_is_over_holds_whoever_takes_his_word_back(folder, monkeypatch):
-    slow, other, third = (StoredClaim(folder) for _ in range(3))
-    slow.take(SETTLE, PATIENCE)
-
-    def go_on() -> None:
-        other.take(SETTLE, PATIENCE)
-        slow._beat()
-
-    # While the third one says that the first is over, another one does, and goes on; then the first one wakes.
-    interrupt(monkeypatch, ".over.", go_on)
-    with pytest.raises(TrainingError, match="another job trains in"):
-        third.take(SETTLE, PATIENCE)
-    with pytest.raises(StoppedError):
-        slow.live()
+def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
+    slept, other = taken(), _Claim(FOLDER)
+    meanwhile(bucket, "DELETE", lambda: other.take(0, PATIENCE))
+    slept.give_back()
     other.look()
-    for each in (slow, other):
-        each.give_back()
-    assert files(folder) == []
+    assert said(bucket)["owner"] == other._mine["owner"]
 
 
-@pytest.mark.parametrize("place", ["before its number", "after its number"])
-def test_one_that_sleeps_while_it_chooses_does_not_go_on_beside_another(folder, monkeypatch, place):
-    sleeper, other = StoredClaim(folder), StoredClaim(folder)
-    write = stored_claim.write_whole
-
-    def interrupted(path: str, text: Any) -> None:
-        if ".0000" in path and not taken:
-            taken.append(path)
-            if place == "after its number":
-                write(path, text)
-            other.take(SETTLE, PATIENCE)
-        write(path, text)
-
-    taken: list[str] = []
-    monkeypatch.setattr(stored_claim, "write_whole", interrupted)
-    with pytest.raises(TrainingError, match="another job trains in"):
-        sleeper.take(SETTLE, PATIENCE)
-    other.look()
-    other.give_back()
-    assert files(folder) == []
-
-
-def test_a_job_that_lives_is_not_disturbed(folder):
-    def told(error: Callable[[], Any]) -> None:
-        with pytest.raises(TrainingError, match=r"another job trains in .*abc-600, on elsewhere"):
-            error()
-
-    with claimed(folder, 0.05, PATIENCE) as check:
-        told(lambda: StoredClaim(folder).take(SETTLE, PATIENCE))
+def test_a_claim_that_was_taken_over_ends_the_job(bucket):
+    other = json.dumps({"owner": "other", "host": "node-7", "space": "b", "pid": 1, "beat": 0})
+    taken_over = pytest.raises(StoppedError, match=r"on node-7 has taken over .*abc-600")
+    with signals.handled(), taken_over as caught, claimed(FOLDER, BEAT, PATIENCE) as check:
+        bucket.do("POST", CLAIM, None, {"metadata": {"claim": other}})
+        with contextlib.suppress(signals.SignalledError):
+            time.sleep(30)
         check()
-        assert len(files(folder)) == 1
+    assert caught.value.exit_code == 143
+    assert said(bucket)["owner"] == "other"
 
 
-def test_a_process_that_has_ended_here_is_not_waited_for(folder, monkeypatch):
-    monkeypatch.setattr(stored_claim, "process", claim_file.process)
-    StoredClaim(folder).take(SETTLE, PATIENCE)
-    started = time.monotonic()
-    StoredClaim(folder).take(SETTLE, 60.0)
-    assert time.monotonic() - started < 30
+def test_whose_answer_was_lost_has_the_folder_all_the_same(bucket):
+    left = lose(bucket, "POST")
+    with claimed(FOLDER, BEAT, 600) as check:
+        assert not left
+        left = lose(bucket, "POST")
+        wait_until(lambda: not left, "a beat", 10, every=0.01)
+        beat = said(bucket)["beat"]
+        wait_until(lambda: said(bucket)["beat"] > beat, "another one", 20, every=0.01)
+        check()
+        left = lose(bucket, "DELETE")
+    assert not left
+    assert bucket.objects == {}
+
+
+def test_a_store_that_is_away_is_no_other_job(bucket, caplog):
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    with claimed(FOLDER, BEAT, PATIENCE) as check:
+        bucket.before = lambda verb: 403
+        wait_until(lambda: "the claim cannot be renewed" in caplog.text, "a beat that fails", 20, every=0.01)
+        with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written: .*told to refuse"):
+            check()
+        bucket.before = lambda verb: None
+        check()
+    assert bucket.objects == {}
+
+
+@pytest.mark.parametrize("folder", [FOLDER, "gs://no-such-bucket/training/abc-600"])
+def test_a_claim_that_cannot_be_read_or_written_is_not_taken_for_none(bucket, folder):
+    bucket.do("POST", CLAIM, None, {"metadata": {"any": "other"}})
+    with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written"), claimed(folder):
+        raise AssertionError
+    assert bucket.objects[CLAIM]["metadata"] == {"any": "other"}
+
+
+def test_without_googles_client_it_is_said_what_to_install(bucket, monkeypatch):
+    import google.cloud
+
+    monkeypatch.delattr(google.cloud, "storage", raising=False)
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
+    with pytest.raises(PipelineError) as told, claimed(FOLDER):
+        raise AssertionError
+    assert told.value.todo == "pip install google-cloud-storage"

@@ -17,6 +17,7 @@ import pytest
 from tests.components.trainer.conftest import at_once
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer import claim_file
+from tfx_estimator.components.trainer.folder_lock import process
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.ending import signals
 from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
@@ -84,7 +85,7 @@ def test_what_a_killed_job_left_is_taken_over_after_a_while(claim):
 def test_what_a_killed_process_of_this_machine_left_is_taken_over_at_once(claim):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    claim(**{**claim_file.process(), "pid": ended.pid})
+    claim(**{**process(), "pid": ended.pid})
     started = time.monotonic()
     with claimed(str(claim.path)[: -len(".claim")], BEAT, patience=60):
         pass
@@ -134,5 +135,5 @@ def test_a_claim_that_is_being_written_is_read_once_it_is(claim, monkeypatch):
     monkeypatch.setattr(claim_file, "RETRY_SECONDS", (0.1,) * 50)
     claim.path.write_text('{"owner": "oth')
     (later := threading.Timer(0.3, claim, kwargs={"beat": 3})).start()
-    assert claim_file.read_claim(str(claim.path))["beat"] == 3
+    assert claim_file.ClaimFile(str(claim.path)).read()["beat"] == 3
     later.join()

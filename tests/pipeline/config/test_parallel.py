@@ -9,7 +9,6 @@ from tfx_estimator.pipeline.config import load
 pytestmark = pytest.mark.unit
 
 LAYERS = '  model_parallel: {devices: ["cpu:0", "cpu:1"], layers: {"dense*": 1}}\n'
-LAYOUT = "  model_parallel: {mesh: {model: 2}, layout: {dense1/kernel: [null, model]}}\n"
 STAGES = "  pipeline_parallel: {stages: 2, microbatches: 4}\n"
 
 
@@ -52,6 +51,8 @@ def test_stages_are_a_number_or_lists_of_layers(write, good, declared, count, cp
         ('  model_parallel: {devices: ["cpu:0", "cpu:1"], layers: {}}\n', ".layers", "it is empty"),
         ('  model_parallel: {devices: ["cpu:0", "cpu:1"], layers: {a: 2}}\n', ".layers.a: 2", "there are 2 devices"),
         ('  model_parallel: {devices: ["tpu:0", "cpu:1"], layers: {a: 0}}\n', ".devices: tpu:0", "this is no device"),
+        (f"{LAYERS[:-2]}, mesh: {{model: 2}}}}\n", ".mesh", "put whole layers on named devices"),
+        (f"{LAYERS[:-2]}, layout: {{a/kernel: [null, model]}}}}\n", ".layout", "by trainer.pipeline_parallel"),
         (f"  distribution: {{train: mirrored:2}}\n{LAYERS}", "trainer.model_parallel", "each replica of mirrored"),
         (f"  distribution: {{eval: mirrored:2}}\n{STAGES}", "trainer.pipeline_parallel", "each replica of mirrored"),
         (
@@ -77,68 +78,9 @@ def test_what_cannot_be_divided_so_is_refused(problems, good, lines, where, reas
     assert reason in problem
 
 
-@pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
-@pytest.mark.parametrize(
-    ("declared", "size", "cpus"),
-    [
-        ("{mesh: {model: 2}, layout: {dense1/kernel: [null, model], dense1/bias: [model]}}", 2, 2),
-        ('{mesh: {m: 4}, devices: ["gpu:0", "gpu:1", "gpu:2", "gpu:3"], layout: {"*/kernel": [m, null]}}', 4, 0),
-    ],
-)
-def test_weights_are_split_on_a_mesh(write, good, path, declared, size, cpus):
-    trainer = load(write(f"{good}  path: {path}\n  model_parallel: {declared}\n")).declaration.trainer
-    section = trainer.model_parallel
-    assert (section.splits, section.mesh_size, trainer.logical_cpus) == (True, size, cpus)
-    deciding, operational = trainer.split()
-    assert "model_parallel" in operational
-    assert "model_parallel" not in deciding
-
-
-def split(layout: str, more: str = "") -> str:
-    return f"  path: keras\n{more}  model_parallel: {{mesh: {{model: 2}}, layout: {layout}}}\n"
-
-
-KERNEL = "{dense1/kernel: [null, model]}"
-
-
-@pytest.mark.parametrize(
-    ("lines", "where", "reason"),
-    [
-        (LAYOUT, "trainer.path: estimator", "runs functions, and no session of an Estimator"),
-        (split("{a/kernel: [null, data]}"), ".layout.a/kernel: [null, data]", "the mesh has no dimension 'data'"),
-        (split("{a/kernel: [model, model]}"), ".layout.a/kernel", "split along one of its dimensions"),
-        (split("{a/kernel: [null, null]}"), ".layout", "it splits no weight"),
-        (split("{a/kernel: [null, 1]}"), ".layout", "item 2: a whole number is no text"),
-        (split(KERNEL).replace("{model: 2}", "{model: 1}"), ".mesh", "1 devices"),
-        (split(KERNEL).replace("{model: 2}", "{model: 2, other: 2}"), ".mesh", "it has 2 dimensions"),
-        (
-            split(KERNEL).replace(
-                "mesh: {model: 2}, ", 'devices: ["cpu:0", "cpu:1"], layers: {a: 0}, mesh: {model: 2}, '
-            ),
-            ".layers",
-            "each layer is on all of its devices",
-        ),
-        (split(KERNEL).replace("mesh:", 'devices: ["cpu:0"], mesh:'), ".devices", "there are 1 for a mesh of 2"),
-        (split(KERNEL, "  gradient_accumulation: 2\n"), "trainer.gradient_accumulation: 2", "computed at once"),
-        (split(KERNEL, "  precision: mixed_bfloat16\n"), "trainer.precision", "used as they are kept"),
-        (split(KERNEL, "  optimizer: {name: adafactor}\n"), "trainer.optimizer.name: adafactor", "weight's own shape"),
-        (split(KERNEL, "  distribution: {train: mirrored:2}\n"), "trainer.model_parallel", "each replica of mirrored"),
-    ],
-)
-def test_weights_that_cannot_be_split_so_are_refused(problems, good, lines, where, reason):
-    (problem,) = problems(good + lines)
-    assert where in problem.splitlines()[0]
-    assert reason in problem
-
-
 def test_a_built_in_network_that_normalises_is_not_cut_into_stages(problems, good):
     (problem,) = problems(f"{good.replace('model: mnist_cnn', 'model: cifar_resnet9')}{STAGES}")
     assert "cifar_resnet9 normalises by the statistics of a batch" in problem
-
-
-def test_batch_normalisation_has_no_rule_for_split_weights(problems, good):
-    (problem,) = problems(good.replace("model: mnist_cnn", "model: cifar_resnet9") + split(KERNEL))
-    assert "cifar_resnet9 normalises by FusedBatchNormV3" in problem
 
 
 @pytest.mark.parametrize("lines", [LAYERS, STAGES])

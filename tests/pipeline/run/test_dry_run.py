@@ -88,14 +88,12 @@ def test_a_network_is_tried_on_the_declared_path(declare, capsys):
     assert "evaluated is `probabilities` (" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "divided",
     [
-        pytest.param(
-            "model_parallel: {mesh: {model: 2}, layout: {logits/kernel: [model, null]}}", marks=pytest.mark.long
-        ),
-        pytest.param("model_parallel: {devices: [cpu:0, cpu:1], layers: {logits: 1}}", marks=pytest.mark.long),
-        pytest.param("pipeline_parallel: {stages: 2, microbatches: 2}", marks=pytest.mark.long),
+        "model_parallel: {devices: [cpu:0, cpu:1], layers: {logits: 1}}",
+        "pipeline_parallel: {stages: 2, microbatches: 2}",
     ],
 )
 def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(declare, capsys, divided):

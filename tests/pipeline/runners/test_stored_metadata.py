@@ -160,14 +160,14 @@ def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(
 
 
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
-    from tfx_estimator.components.trainer import training_claim
+    from tfx_estimator.components.trainer.claim_file import ClaimFile
 
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():
         # As of a machine that lives: it writes it anew.
-        read, beats = training_claim.read_claim, iter(range(1, 100))
+        read, beats = ClaimFile.read, iter(range(1, 100))
         elsewhere = {"space": "elsewhere"}
-        monkeypatch.setattr(training_claim, "read_claim", lambda path: {**read(path), **elsewhere, "beat": next(beats)})
+        monkeypatch.setattr(ClaimFile, "read", lambda claim: {**read(claim), **elsewhere, "beat": next(beats)})
         with pytest.raises(PipelineError, match="another machine is using"), StoredMetadata(other).used():
             pass
     monkeypatch.undo()

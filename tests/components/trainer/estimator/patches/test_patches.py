@@ -104,9 +104,9 @@ def test_without_the_patch_there_is_a_fault_that_it_mends(found: tuple[Found, Fo
     CHECKS[name](without, patched)
 
 
-# The first is there to be set; the second tells whose code ended a run; Keras's layers are called through the third
-# while their weights are split; a folder in a bucket is renamed by the fourth while Transform publishes its graph.
-ASSIGNED = {"tempfile.tempdir", "os._exit", "base_layer.Layer.__call__", "tf.io.gfile.rename"}
+# The first is there to be set; the second tells whose code ended a run; a folder in a bucket is renamed by the third
+# while Transform publishes its graph.
+ASSIGNED = {"tempfile.tempdir", "os._exit", "tf.io.gfile.rename"}
 # What a TensorFlow has no more is given back to it.
 ASSIGNED |= {"tf.estimator", "tf.compat.v1.estimator", "tf.compat.v2.estimator"}
 
